@@ -163,7 +163,7 @@ def rows_of(cluster: Cluster, state: str, pods: Mapping[str, Pod]) -> list[Row]:
     found: list[Row] = []
     for pod, build in pods.items():
         warm = build(next(_shapes))
-        decisions.verdicts(warm, names)
+        decisions.node_results(warm, names)
 
         cases = _cases(decisions, build, warm, names, _changer(cluster, state))
         for case, (call, before) in cases.items():
@@ -171,7 +171,7 @@ def rows_of(cluster: Cluster, state: str, pods: Mapping[str, Pod]) -> list[Row]:
             searched = decisions.searches
             before()
             call()
-            fits = len(decisions.verdicts(warm, names).fits)
+            fits = len(decisions.node_results(warm, names).fits)
             target = TARGETS.get((state, case, len(names)), 0)
             found.append(Row(len(names), state, pod, case, time, fits, decisions.searches - searched, target))
     return found
@@ -188,7 +188,7 @@ def _cases(
     asked = [warm]
 
     def ask() -> object:
-        return decisions.verdicts(asked[0], names)
+        return decisions.node_results(asked[0], names)
 
     def ask_anew() -> None:
         asked[0] = build(next(_shapes))
@@ -220,7 +220,7 @@ def first_filter(nodes: int, serials: bool) -> Row:
     clusters = [cluster_of(nodes, serials=serials) for _ in range(3)]
     names = [f"node-{index}" for index in range(nodes)]
     asked = one_device(next(_shapes))
-    time = timed(lambda: Decisions(clusters.pop(), share_ids=lambda: "share").verdicts(asked, names), runs=3)
+    time = timed(lambda: Decisions(clusters.pop(), share_ids=lambda: "share").node_results(asked, names), runs=3)
     return Row(nodes, "serials" if serials else "idle", "one device", "first question after start", time, nodes, 0)
 
 
@@ -317,7 +317,7 @@ def _weigh_here(nodes: int, serials: bool) -> dict[str, Any]:
     names = [f"node-{index}" for index in range(nodes)]
     for build in PODS.values():
         for _ in range(3):
-            decisions.verdicts(build(next(_shapes)), names)
+            decisions.node_results(build(next(_shapes)), names)
     gc.collect()
     total = resident()
     devices = nodes * DEVICES

@@ -17,9 +17,9 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit, undecided
 from dra_extender.allocation.proofs.bounds import Bounds, Proof
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario, decide
-from dra_extender.allocation.search import Outcome, Search
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Failed, Task
+from dra_extender.allocation.search import Search, SearchOutcome
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.devices.holdings import NodeHoldings, holdings_of
 from dra_extender.devices.nodeview import node_view
 from tests.support.allocation.enumeration import enumerate_first
@@ -31,19 +31,19 @@ STEPS = 5000
 """Enough for nearly all of these scenarios without any proof."""
 
 
-def task_of(case: Json) -> Task | None:
+def task_of(case: Json) -> AllocationTask | None:
     """The task of a scenario; None when it fails before the search."""
     parts = Scenario(case)
     prepared = prepare(parts.claims, parts.classes, parts.features)
     assert not isinstance(prepared, Failure)
     view = node_view(parts.node, parts.slices, parts.rules, parts.features)
     try:
-        return Task(prepared, view, NodeHoldings(view, holdings_of(parts.allocated, parts.features)))
-    except Failed:
+        return AllocationTask(prepared, view, NodeHoldings(view, holdings_of(parts.allocated, parts.features)))
+    except FatalError:
         return None
 
 
-def snapshot(state: State) -> tuple[Any, ...]:
+def snapshot(state: SearchState) -> tuple[Any, ...]:
     return (
         state.held, tuple(state.held_by), tuple(state.counts), tuple(state.left), tuple(state.pins), state.paid,
         {device: dict(amounts) for device, amounts in state.consumed.items()}, dict(state.shares), len(state.taken),
@@ -72,12 +72,12 @@ def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
     before = snapshot(search.state)
     try:
         result = search.run()
-    except Failed:
+    except FatalError:
         return
-    if result is Outcome.NONE:
+    if result is SearchOutcome.NONE:
         assert snapshot(search.state) == before
     else:
-        assert result is Outcome.FOUND
+        assert result is SearchOutcome.FOUND
         while search.state.taken:
             search.state.give_back()
         assert snapshot(search.state) == before

@@ -7,12 +7,12 @@ from weakref import ref
 
 import pytest
 
-from dra_extender.allocation.answering import answer
-from dra_extender.allocation.budget import EVALUATING, SEARCHING, Answers, Deferred, TurnBudget, TurnSpent
-from dra_extender.allocation.cache.verdicts import Verdicts
-from dra_extender.allocation.contents import BYTES_PER_UNIT
+from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation.budget import EVALUATING, SEARCHING, Deferred, TurnBudget, TurnSpent
+from dra_extender.allocation.cache.results import NodeResults
 from dra_extender.allocation.plan import Failure, Plan, Unfit
-from dra_extender.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
+from dra_extender.allocation.signatures import BYTES_PER_UNIT
+from dra_extender.allocation.workerrequests import CompileRequest, EvaluateReply, Overrun, WorkerReplies, kind_of
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import CelGates
 from dra_extender.devices.overlay import Overlay
@@ -30,7 +30,7 @@ class Caller:
 
     def __init__(self, world: World, *, allowance: int = ALLOWANCE, ceiling: int = CEILING) -> None:
         self.world = world
-        self.answers = Answers()
+        self.answers = WorkerReplies()
         self.turns: list[int] = []
         self.allowance = allowance
         self.ceiling = ceiling
@@ -39,30 +39,30 @@ class Caller:
     def new_lane(self) -> TurnBudget:
         return TurnBudget(self.answers, allowance=self.allowance, ceiling=self.ceiling)
 
-    def ask(self, *claims: ResourceClaim) -> Verdicts:
+    def ask(self, *claims: ResourceClaim) -> NodeResults:
         """What is known at once, and what workers are needed for."""
         while True:
             assert len(self.turns) < MOST_TURNS, "no end in sight"
             self.budget = self.new_lane()
             try:
-                return self.world.decisions.with_budget(self.budget).verdicts(claims, self.world.names)
+                return self.world.decisions.with_budget(self.budget).node_results(claims, self.world.names)
             except TurnSpent:
                 pass
             finally:
                 self.turns.append(self.budget.used)
 
     def work(self) -> list[str]:
-        """Answer everything that was asked. The kinds of the questions."""
-        for key, question in self.budget.asked.items():
-            self.answers.learn(key, question, answer(question, 100_000))
-        return [kind_of(question) for question in self.budget.asked.values()]
+        """WorkerReply everything that was asked. The kinds of the questions."""
+        for key, question in self.budget.call.requests.items():
+            self.answers.learn(key, question, reply_to(question, 100_000))
+        return [kind_of(question) for question in self.budget.call.requests.values()]
 
-    def settle(self, *claims: ResourceClaim) -> tuple[Verdicts, list[str]]:
+    def settle(self, *claims: ResourceClaim) -> tuple[NodeResults, list[str]]:
         """The verdicts when workers have answered, and what they were asked."""
         kinds: list[str] = []
         while True:
             found = self.ask(*claims)
-            if not self.budget.asked:
+            if not self.budget.call.requests:
                 return found, kinds
             kinds += self.work()
 
@@ -113,7 +113,7 @@ def test_what_is_too_large_for_a_turn_is_left_to_workers_and_decided_with_their_
     assert (first.fits, set(first.refused.values()), caller.budget.waits) == ([], {reason}, True)
     found, kinds = caller.settle(claim)
     assert kinds[0] == kind
-    assert found == heavy_world(name).decisions.verdicts([claim], caller.world.names)
+    assert found == heavy_world(name).decisions.node_results([claim], caller.world.names)
     assert max(caller.turns) <= ALLOWANCE + CEILING
 
 
@@ -121,7 +121,7 @@ def test_a_call_in_turns_comes_to_the_same_as_one_in_one_go() -> None:
     claim = wanted(exactly(2, selectors=[{"cel": {"expression": "device.attributes['gpu'].serial.endsWith('-0')"}}]))
     caller = Caller(models(World(), 300, 8), allowance=2_000)
     found = caller.ask(claim)
-    assert found == models(World(), 300, 8).decisions.verdicts([claim], caller.world.names)
+    assert found == models(World(), 300, 8).decisions.node_results([claim], caller.world.names)
     assert len(caller.turns) > 3
     assert max(caller.turns) <= 2_000 + CEILING
 
@@ -172,7 +172,7 @@ def test_claims_with_very_many_selectors_are_decided_in_so_many_turns(
     asked = crowded(claims, requests, selectors, size)
     caller = Caller(models(World(), 1, 8), allowance=allowance)
     found, _ = caller.settle(*asked)
-    assert found == models(World(), 1, 8).decisions.verdicts(asked, ["n0"])
+    assert found == models(World(), 1, 8).decisions.node_results(asked, ["n0"])
     assert len(caller.turns) < most
 
 
@@ -189,12 +189,12 @@ def test_what_is_remembered_of_claims_does_not_keep_them() -> None:
 
 def test_the_last_turn_refuses_what_is_not_decided_yet() -> None:
     world = models(World(), 300)
-    budget = TurnBudget(Answers(), allowance=500, ceiling=CEILING, last=True)
-    found = world.decisions.with_budget(budget).verdicts([wanted(exactly())], world.names)
+    budget = TurnBudget(WorkerReplies(), allowance=500, ceiling=CEILING, last=True)
+    found = world.decisions.with_budget(budget).node_results([wanted(exactly())], world.names)
     assert found.fits
     assert set(found.refused.values()) == {SEARCHING}
     assert budget.unfinished
-    assert world.decisions.verdicts([wanted(exactly())], world.names).refused == {}
+    assert world.decisions.node_results([wanted(exactly())], world.names).refused == {}
 
 
 def test_a_selector_that_was_too_large_once_is_not_tried_on_the_spot_again() -> None:
@@ -202,21 +202,21 @@ def test_a_selector_that_was_too_large_once_is_not_tried_on_the_spot_again() -> 
     expression = f"{LOOPS} && device.attributes['gpu'].serial != ''"
     caller.ask(selecting("c", expression))
     assert caller.budget.used < 2 * CEILING
-    assert len(caller.budget.asked) == 64
+    assert len(caller.budget.call.requests) == 64
 
 
 def test_nodes_with_devices_that_look_the_same_are_one_question() -> None:
     caller = Caller(models(World(), 40), allowance=10**9)
     caller.ask(selecting("c", LOOPS))
-    assert len(caller.budget.asked) == 1
+    assert len(caller.budget.call.requests) == 1
 
 
 def test_a_question_that_is_open_is_not_asked_again() -> None:
     caller = Caller(models(World(), 4))
     caller.ask(selecting("c", LOOPS))
-    caller.answers.open.update(caller.budget.asked)
+    caller.answers.open.update(caller.budget.call.requests)
     again = caller.ask(selecting("d", LOOPS))
-    assert (caller.budget.asked, caller.budget.waits) == ({}, True)
+    assert (caller.budget.call.requests, caller.budget.waits) == ({}, True)
     assert set(again.refused.values()) == {EVALUATING}
 
 
@@ -224,7 +224,7 @@ def test_a_selector_without_an_answer_fails_on_its_device_when_the_search_gets_t
     caller = Caller(models(World(), 1))
     claim = selecting("c", LOOPS)
     caller.ask(claim)
-    for key, question in caller.budget.asked.items():
+    for key, question in caller.budget.call.requests.items():
         caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
     assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 2 s on a device"
 
@@ -233,7 +233,7 @@ def test_what_does_not_compile_in_time_fails_on_every_device() -> None:
     caller = Caller(models(World(), 1))
     claim = selecting("c", long_selector("overrun"))
     caller.ask(claim)
-    for key, question in caller.budget.asked.items():
+    for key, question in caller.budget.call.requests.items():
         caller.answers.learn(key, question, Overrun("memory", "needs more than 512 MiB of memory"))
     assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 512 MiB of memory to compile"
 
@@ -242,7 +242,7 @@ def test_a_search_without_an_answer_refuses_its_node() -> None:
     caller = Caller(sharing(1), ceiling=SMALL)
     claim = knapsack()
     caller.ask(claim)
-    for key, question in caller.budget.asked.items():
+    for key, question in caller.budget.call.requests.items():
         caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
     assert caller.ask(claim).refused == {"n0": "search needs more than 2 s"}
 
@@ -250,8 +250,8 @@ def test_a_search_without_an_answer_refuses_its_node() -> None:
 def test_an_error_that_workers_have_found_names_the_claim_of_the_pod() -> None:
     caller = Caller(models(World(), 1))
     caller.ask(selecting("first", LOOPS))
-    for key, question in caller.budget.asked.items():
-        caller.answers.learn(key, question, Evaluated(False, "CEL runtime error: no"))
+    for key, question in caller.budget.call.requests.items():
+        caller.answers.learn(key, question, EvaluateReply(False, "CEL runtime error: no"))
     for name in ("first", "second"):
         assert caller.ask(selecting(name, LOOPS)).error == f"claim default/{name}: selector #0: CEL runtime error: no"
 
@@ -272,7 +272,7 @@ def test_an_error_in_a_search_of_workers_names_the_claim_it_is_about_and_no_othe
     for one, other in (("a", "ab"), ("b", "c"), ("ab", "a")):
         problem = "request r: cannot add device gpu/n0/d2 because a claim constraint would not be satisfied"
         assert caller.ask(*claims(one, other)).error == f"claim ns/{other}, {problem}"
-    assert not caller.budget.asked
+    assert not caller.budget.call.requests
 
 
 def test_a_plan_waits_for_workers_and_is_the_one_that_they_have_found() -> None:
@@ -302,7 +302,7 @@ def test_a_plan_for_another_state_is_asked_anew() -> None:
     caller.budget = caller.new_lane()
     with pytest.raises(Deferred):
         world.decisions.with_budget(caller.budget).plan([claim], "n0")
-    assert len(caller.budget.asked) == 1
+    assert len(caller.budget.call.requests) == 1
 
 
 def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_beside() -> None:
@@ -319,17 +319,17 @@ def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_bes
     assert caller.work() == ["search"]
     for name in ("hard", "alike"):
         assert isinstance(plan("d6", name=name), Plan)
-        assert not caller.budget.asked
+        assert not caller.budget.call.requests
     assert isinstance(plan("d5"), Unfit)
 
 
 def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:
     """However few they are: a claim of a megabyte is gone when it was deleted, but for so many bytes."""
-    answers = Answers(most=1_000_000)
+    answers = WorkerReplies(most=1_000_000)
     for index in range(50):
         expression = f"'{index}' != '{'a' * 100_000}'"
-        answers.learn(index, CompileQuestion(expression, CelGates()), Overrun("time", "needs more than 2 s"))
+        answers.learn(index, CompileRequest(expression, CelGates()), Overrun("time", "needs more than 2 s"))
     assert 1 <= len(answers) < 10
-    huge = CompileQuestion("a" * 2_000_000, CelGates())
+    huge = CompileRequest("a" * 2_000_000, CelGates())
     answers.learn("huge", huge, Overrun("time", "needs more than 2 s"))
     assert answers.get("huge") is not None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.plan import RULES, Loss, Rule
-from dra_extender.allocation.score import PrioritizedList
+from dra_extender.allocation.plan import RULES, Rule, RuleLoss
+from dra_extender.allocation.scoring import PrioritizedList
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from tests.support.allocation.scenarios import (
@@ -129,7 +129,7 @@ def test_the_text_says_what_a_colleague_would() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_has_words_for_one_device_and_for_several(rule: Rule) -> None:
-    one, two = Loss(rule, 1).text(), Loss(rule, 2).text()
+    one, two = RuleLoss(rule, 1).text(), RuleLoss(rule, 2).text()
     assert one.startswith("1 ") and two.startswith("2 ")
     assert one.removeprefix("1 ").split() != two.removeprefix("2 ").split()
 

@@ -15,7 +15,7 @@ from tests.support.allocation.manynodes import Json, World, exactly, memory, pla
 
 def ask(world: World, overlay: Overlay, *claims: ResourceClaim, names: tuple[str, ...] = ()) -> tuple[str, str]:
     """Fitting and refused nodes as text."""
-    found = world.decisions.with_state(overlay).verdicts(claims, names or world.names)
+    found = world.decisions.with_state(overlay).node_results(claims, names or world.names)
     assert not found.error
     return " ".join(found.fits), " ".join(found.refused)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from dra_extender.allocation.cache import verdicts
+from dra_extender.allocation.cache import results
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.score import Allocated, Scorer
+from dra_extender.allocation.scoring import Allocated, Scorer
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
@@ -140,7 +140,7 @@ def test_a_scorer_that_reads_nothing_more_shares_the_searches_of_filter() -> Non
 
 
 def test_scores_stay_right_when_there_are_more_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "REMEMBERED_OUTCOMES", 5)
+    monkeypatch.setattr(results, "REMEMBERED_RESULTS", 5)
     world = Scored(Speed("gpu/speed"))
     for speed in range(1, 9):
         world.add_node(attributes(speed=speed))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from dra_extender.allocation.choice import Chooser
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.scenario import Scenario
+from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.devices.cluster import Cluster, Watched
@@ -37,7 +37,7 @@ def world(case: dict[str, Any], policy: PolicyName) -> tuple[Scenario, Decisions
     return parts, decisions, Placement(cluster, Strategy(policy=policy))
 
 
-def decided(case: dict[str, Any], policy: PolicyName) -> tuple[Answer, Answer, Chooser | None]:
+def decided(case: dict[str, Any], policy: PolicyName) -> tuple[Answer, Answer, PlanChooser | None]:
     """With the first devices that fit, with those of the policy, and who chose them."""
     parts, decisions, placement = world(case, policy)
     placement.learn(POD, parts.claims)

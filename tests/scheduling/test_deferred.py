@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from dra_extender.allocation import requests
 from dra_extender.allocation.budget import EVALUATING, SEARCHING
-from dra_extender.allocation.contents import BYTES_PER_UNIT
+from dra_extender.allocation.signatures import BYTES_PER_UNIT
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
@@ -21,13 +20,6 @@ from tests.support.simulation.workers import NEVER, VirtualWorkers
 from tests.support.simulation.world import Service, World
 
 SERIAL = "device.attributes['gpu.example.com'].serial"
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> None:
-    """What earlier tests of this process have learnt of a selector is nothing that is left to ask."""
-    for known in list(requests._used._known.values()):
-        known.answers.clear()
 
 
 def cluster(world: World, nodes: int, devices: int = 2) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dra_extender.allocation.cache.verdicts import Table
+from dra_extender.allocation.cache.results import ResultCache
 from dra_extender.devices.nodes import Nodes
 from dra_extender.scheduling import warmup
 from dra_extender.scheduling.config import SchedulingConfig
@@ -19,31 +19,31 @@ NODES = [f"n{index}" for index in range(150)]
 
 
 class Work:
-    """What is really done for nodes: looks at their pools, and verdicts that no cache had."""
+    """What is really done for nodes: looks at their pools, and results that no cache had."""
 
     def __init__(self) -> None:
-        self.looks = self.verdicts = 0
+        self.looks = self.results = 0
 
     def take(self) -> tuple[int, int]:
-        done = self.looks, self.verdicts
-        self.looks = self.verdicts = 0
+        done = self.looks, self.results
+        self.looks = self.results = 0
         return done
 
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    counted, look, decide = Work(), Nodes._look, Table._decide
+    counted, look, decide = Work(), Nodes._look, ResultCache._decide
 
     def counting_look(nodes: Nodes, *given: object) -> None:
         counted.looks += 1
         look(nodes, *given)  # type: ignore[arg-type]
 
-    def counting_decide(table: Table, *given: object) -> int:
-        counted.verdicts += 1
-        return decide(table, *given)  # type: ignore[arg-type]
+    def counting_decide(results: ResultCache, *given: object) -> int:
+        counted.results += 1
+        return decide(results, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Nodes, "_look", counting_look)
-    monkeypatch.setattr(Table, "_decide", counting_decide)
+    monkeypatch.setattr(ResultCache, "_decide", counting_decide)
     yield counted
 
 

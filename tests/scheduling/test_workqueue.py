@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.allocation.questions import CompileQuestion
+from dra_extender.allocation.workerrequests import CompileRequest
 from dra_extender.cel import CelGates
 from dra_extender.scheduling.deferred import WorkItem, WorkQueue
 
 
 def asked(namespace: str, content: str, number: int) -> WorkItem:
-    return WorkItem(f"{namespace}{content}{number}", CompileQuestion("true", CelGates()), content)
+    return WorkItem(f"{namespace}{content}{number}", CompileRequest("true", CelGates()), content)
 
 
 def queue(*waiting: str) -> WorkQueue:

@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.answering import answer
-from dra_extender.allocation.questions import Compiled, CompileQuestion, Evaluated, EvaluateQuestion, Overrun, Question
+from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation.workerrequests import (
+    CompileReply,
+    CompileRequest,
+    EvaluateReply,
+    EvaluateRequest,
+    Overrun,
+    WorkerRequest,
+)
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, DeviceView
@@ -30,8 +37,8 @@ def device(**attributes: Any) -> DeviceView:
     )
 
 
-def evaluating(expression: str, **attributes: Any) -> EvaluateQuestion:
-    return EvaluateQuestion(expression, GATES, device(**attributes))
+def evaluating(expression: str, **attributes: Any) -> EvaluateRequest:
+    return EvaluateRequest(expression, GATES, device(**attributes))
 
 
 EASY = evaluating("device.driver == 'd'")
@@ -65,14 +72,14 @@ def answering(expression: str) -> str:
     """A worker that answers with this Python expression."""
     return (
         "import sys, dra_extender.workers.__main__ as worker\n"
-        f"worker.answer = lambda question, steps: {expression}\n"
+        f"worker.reply_to = lambda request, steps: {expression}\n"
         "worker.main(float(sys.argv[1]), *map(int, sys.argv[2:]))"
     )
 
 
-QUESTIONS: list[Question] = [
-    CompileQuestion("device.attributes['d'].model == 'a'", GATES),
-    CompileQuestion("device.nothing", GATES),
+QUESTIONS: list[WorkerRequest] = [
+    CompileRequest("device.attributes['d'].model == 'a'", GATES),
+    CompileRequest("device.nothing", GATES),
     EASY,
     evaluating("device.attributes['d'].n == 1 && device.attributes['d'].b", n=1, b=True),
     evaluating("device.attributes['d'].v.isLessThan(semver('2.0.0'))", v=VersionText("1.2.3")),
@@ -85,7 +92,7 @@ QUESTIONS: list[Question] = [
 
 
 async def test_a_worker_says_what_this_process_would_say(pool: WorkerPool) -> None:
-    assert [(await pool.answer(question)).answer for question in QUESTIONS] == [answer(each) for each in QUESTIONS]
+    assert [(await pool.answer(question)).reply for question in QUESTIONS] == [reply_to(each) for each in QUESTIONS]
     assert pool.starts == 1
 
 
@@ -94,9 +101,9 @@ async def test_what_takes_too_much_cpu_time_is_stopped_and_the_next_question_ans
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instead(monkeypatch, answering("all(True for _ in iter(int, 1))"))
-    assert (await pool.answer(EASY)).answer == Overrun("time", "needs more than 1 s")
+    assert (await pool.answer(EASY)).reply == Overrun("time", "needs more than 1 s")
     monkeypatch.undo()
-    assert (await pool.answer(EASY)).answer == Evaluated(True)
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
     assert pool.starts == 2
 
 
@@ -106,16 +113,16 @@ async def test_a_worker_that_hangs_is_stopped_at_the_deadline(
     instead(monkeypatch, "import time; time.sleep(1000)")
     pool = WorkerPool(WorkerLimits(seconds=0.05, patience=2.0))
     pools.append(pool)
-    assert (await pool.answer(EASY)).answer == Overrun("time", "needs more than 0.05 s")
+    assert (await pool.answer(EASY)).reply == Overrun("time", "needs more than 0.05 s")
 
 
 async def test_what_takes_too_much_memory_is_stopped(pools: list[WorkerPool], monkeypatch: pytest.MonkeyPatch) -> None:
     instead(monkeypatch, answering("[bytearray(2**20) for _ in range(100_000)]"))
     pool = WorkerPool(WorkerLimits(seconds=20.0, memory=256 * 2**20))
     pools.append(pool)
-    assert (await pool.answer(EASY)).answer == Overrun("memory", "needs more than 256 MiB of memory")
+    assert (await pool.answer(EASY)).reply == Overrun("memory", "needs more than 256 MiB of memory")
     monkeypatch.undo()
-    assert (await pool.answer(EASY)).answer == Evaluated(True)
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +141,10 @@ async def test_a_worker_that_crashes_or_makes_no_sense_costs_its_question_only(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     instead(monkeypatch, program)
-    assert (await pool.answer(EASY)).answer == Overrun("crash", "ends the process that works on it")
+    assert (await pool.answer(EASY)).reply == Overrun("crash", "ends the process that works on it")
     assert pool.starts == 2
     monkeypatch.undo()
-    assert (await pool.answer(EASY)).answer == Evaluated(True)
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
 
 
 async def test_where_no_process_can_be_started_the_question_is_given_up(
@@ -145,8 +152,8 @@ async def test_where_no_process_can_be_started_the_question_is_given_up(
 ) -> None:
     monkeypatch.setattr(process, "command", lambda arguments: ["/nothing/is/here", *arguments])
     reply = await pool.answer(EASY)
-    assert isinstance(reply.answer, Overrun)
-    assert (reply.answer.limit, pool.starts) == ("start", START_ATTEMPTS)
+    assert isinstance(reply.reply, Overrun)
+    assert (reply.reply.limit, pool.starts) == ("start", START_ATTEMPTS)
 
 
 async def test_a_worker_sees_nothing_of_the_environment_that_could_be_a_secret(
@@ -156,12 +163,12 @@ async def test_a_worker_sees_nothing_of_the_environment_that_could_be_a_secret(
     monkeypatch.setenv("DRA_EXTENDER_TOKEN", "secret")
     assert set(process.environment()) <= {*process.KEPT_VARIABLES, "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
     assert "PATH" in process.environment() or "PATH" not in os.environ
-    assert (await pool.answer(EASY)).answer == Evaluated(True)
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
 
 
 async def test_questions_at_the_same_time_have_processes_of_their_own(pool: WorkerPool) -> None:
     replies = await asyncio.gather(*(pool.answer(EASY) for _ in range(2)))
-    assert [reply.answer for reply in replies] == [Evaluated(True)] * 2
+    assert [reply.reply for reply in replies] == [EvaluateReply(True)] * 2
     assert pool.starts == 2
 
 
@@ -170,7 +177,7 @@ async def test_a_worker_without_questions_ends(pools: list[WorkerPool]) -> None:
     pools.append(pool)
     await pool.answer(EASY)
     await until(lambda: pool.idle == 0)
-    assert (await pool.answer(EASY)).answer == Evaluated(True)
+    assert (await pool.answer(EASY)).reply == EvaluateReply(True)
     assert pool.starts == 2
 
 
@@ -186,5 +193,5 @@ async def test_a_call_that_is_cancelled_ends_its_worker(pool: WorkerPool) -> Non
 
 async def test_the_deepest_selector_compiles_in_a_worker(pool: WorkerPool) -> None:
     deep = "(" * 200 + "true" + ")" * 200
-    reply = await pool.answer(CompileQuestion(f"{deep} || {'!' * 200}false", GATES))
-    assert isinstance(reply.answer, Compiled)
+    reply = await pool.answer(CompileRequest(f"{deep} || {'!' * 200}false", GATES))
+    assert isinstance(reply.reply, CompileReply)

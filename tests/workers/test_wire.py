@@ -7,32 +7,32 @@ from itertools import islice
 import pytest
 
 from bench.allocation import vectors
-from dra_extender.allocation.answering import answer
-from dra_extender.allocation.questions import SearchQuestion
+from dra_extender.allocation.allocator import reply_to
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
+from dra_extender.allocation.workerrequests import SearchRequest
 from dra_extender.devices.holdings import NodeHoldings, holdings_of
 from dra_extender.devices.nodeview import node_view
 from dra_extender.workers.wire import (
     HEADER,
     MOST,
     WireError,
-    decode_question,
     decode_reply,
-    encode_question,
+    decode_request,
+    encode_request,
     frame,
     length,
 )
 
 
-def question_of(scenario: Scenario) -> SearchQuestion | None:
+def question_of(scenario: Scenario) -> SearchRequest | None:
     """None for claims that are wrong on every node."""
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     if not isinstance(prepared, PreparedClaims):
         return None
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     held = holdings_of(scenario.allocated, scenario.features)
-    return SearchQuestion(prepared, view, held, NodeHoldings(view, held))
+    return SearchRequest(prepared, view, held, NodeHoldings(view, held))
 
 
 @pytest.mark.parametrize("name", ["allocation", "hard"])
@@ -42,12 +42,12 @@ def test_a_search_that_was_sent_takes_the_same_turns(name: str) -> None:
         question = question_of(Scenario(case))
         if question is not None and not question.view.error:
             asked += 1
-            sent = decode_question(encode_question(question)[HEADER.size :])
-            assert answer(sent) == answer(question), case["name"]
+            sent = decode_request(encode_request(question)[HEADER.size :])
+            assert reply_to(sent) == reply_to(question), case["name"]
     assert asked > 15
 
 
-def has_a_selector(question: SearchQuestion) -> bool:
+def has_a_selector(question: SearchRequest) -> bool:
     asks = [ask for request in question.prepared.requests for ask in request.asks]
     return bool(question.view.devices) and any(ask.filter.selectors for ask in asks)
 
@@ -55,16 +55,16 @@ def has_a_selector(question: SearchQuestion) -> bool:
 def test_what_is_known_of_selectors_goes_with_a_search() -> None:
     questions = filter(None, (question_of(Scenario(case)) for case in vectors("allocation")))
     question = next(filter(has_a_selector, questions))
-    answer(question)
-    sent = decode_question(encode_question(question)[HEADER.size :])
-    assert isinstance(sent, SearchQuestion)
+    reply_to(question)
+    sent = decode_request(encode_request(question)[HEADER.size :])
+    assert isinstance(sent, SearchRequest)
     first = sent.prepared.requests[0].asks[0].filter
     assert all(first in device.model.memo for device in sent.view.devices)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"type":"who"}', b'{"type":"compile"}', b"[" * 100_000])
 def test_what_is_no_message_is_an_error(payload: bytes) -> None:
-    for decode in (decode_question, decode_reply):
+    for decode in (decode_request, decode_reply):
         with pytest.raises(WireError):
             decode(payload)
 

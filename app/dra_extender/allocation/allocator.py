@@ -15,15 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dra_extender.allocation import selectors
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from dra_extender.allocation.proofs.bounds import ALL, Bounds, Proof
-from dra_extender.allocation.questions import Searched
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.result import ShareIDs, allocations
-from dra_extender.allocation.search import Outcome, Search
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Failed, Task
+from dra_extender.allocation.search import Search, SearchOutcome
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask, FatalError
+from dra_extender.allocation.workerrequests import SearchReply, SearchRequest, WorkerReply, WorkerRequest
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
@@ -61,22 +62,22 @@ class Allocator:
             if isinstance(found, Unfit):
                 return found
             return Plan(allocations(found.task, found.state.taken, self._share_ids), steps)
-        except Failed as failure:
+        except FatalError as failure:
             return Failure(failure.text(prepared), steps)
 
     def find(
         self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, budget: WorkBudget, work: Work | None
     ) -> Search | Unfit:
-        """The search that has found devices. Raises Failed, and as `allocate`."""
+        """The search that has found devices. Raises FatalError, and as `allocate`."""
         if view.error:
-            raise Failed(view.error)
-        task = Task(prepared, view, holdings, budget, work)
+            raise FatalError(view.error)
+        task = AllocationTask(prepared, view, holdings, budget, work)
         if lacking(task) is not None:
             return Unfit(_reason(view), 1)
         search, outcome = self.search(task)
-        if outcome is Outcome.FOUND:
+        if outcome is SearchOutcome.FOUND:
             return search
-        if outcome is Outcome.UNDECIDED:
+        if outcome is SearchOutcome.UNDECIDED:
             return Unfit(undecided(self._budget), search.steps)
         return Unfit(_reason(view), search.steps)
 
@@ -85,39 +86,39 @@ class Allocator:
         prepared: PreparedClaims,
         view: NodeView,
         holdings: NodeHoldings,
-        answer: Searched,
+        reply: SearchReply,
         budget: WorkBudget = UNLIMITED,
     ) -> Plan | Unfit | Failure:
-        """What a search that was made elsewhere, on the same state, came to. Raises what the budget does."""
-        if answer.reason:
-            return Unfit(answer.reason, answer.steps)
+        """The result of a search that a worker made on the same state. Raises what the budget does."""
+        if reply.reason:
+            return Unfit(reply.reason, reply.steps)
         try:
-            if answer.error:
-                raise Failed(answer.error, answer.claim)
-            task = Task(prepared, view, holdings, budget)
-            state = State(task)
-            for request, alternative, device in answer.taken:
+            if reply.error:
+                raise FatalError(reply.error, reply.claim)
+            task = AllocationTask(prepared, view, holdings, budget)
+            state = SearchState(task)
+            for request, alternative, device in reply.taken:
                 option = task.options[request][alternative]
                 if not option.candidates.usable >> device & 1:
-                    return Unfit(NO_SOLUTION, answer.steps)
+                    return Unfit(NO_SOLUTION, reply.steps)
                 state.take(option, device)
-            return Plan(allocations(task, state.taken, self._share_ids), answer.steps)
-        except Failed as failure:
-            return Failure(failure.text(prepared), answer.steps)
+            return Plan(allocations(task, state.taken, self._share_ids), reply.steps)
+        except FatalError as failure:
+            return Failure(failure.text(prepared), reply.steps)
         except IndexError:
-            return Unfit(NO_SOLUTION, answer.steps)
+            return Unfit(NO_SOLUTION, reply.steps)
 
-    def search(self, task: Task) -> tuple[Search, Outcome]:
-        """First straight on; at the first dead end once more from the start, with foresight. Raises Failed."""
+    def search(self, task: AllocationTask) -> tuple[Search, SearchOutcome]:
+        """First straight on; at the first dead end once more from the start, with foresight. Raises FatalError."""
         search = Search(task, self._budget)
         outcome = search.run()
-        if outcome is Outcome.UNDECIDED and search.steps <= self._budget:
+        if outcome is SearchOutcome.UNDECIDED and search.steps <= self._budget:
             search = Search(task, self._budget, Bounds(task, self._proofs))
             outcome = search.run()
         return search, outcome
 
 
-def lacking(task: Task) -> int | None:
+def lacking(task: AllocationTask) -> int | None:
     """The first request that has too few devices on its own; None when there is none before the first at which the
     search could meet an error.
     """
@@ -134,3 +135,24 @@ def lacking(task: Task) -> int | None:
 
 def _reason(view: NodeView) -> str:
     return INVALID_POOLS if view.invalid else NO_SOLUTION
+
+
+def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET) -> WorkerReply:
+    """What a worker replies: the answer of the same code that decides on the event loop, without a limit of its own.
+    Never raises for what the request contains.
+    """
+    if not isinstance(request, SearchRequest):
+        return selectors.reply_to(request)
+    allocator = Allocator(share_ids=str, step_budget=step_budget)
+    try:
+        found = allocator.find(request.prepared, request.view, request.holdings, UNLIMITED, None)
+    except FatalError as failure:
+        return SearchReply(0, error=failure.problem, claim=failure.claim)
+    if isinstance(found, Unfit):
+        return SearchReply(found.steps, reason=found.reason)
+    options = found.task.options
+    taken = tuple(
+        (item.option.request, options[item.option.request].index(item.option), item.device)
+        for item in found.state.taken
+    )
+    return SearchReply(found.steps, taken)

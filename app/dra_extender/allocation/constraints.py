@@ -125,7 +125,7 @@ def _token(value: Any) -> Token:
     return "version" if isinstance(value, VersionText) else type(value).__name__, value
 
 
-class Constraint:
+class AttributeConstraint:
     """One constraint of a claim on a view. `start` is its state while it covers no device."""
 
     __slots__ = ("match", "start", "table")

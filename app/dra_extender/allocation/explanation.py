@@ -20,22 +20,22 @@ from dra_extender.allocation.plan import (
     STEP_BUDGET,
     Explanation,
     Failure,
-    Loss,
+    Feasibility,
     PoolProblem,
     RequestExplanation,
     Rule,
+    RuleLoss,
     Stuck,
-    Verdict,
     undecided,
 )
 from dra_extender.allocation.proofs.bounds import Bounds
-from dra_extender.allocation.proofs.demands import Choice, Demand, dry_devices
+from dra_extender.allocation.proofs.demands import Demand, OpenOption, dry_devices
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.result import allocations
-from dra_extender.allocation.search import Outcome, Search
+from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.selection import losses
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Failed, Option, Task
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
@@ -63,7 +63,7 @@ def explained(
     step_budget: int = STEP_BUDGET,
     budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
-) -> tuple[Explanation, Task | None]:
+) -> tuple[Explanation, AllocationTask | None]:
     """As `explain`, with the task that was searched; None when the search could not begin."""
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
@@ -71,8 +71,8 @@ def explained(
     if view.error:
         return Explanation(view.node, "error", view.error, pools=pools), None
     try:
-        task = Task(prepared, view, holdings, budget, work)
-    except Failed as failure:
+        task = AllocationTask(prepared, view, holdings, budget, work)
+    except FatalError as failure:
         return Explanation(view.node, "error", failure.text(prepared), pools=pools), None
     requests = tuple(_requests(task))
     verdict, reason, stuck, steps = _verdict(task, requests, step_budget)
@@ -89,8 +89,8 @@ def _pool_problems(view: NodeView) -> Iterator[PoolProblem]:
 
 
 def _verdict(
-    task: Task, requests: tuple[RequestExplanation, ...], step_budget: int
-) -> tuple[Verdict, str, Stuck | None, int]:
+    task: AllocationTask, requests: tuple[RequestExplanation, ...], step_budget: int
+) -> tuple[Feasibility, str, Stuck | None, int]:
     """(verdict, reason, where the search got stuck, steps)."""
     refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
     scarce = _scarce(task, requests)
@@ -100,27 +100,27 @@ def _verdict(
     search = Search(task, step_budget, bounds)
     try:
         outcome = search.run()
-        if outcome is Outcome.FOUND:
+        if outcome is SearchOutcome.FOUND:
             allocations(task, search.state.taken, str)
             return "fits", "", None, search.steps
-    except Failed as failure:
+    except FatalError as failure:
         return "error", failure.text(task.prepared), None, search.steps
     stuck = scarce
     if stuck is None:
         furthest = search.stuck.request if search.stuck else 0
         request = bounds.blocking if bounds.blocking is not None else furthest
         stuck = _stuck(task, request, bounds.reason or "every combination of devices was tried")
-    if outcome is Outcome.UNDECIDED:
+    if outcome is SearchOutcome.UNDECIDED:
         return "undecided", undecided(step_budget), stuck, search.steps
     return "refused", refused, stuck, search.steps
 
 
-def _stuck(task: Task, request: int, cause: str, after: tuple[Rule | Literal["pools"], ...] = ()) -> Stuck:
+def _stuck(task: AllocationTask, request: int, cause: str, after: tuple[Rule | Literal["pools"], ...] = ()) -> Stuck:
     found = task.prepared.requests[request]
     return Stuck(task.prepared.claims[found.claim].label, found.name, cause, after)
 
 
-def _scarce(task: Task, requests: tuple[RequestExplanation, ...]) -> Stuck | None:
+def _scarce(task: AllocationTask, requests: tuple[RequestExplanation, ...]) -> Stuck | None:
     """The first request that has too few devices on its own whatever is chosen."""
     found = iter(requests)
     for request, options in enumerate(task.options):
@@ -145,7 +145,7 @@ def _last_rule(item: RequestExplanation) -> Rule | Literal["pools"]:
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
-def _requests(task: Task) -> Iterator[RequestExplanation]:
+def _requests(task: AllocationTask) -> Iterator[RequestExplanation]:
     for found in taken_away(task):
         yield _explained(task, found.option, found.by_rule, found.left)
 
@@ -153,14 +153,14 @@ def _requests(task: Task) -> Iterator[RequestExplanation]:
 class TakenAway(NamedTuple):
     """As masks: what each rule takes away from an option at the start of the search, and what is left."""
 
-    option: Option
+    option: RequestOption
     by_rule: Mapping[Rule, int]
     left: int
 
 
-def taken_away(task: Task) -> Iterator[TakenAway]:
+def taken_away(task: AllocationTask) -> Iterator[TakenAway]:
     """For each option of each request, in order. Raises what the budget does."""
-    state = State(task)
+    state = SearchState(task)
     dry = dry_devices(task, state)
     bounds = Bounds(task)
     for options in task.options:
@@ -182,24 +182,24 @@ def taken_away(task: Task) -> Iterator[TakenAway]:
             yield TakenAway(option, taken, left & ~unmatched)
 
 
-def _roomy(option: Option) -> int:
+def _roomy(option: RequestOption) -> int:
     """Devices with enough capacity left; what mode All wants is compared when it is collected."""
     if option.all:
         return sum(1 << device for device in option.devices)
     return option.usable
 
 
-def _matching(state: State, bounds: Bounds, option: Option, left: int) -> int:
+def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: int) -> int:
     """The devices of which enough have an attribute value in common."""
     if not option.constraints or left.bit_count() < option.need:
         return left
-    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [Choice(option, left, option.need)])])
+    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [OpenOption(option, left, option.need)])])
     return narrowed[0].mask if narrowed else 0
 
 
-def _explained(task: Task, option: Option, taken: Mapping[Rule, int], left: int) -> RequestExplanation:
+def _explained(task: AllocationTask, option: RequestOption, taken: Mapping[Rule, int], left: int) -> RequestExplanation:
     found = tuple(
-        Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
+        RuleLoss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
     )
     claim = task.prepared.claims[option.claim].label
     wanted = max(option.need, 1)

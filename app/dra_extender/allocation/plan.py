@@ -1,6 +1,6 @@
 """The answers of the allocator for one node: Plan, Unfit or Failure, and the explanation of a refusal.
 
-Source of the classes of answers: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (Filter).
+Source of the classes of answers: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (DeviceFilter).
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ _LOST: Final[Mapping[Rule, tuple[str, str]]] = {
 }
 """What is said of one device that a rule takes away, and of several."""
 
-Verdict = Literal["fits", "refused", "undecided", "error"]
+Feasibility = Literal["fits", "refused", "undecided", "error"]
 
 
-class Loss(msgspec.Struct, frozen=True):
+class RuleLoss(msgspec.Struct, frozen=True):
     """`count` devices that a rule took away from a request; `names` are the first few of them."""
 
     rule: Rule
@@ -98,7 +98,7 @@ class RequestExplanation(msgspec.Struct, frozen=True):
     request: str
     wanted: int
     pooled: int
-    losses: tuple[Loss, ...]
+    losses: tuple[RuleLoss, ...]
     left: int
 
     def lines(self) -> Iterator[str]:
@@ -143,7 +143,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """
 
     node: str
-    verdict: Verdict
+    verdict: Feasibility
     reason: str
     requests: tuple[RequestExplanation, ...] = ()
     stuck: Stuck | None = None

@@ -9,7 +9,8 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from weakref import ref
 
 from cachetools import LRUCache
 
@@ -49,20 +50,20 @@ Capacity = tuple[tuple[str, Quantity], ...]
 _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 
 
-class Filter:
+class DeviceFilter:
     """What one request says about single devices: the part of it that several requests can have in common.
 
-    `class_selectors` and `selectors` are expressions. Equal filters are one object, so what a filter says about a
-    device is remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until all
-    of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
-    `look` is made of all reads, and `answers` has what the filter says, by look.
+    `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object, so the answers of
+    a filter are remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until
+    all of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
+    `signatures` is made of all reads, and `answers` has the answers of the filter by signature.
 
     `room`: so many answers a device has to remember, at least, for claims with this filter among others.
     """
 
     __slots__ = (
-        "__weakref__", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "look", "reads",
-        "room", "selectors", "size", "tolerations",
+        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "reads",
+        "room", "selectors", "signatures", "size", "tolerations",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +73,9 @@ class Filter:
         tolerations: tuple[DeviceToleration, ...],
         capacity: Capacity,
         features: FeatureGates,
+        owner: Filters,
     ) -> None:
+        self._owner = ref(owner)
         self.class_selectors = class_selectors
         self.selectors = selectors
         self.tolerations = tolerations
@@ -80,7 +83,7 @@ class Filter:
         self.compiled: Any = None
         self.begun: dict[Any, Any] = {}
         self.reads: dict[str, Any] = {}
-        self.look: Any = None
+        self.signatures: Any = None
         self.answers: dict[Any, Any] = {}
         self.room = REMEMBERED
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
@@ -88,26 +91,65 @@ class Filter:
         self.size = min(FILTER_BYTES + compiled, REMEMBERED_BYTES // 4)
         """How many bytes it counts for: at least four filters are remembered, however large they are."""
 
+    def keep(self) -> None:
+        """Before its selectors are compiled. They are given up when too many filters have compiled selectors."""
+        owner = self._owner()
+        if owner is not None:
+            owner.compiled[self] = self
 
-_filters: LRUCache[Hashable, Filter] = LRUCache(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
-_used = Interner(Filter)
-"""Filters that are not remembered any more stay the same for as long as somebody has them."""
+
+class _CompiledFilters(LRUCache[DeviceFilter, DeviceFilter]):
+    """The filters that have compiled selectors."""
+
+    def popitem(self) -> tuple[DeviceFilter, DeviceFilter]:
+        filter, _ = super().popitem()
+        filter.compiled = None
+        filter.begun = {}
+        return filter, filter
 
 
-def _filter(
-    class_selectors: tuple[str, ...],
-    selectors: tuple[str, ...],
-    tolerations: tuple[DeviceToleration, ...],
-    capacity: tuple[tuple[str, str, Quantity], ...],
-    features: FeatureGates,
-) -> Filter:
-    content = class_selectors, selectors, tolerations, capacity, features
-    found = _filters.get(content)
-    if found is None:
-        amounts = tuple((name, amount) for name, _, amount in capacity)
-        found = _used.of(content, class_selectors, selectors, tolerations, amounts, features)
-        _filters[content] = found
-    return found
+class Filters:
+    """One filter for equal requests: remembered for a while when no object holds it, and the same one for as long as
+    one does.
+    """
+
+    def __init__(self, most: int = REMEMBERED_BYTES) -> None:
+        self._recent: LRUCache[Hashable, DeviceFilter] = LRUCache(most, getsizeof=lambda filter: filter.size)
+        self._used = Interner(DeviceFilter)
+        self.compiled = _CompiledFilters(most, getsizeof=lambda filter: filter.size)
+
+    def of_class(self, device_class: DeviceClass, features: FeatureGates) -> DeviceFilter:
+        """The filter of a request that names the class and nothing else."""
+        return self._of(_expressions(device_class.spec.selectors), (), (), (), features)
+
+    def of_request(
+        self, device_class: DeviceClass, source: ExactDeviceRequest | DeviceSubRequest, features: FeatureGates
+    ) -> DeviceFilter:
+        """The filter of a request, or of one of its alternatives."""
+        capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
+        return self._of(
+            _expressions(device_class.spec.selectors),
+            _expressions(source.selectors),
+            source.tolerations,
+            tuple(sorted((name, amount.text, amount) for name, amount in capacity.items())),
+            features,
+        )
+
+    def _of(
+        self,
+        class_selectors: tuple[str, ...],
+        selectors: tuple[str, ...],
+        tolerations: tuple[DeviceToleration, ...],
+        capacity: tuple[tuple[str, str, Quantity], ...],
+        features: FeatureGates,
+    ) -> DeviceFilter:
+        content = class_selectors, selectors, tolerations, capacity, features
+        found = self._recent.get(content)
+        if found is None:
+            amounts = tuple((name, amount) for name, _, amount in capacity)
+            found = self._used.of(content, class_selectors, selectors, tolerations, amounts, features, self)
+            self._recent[content] = found
+        return found
 
 
 class Ask:
@@ -126,9 +168,8 @@ class Ask:
         self,
         request: str,
         source: ExactDeviceRequest | DeviceSubRequest,
-        device_class: DeviceClass,
         constraints: Sequence[DeviceConstraint],
-        features: FeatureGates,
+        filter: DeviceFilter,
     ) -> None:
         alternative = source.name if isinstance(source, DeviceSubRequest) else ""
         self.parent = request
@@ -146,21 +187,14 @@ class Ask:
             for index, constraint in enumerate(constraints)
             if not constraint.requests or not names.isdisjoint(constraint.requests)
         )
-        capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
-        self.filter = _filter(
-            _expressions(device_class.spec.selectors),
-            _expressions(source.selectors),
-            source.tolerations,
-            tuple(sorted((name, amount.text, amount) for name, amount in capacity.items())),
-            features,
-        )
+        self.filter = filter
 
 
 def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
     return tuple(selector.cel.expression if selector.cel is not None else "" for selector in selectors)
 
 
-class Request:
+class PreparedRequest:
     """A request of a claim: its alternatives in order, one for an exact request. `index` counts over all claims."""
 
     __slots__ = ("asks", "claim", "index", "name", "prioritized")
@@ -178,7 +212,9 @@ class PreparedClaim:
 
     __slots__ = ("claim", "classes", "constraints", "label", "requests")
 
-    def __init__(self, claim: ResourceClaim, requests: tuple[Request, ...], classes: Mapping[str, DeviceClass]) -> None:
+    def __init__(
+        self, claim: ResourceClaim, requests: tuple[PreparedRequest, ...], classes: Mapping[str, DeviceClass]
+    ) -> None:
         self.claim = claim
         self.label = f"{claim.metadata.namespace}/{claim.metadata.name}"
         self.requests = requests
@@ -186,7 +222,7 @@ class PreparedClaim:
         self.classes = classes
 
 
-Ready = tuple[tuple[Request, ...], Mapping[str, DeviceClass]]
+Ready = tuple[tuple[PreparedRequest, ...], Mapping[str, DeviceClass]]
 """What is made ready of a claim, for all that ask for the same: nothing of it keeps the claim."""
 
 
@@ -209,19 +245,22 @@ def prepare(
     claims: Sequence[ResourceClaim],
     classes: Mapping[str, DeviceClass],
     features: FeatureGates,
+    filters: Filters | None = None,
+    *,
     begun: list[Ready] | None = None,
     spend: Callable[[int], object] = lambda units: None,
 ) -> PreparedClaims | Failure:
-    """Check the claims and look up their classes. `classes` are by name. `begun` are the first of these claims, or of
-    others that ask for the same, as far as they are ready, and get the rest. Raises what `spend` does, which is called
-    with the units of work before a claim is made ready.
+    """Check the claims and look up their classes. `classes` are by name; `filters` are shared with other claims.
+    `begun` are the first of these claims, or of others that ask for the same, as far as they are ready, and get the
+    rest. Raises what `spend` does, which is called with the units of work before a claim is made ready.
     """
     prepared = [] if begun is None else begun
+    known = filters if filters is not None else Filters()
     index = sum(len(requests) for requests, _ in prepared)
     try:
         for claim in claims[len(prepared) :]:
             spend(REQUEST * sum(1 + len(request.first_available) for request in claim.spec.devices.requests))
-            ready = _claim(claim, len(prepared), index, classes, features)
+            ready = _claim(claim, len(prepared), index, _Context(classes, features, known))
             index += len(ready[0])
             prepared.append(ready)
     except _Invalid as problem:
@@ -233,6 +272,14 @@ def prepare(
     return found
 
 
+class _Context(NamedTuple):
+    """What requests are checked against."""
+
+    classes: Mapping[str, DeviceClass]
+    features: FeatureGates
+    filters: Filters
+
+
 def _make_room(prepared: PreparedClaims) -> None:
     """Twice as much as the claims need, so that all there is room for is there again soon after it was forgotten."""
     filters = {ask.filter for request in prepared.requests for ask in request.asks}
@@ -240,18 +287,18 @@ def _make_room(prepared: PreparedClaims) -> None:
         filter.room = max(filter.room, 2 * min(len(filters), MOST_FILTERS))
 
 
-def _claim(
-    claim: ResourceClaim, number: int, first: int, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> Ready:
+def _claim(claim: ResourceClaim, number: int, first: int, context: _Context) -> Ready:
     label = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     spec = claim.spec.devices
     used: dict[str, DeviceClass] = {}
-    requests: list[Request] = []
+    requests: list[PreparedRequest] = []
     for request in spec.requests:
-        asks = _asks(label, request, spec.constraints, classes, features)
+        asks = _asks(label, request, spec.constraints, context)
         for ask in asks:
-            used[ask.class_name] = classes[ask.class_name]
-        requests.append(Request(first + len(requests), number, request.name, asks, bool(request.first_available)))
+            used[ask.class_name] = context.classes[ask.class_name]
+        requests.append(
+            PreparedRequest(first + len(requests), number, request.name, asks, bool(request.first_available))
+        )
     least = sum(min(0 if ask.all else ask.count for ask in request.asks) for request in requests)
     problem = limit_problem(least)
     if problem:
@@ -273,17 +320,16 @@ def _asks(
     label: str,
     request: DeviceRequest,
     constraints: Sequence[DeviceConstraint],
-    classes: Mapping[str, DeviceClass],
-    features: FeatureGates,
+    context: _Context,
 ) -> tuple[Ask, ...]:
     where = f"{label}, request {request.name}"
-    if request.first_available and not features.DRAPrioritizedList:
+    if request.first_available and not context.features.DRAPrioritizedList:
         raise _Invalid(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
     sources: tuple[ExactDeviceRequest | DeviceSubRequest, ...]
     sources = request.first_available or ((request.exactly,) if request.exactly is not None else ())
     if not sources:
         raise _Invalid(f"{where}: has neither exactly nor firstAvailable (unsupported request type?)")
-    if not features.DRAConsumableCapacity:
+    if not context.features.DRAConsumableCapacity:
         for source in sources:
             if source.capacity is not None:
                 name = (
@@ -292,7 +338,7 @@ def _asks(
                 raise _Invalid(
                     f"{label}, {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
                 )
-    return tuple(_ask(label, request.name, source, constraints, classes, features) for source in sources)
+    return tuple(_ask(label, request.name, source, constraints, context) for source in sources)
 
 
 def _ask(
@@ -300,19 +346,22 @@ def _ask(
     request: str,
     source: ExactDeviceRequest | DeviceSubRequest,
     constraints: Sequence[DeviceConstraint],
-    classes: Mapping[str, DeviceClass],
-    features: FeatureGates,
+    context: _Context,
 ) -> Ask:
     """Errors of an alternative call it by its own name only, as upstream does."""
     where = f"{label}, request {source.name if isinstance(source, DeviceSubRequest) else request}"
     for index, selector in enumerate(source.selectors):
         if selector.cel is None:
             raise _Invalid(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")
-    if isinstance(source, ExactDeviceRequest) and source.admin_access is not None and not features.DRAAdminAccess:
+    if (
+        isinstance(source, ExactDeviceRequest)
+        and source.admin_access is not None
+        and not context.features.DRAAdminAccess
+    ):
         raise _Invalid(f"{where}: admin access is requested, but the feature is disabled")
     if not source.device_class_name:
         raise _Invalid(f"{where}: missing device class name (unsupported request type?)")
-    device_class = classes.get(source.device_class_name)
+    device_class = context.classes.get(source.device_class_name)
     if device_class is None:
         name = source.device_class_name
         raise _Invalid(
@@ -320,7 +369,7 @@ def _ask(
         )
     if source.allocation_mode not in ("ExactCount", "All"):
         raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
-    return Ask(request, source, device_class, constraints, features)
+    return Ask(request, source, constraints, context.filters.of_request(device_class, source, context.features))
 
 
 def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
@@ -331,8 +380,3 @@ def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
                 yield request.exactly.device_class_name
             for alternative in request.first_available:
                 yield alternative.device_class_name
-
-
-def filter_of(device_class: DeviceClass, features: FeatureGates) -> Filter:
-    """The filter of a request for the class that says nothing else."""
-    return _filter(_expressions(device_class.spec.selectors), (), (), (), features)

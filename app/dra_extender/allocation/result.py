@@ -1,7 +1,10 @@
 """From the devices a search took to the AllocationResult of each claim.
 
 Promises: results in order of allocation; absent rather than empty fields; share IDs come from the caller, one per
-share. A claim without requests gets an empty allocation.
+share. A claim without requests gets an empty allocation. Class configuration comes in the order in which classes are
+met, each entry with the requests it is for; claim configuration once per entry with the claim's own list of requests,
+left out when none of them is part of the answer (upstream repeats it for every request, which can exceed the API's
+limit).
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (createNodeSelector and Allocate).
 """
@@ -10,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dra_extender.allocation.config import configuration
 from dra_extender.allocation.requests import Ask, PreparedClaim
 from dra_extender.allocation.state import Taken
-from dra_extender.allocation.task import Failed, Task
+from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from dra_extender.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
+from dra_extender.api.resource import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.nodeselector import one_node
 from dra_extender.devices.pools import PooledDevice
@@ -24,8 +31,8 @@ ShareIDs = Callable[[], str]
 """A fresh UUID for each call."""
 
 
-def allocations(task: Task, taken: Sequence[Taken], share_ids: ShareIDs) -> tuple[AllocationResult, ...]:
-    """One allocation per claim. Raises Failed when a node selector cannot be expressed."""
+def allocations(task: AllocationTask, taken: Sequence[Taken], share_ids: ShareIDs) -> tuple[AllocationResult, ...]:
+    """One allocation per claim. Raises FatalError when a node selector cannot be expressed."""
     by_claim: list[list[Taken]] = [[] for _ in task.prepared.claims]
     for item in taken:
         by_claim[item.option.claim].append(item)
@@ -34,7 +41,9 @@ def allocations(task: Task, taken: Sequence[Taken], share_ids: ShareIDs) -> tupl
     )
 
 
-def _allocation(task: Task, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs) -> AllocationResult:
+def _allocation(
+    task: AllocationTask, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs
+) -> AllocationResult:
     devices = [task.view.devices[item.device] for item in items]
     results = tuple(_result(item, device, share_ids) for item, device in zip(items, devices, strict=True))
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
@@ -61,7 +70,7 @@ def _result(item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceReq
     )
 
 
-def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDevice]) -> NodeSelector | None:
+def _node_selector(task: AllocationTask, claim: PreparedClaim, devices: Sequence[PooledDevice]) -> NodeSelector | None:
     """Where the allocated devices can be used together; None: everywhere."""
     fields: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
     labels: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
@@ -74,7 +83,7 @@ def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDev
         terms = selection.node_selector.node_selector_terms
         if selection.has_many_terms:
             name = claim.claim.metadata.name
-            raise Failed(
+            raise FatalError(
                 f"create NodeSelector for claim {name}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
             )
         for term in terms:
@@ -84,3 +93,28 @@ def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDev
     if not fields and not labels:
         return None
     return NodeSelector((NodeSelectorTerm(tuple(labels.values()), tuple(fields.values())),))
+
+
+def configuration(claim: PreparedClaim, chosen: Sequence[Ask]) -> tuple[DeviceAllocationConfiguration, ...]:
+    """All entries for a claim; `chosen` is the ask of each of its requests, in order."""
+    return (*_of_classes(claim, chosen), *_of_claim(claim, chosen))
+
+
+def _of_classes(claim: PreparedClaim, chosen: Sequence[Ask]) -> list[DeviceAllocationConfiguration]:
+    names: dict[str, list[str]] = {}
+    for ask in chosen:
+        names.setdefault(ask.class_name, []).append(ask.name)
+    return [
+        DeviceAllocationConfiguration("FromClass", tuple(requests), entry.opaque)
+        for name, requests in names.items()
+        for entry in claim.classes[name].spec.config
+    ]
+
+
+def _of_claim(claim: PreparedClaim, chosen: Sequence[Ask]) -> list[DeviceAllocationConfiguration]:
+    present = {name for ask in chosen for name in (ask.parent, ask.name)}
+    return [
+        DeviceAllocationConfiguration("FromClaim", entry.requests, entry.opaque)
+        for entry in claim.claim.spec.devices.config
+        if not entry.requests or not present.isdisjoint(entry.requests)
+    ]

@@ -17,15 +17,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Failed, Option, Task, failed
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption, failed
 from dra_extender.api.resource import MAX_RESULTS
 
 STEP: Final = 10
 """Units of work that a step costs without its proofs."""
 
 
-class Outcome(Enum):
+class SearchOutcome(Enum):
     """What became of a search or a part of it."""
 
     FOUND = "found"
@@ -40,7 +40,7 @@ class Position(NamedTuple):
     """
 
     request: int
-    option: Option | None
+    option: RequestOption | None
     missing: int
     start: int
 
@@ -51,7 +51,7 @@ class Pruner(Protocol):
     @property
     def steps(self) -> int: ...
 
-    def hopeless(self, state: State, position: Position) -> bool:
+    def hopeless(self, state: SearchState, position: Position) -> bool:
         """True only when there is no solution from here."""
 
 
@@ -69,9 +69,9 @@ class _Frame:
 class Search:
     """One run over one task. `stuck` is the deepest position that could not be satisfied."""
 
-    def __init__(self, task: Task, budget: int, pruner: Pruner | None = None) -> None:
+    def __init__(self, task: AllocationTask, budget: int, pruner: Pruner | None = None) -> None:
         self.task = task
-        self.state = State(task)
+        self.state = SearchState(task)
         self.stuck: Position | None = None
         self._requests = task.prepared.requests
         self._budget = budget
@@ -84,26 +84,26 @@ class Search:
     def steps(self) -> int:
         return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
 
-    def run(self) -> Outcome:
-        """FOUND leaves the solution in `state.taken`. Raises Failed and WorkExceeded."""
+    def run(self) -> SearchOutcome:
+        """FOUND leaves the solution in `state.taken`. Raises FatalError and WorkExceeded."""
         state, stack, work = self.state, self._stack, self.task.work
         start = self.entrance(0)
         if self._pruner is not None and self._pruner.hopeless(state, start):
             self._remember_stuck(start)
-            return Outcome.NONE
-        step: Position | Outcome = start
+            return SearchOutcome.NONE
+        step: Position | SearchOutcome = start
         while True:
             if isinstance(step, Position):
                 self._own_steps += 1
                 if work is not None:
                     work.charge(STEP)
                 if self.steps > self._budget:
-                    return Outcome.UNDECIDED
+                    return SearchOutcome.UNDECIDED
                 step = self._down(step)
-            elif step is Outcome.FOUND or not stack:
-                return Outcome.NONE if step is Outcome.TOO_BIG else step
+            elif step is SearchOutcome.FOUND or not stack:
+                return SearchOutcome.NONE if step is SearchOutcome.TOO_BIG else step
             elif self._pruner is None:
-                return Outcome.UNDECIDED
+                return SearchOutcome.UNDECIDED
             else:
                 step = self._up(stack[-1], step)
 
@@ -116,10 +116,10 @@ class Search:
 
     # --- forward -----------------------------------------------------------------------------------------------------
 
-    def _down(self, position: Position) -> Position | Outcome:
+    def _down(self, position: Position) -> Position | SearchOutcome:
         request, option, missing, start = position
         if request == len(self._requests):
-            return Outcome.FOUND
+            return SearchOutcome.FOUND
         if option is None:
             frame = _Frame(position)
             self._stack.append(frame)
@@ -130,7 +130,7 @@ class Search:
             return self.entrance(request + 1)
         if self.state.counts[option.claim] + missing > MAX_RESULTS:
             self._big_claim = option.claim
-            return Outcome.TOO_BIG
+            return SearchOutcome.TOO_BIG
         if option.all:
             return self._take_all(position, option)
         state = self.state
@@ -141,7 +141,7 @@ class Search:
         self._stack.append(frame)
         return self._pick(frame, option)
 
-    def _alternative(self, frame: _Frame) -> Position | Outcome:
+    def _alternative(self, frame: _Frame) -> Position | SearchOutcome:
         """The next alternative that is not hopeless."""
         request = frame.position.request
         options = self.task.options[request]
@@ -155,14 +155,14 @@ class Search:
         self._stack.pop()
         if frame.only_too_big:
             self._big_claim = self._requests[request].claim
-            return Outcome.TOO_BIG
+            return SearchOutcome.TOO_BIG
         return self._none(frame.position)
 
-    def _scarce(self, option: Option) -> bool:
+    def _scarce(self, option: RequestOption) -> bool:
         """Whether counting is enough to see that the option is impossible, where no error can be missed."""
         return not self.task.fragile and self.state.allowed(option).bit_count() < option.need
 
-    def _pick(self, frame: _Frame, option: Option) -> Position | Outcome:
+    def _pick(self, frame: _Frame, option: RequestOption) -> Position | SearchOutcome:
         """The next device that can be taken and does not make the rest hopeless."""
         state, position = self.state, frame.position
         while frame.todo:
@@ -184,8 +184,8 @@ class Search:
         self._stack.pop()
         return self._none(position)
 
-    def _take_all(self, position: Position, option: Option) -> Position | Outcome:
-        """Every device of mode All, or nothing. Raises Failed when a constraint refuses one that could be had."""
+    def _take_all(self, position: Position, option: RequestOption) -> Position | SearchOutcome:
+        """Every device of mode All, or nothing. Raises FatalError when a constraint refuses one that could be had."""
         state = self.state
         blocked = state.blocked(option) | (0 if option.admin else self.task.holdings.owned)
         for count, device in enumerate(option.devices):
@@ -208,20 +208,20 @@ class Search:
         self._stack.append(_Frame(position))
         return after
 
-    def _refused(self, option: Option, device: int) -> Failed:
+    def _refused(self, option: RequestOption, device: int) -> FatalError:
         name = "/".join(self.task.view.devices[device].id)
         why = "because a claim constraint would not be satisfied"
-        return Failed(f", request {option.ask.label}: cannot add device {name} {why}", option.claim)
+        return FatalError(f", request {option.ask.label}: cannot add device {name} {why}", option.claim)
 
     # --- back --------------------------------------------------------------------------------------------------------
 
-    def _up(self, frame: _Frame, outcome: Outcome) -> Position | Outcome:
+    def _up(self, frame: _Frame, outcome: SearchOutcome) -> Position | SearchOutcome:
         """Undo the latest choice of the frame and make another one."""
-        if outcome is Outcome.TOO_BIG and self._requests[frame.position.request].claim != self._big_claim:
-            outcome = Outcome.NONE
+        if outcome is SearchOutcome.TOO_BIG and self._requests[frame.position.request].claim != self._big_claim:
+            outcome = SearchOutcome.NONE
         option = frame.position.option
         if option is None:
-            frame.only_too_big = frame.only_too_big and outcome is Outcome.TOO_BIG
+            frame.only_too_big = frame.only_too_big and outcome is SearchOutcome.TOO_BIG
             return self._alternative(frame)
         if option.all:
             for _ in option.devices:
@@ -229,14 +229,14 @@ class Search:
             self._stack.pop()
             return outcome
         self.state.give_back()
-        if outcome is Outcome.TOO_BIG:
+        if outcome is SearchOutcome.TOO_BIG:
             self._stack.pop()
             return outcome
         return self._pick(frame, option)
 
-    def _none(self, position: Position) -> Outcome:
+    def _none(self, position: Position) -> SearchOutcome:
         self._remember_stuck(position)
-        return Outcome.NONE
+        return SearchOutcome.NONE
 
     def _remember_stuck(self, position: Position) -> None:
         if self.stuck is None or position.request > self.stuck.request:

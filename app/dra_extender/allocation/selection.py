@@ -1,7 +1,7 @@
 """Which devices a request may have at all: class and request selectors, node match, taints, capacity as a filter.
 
 Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there,
-and once for all models that look the same to the filter; what a whole view answers is kept by the view. An error
+and once for all models with equal signatures for the filter; what a whole view answers is kept by the view. An error
 belongs to its device: whether anybody notices it is decided by the search, in the order in which it reaches devices.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (isSelectable, allocateDevice).
@@ -9,21 +9,18 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
-from cachetools import LRUCache
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.capacity import Consumed, consumed
-from dra_extender.allocation.looks import Look, Reads
 from dra_extender.allocation.plan import Rule
-from dra_extender.allocation.questions import Compiled
-from dra_extender.allocation.requests import REMEMBERED_BYTES, Filter
-from dra_extender.allocation.taints import tolerated
-from dra_extender.api.features import FeatureGates
-from dra_extender.cel import CelCompileError, CelGates, DeviceView, Program
+from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.allocation.selectors import device_view, filter_selectors
+from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
+from dra_extender.api.resource import DeviceTaint, DeviceToleration
 from dra_extender.devices.models import REMEMBERED, DeviceModel
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.traits import Traits
@@ -71,7 +68,7 @@ _NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
 _PLAIN: Final = Suitability(None, True, ())
 
 
-def candidates(view: NodeView, filter: Filter, budget: WorkBudget = UNLIMITED) -> Candidates:
+def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Candidates:
     """The devices of the view that pass the filter; remembered by the view. Raises TurnSpent, and Deferred when
     all that workers have to answer is asked.
     """
@@ -79,7 +76,7 @@ def candidates(view: NodeView, filter: Filter, budget: WorkBudget = UNLIMITED) -
     return found if found is not None else view.remember(filter, _candidates(view, filter, budget), filter.room)
 
 
-def _candidates(view: NodeView, filter: Filter, budget: WorkBudget) -> Candidates:
+def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Candidates:
     selected = collected = usable = 0
     objections: dict[int, Objection] = {}
     waiting: Deferred | None = None
@@ -111,59 +108,58 @@ def _candidates(view: NodeView, filter: Filter, budget: WorkBudget) -> Candidate
     )
 
 
-def suitability(model: DeviceModel, filter: Filter, budget: WorkBudget = UNLIMITED) -> Suitability:
+def suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Suitability:
     """What the filter says about the model; remembered by the model. Raises TurnSpent and Deferred."""
     found: Suitability | None = model.memo.get(filter)
     return found if found is not None else model.remember(filter, _known(model, filter, budget), filter.room)
 
 
-def _known(model: DeviceModel, filter: Filter, budget: WorkBudget) -> Suitability:
+def _known(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
     """As the filter remembers it of a device that looks the same, once it is known what its selectors read: of
     thousands of devices with serial numbers each is new to a bind. Errors are worded for each device.
     """
-    look = filter.look if filter.look is not None else _look(filter)
-    if look is None:
+    signatures = filter.signatures if filter.signatures is not None else _signatures(filter)
+    if signatures is None:
         return _suitability(model, filter, budget)
-    seen = look.of(model)
-    found: Suitability | None = filter.answers.get(seen)
+    signature = signatures.of(model)
+    found: Suitability | None = filter.answers.get(signature)
     if found is None:
         found = _suitability(model, filter, budget)
         if found.objection is None:
             if len(filter.answers) >= REMEMBERED:
                 filter.answers.clear()
-            filter.answers[seen] = found
+            filter.answers[signature] = found
     return found
 
 
-def _look(filter: Filter) -> Look | None:
+def _signatures(filter: DeviceFilter) -> AttributeSignatures | None:
     """None as long as the reads of some selector are not known, or are everything."""
     reads: set[tuple[str, str]] = set()
     for expression in (*filter.class_selectors, *filter.selectors):
-        found: Reads = filter.reads.get(expression)
+        found: AttributeReads = filter.reads.get(expression)
         if found is None:
             return None
         reads |= found
-    filter.look = look = Look(frozenset(reads))
-    return look
+    filter.signatures = signatures = AttributeSignatures(frozenset(reads))
+    return signatures
 
 
-def _suitability(model: DeviceModel, filter: Filter, budget: WorkBudget) -> Suitability:
+def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
     features = filter.features
     traits = model.traits
     if traits.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
-    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter, budget)
     waiting: Deferred | None = None
-    for selector in selectors:
+    for selector in filter_selectors(filter, budget):
         try:
-            answer = selector.evaluate(_device_view(model, features), budget)
+            answer = selector.matches(device_view(model, features), budget)
         except Deferred as unanswered:
             waiting = unanswered
             continue
         if waiting is not None:
             continue  # what comes later is asked meanwhile
         if answer is False:
-            return selector.refusal
+            return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True:
             return Suitability("error", False, None, Objection(selector.source, selector.index, answer))
     if waiting is not None:
@@ -175,7 +171,7 @@ def _suitability(model: DeviceModel, filter: Filter, budget: WorkBudget) -> Suit
     return _PLAIN if lost is None and takes == () else Suitability(lost, True, takes)
 
 
-def _loss(traits: Traits, filter: Filter, takes: Consumed | None) -> Rule | None:
+def _loss(traits: Traits, filter: DeviceFilter, takes: Consumed | None) -> Rule | None:
     if takes is None:
         return "capacity"
     if traits.partition and not filter.features.DRAPartitionableDevices:
@@ -185,96 +181,26 @@ def _loss(traits: Traits, filter: Filter, takes: Consumed | None) -> Rule | None
     return None
 
 
-class _Selector:
-    """A compiled selector in its place. An expression that does not compile fails on every device that gets to it."""
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """Whether one toleration tolerates one taint. An empty key with operator Equal matches any key; times play no role.
 
-    __slots__ = ("expression", "gates", "index", "is_local", "problem", "program", "refusal", "source")
-
-    def __init__(
-        self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates, budget: WorkBudget
-    ) -> None:
-        """Raises TurnSpent and Deferred."""
-        self.source = source
-        self.index = index
-        self.expression = expression
-        self.gates = gates
-        self.refusal = _NOT_SELECTED["class" if source == "class" else "selector"]
-        self.program: Program | Compiled | None = None
-        self.problem = ""
-        try:
-            self.program = budget.compiled(expression, gates)
-        except CelCompileError as error:
-            self.problem = f"CEL compile error: {error}"
-        self.is_local = not isinstance(self.program, Compiled)
-        if isinstance(self.program, Compiled):
-            self.problem = self.program.problem
-
-    def evaluate(self, view: DeviceView, budget: WorkBudget) -> bool | str:
-        """What the selector says, or the text of its error. Raises TurnSpent and Deferred."""
-        if self.program is None or self.problem:
-            return self.problem
-        return budget.matches(self.program, self.expression, self.gates, view)
-
-
-def _compile(filter: Filter, budget: WorkBudget) -> tuple[_Selector, ...]:
-    """All selectors of the filter in the order of evaluation. Kept by the filter one by one, but for those of workers.
-    Raises TurnSpent, and Deferred when all that workers have to answer is asked.
+    Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/devicetoleration.go.
     """
-    _kept[filter] = filter
-    gates = cel_gates(filter.features)
-    sources: tuple[tuple[Literal["class", "request"], tuple[str, ...]], ...]
-    sources = ("class", filter.class_selectors), ("request", filter.selectors)
-    compiled: list[_Selector] = []
-    waiting: Deferred | None = None
-    for source, expressions in sources:
-        for index, text in enumerate(expressions):
-            selector = filter.begun.get((source, index))
-            try:
-                selector = selector or _Selector(source, index, text, gates, budget)
-            except Deferred as problem:
-                waiting = problem
-                continue
-            compiled.append(selector)
-            if selector.is_local:
-                filter.begun[source, index] = selector
-    if waiting is not None:
-        raise waiting
-    found = tuple(compiled)
-    if all(selector.is_local for selector in found):
-        filter.compiled = found
-        filter.begun = {}
-    return found
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
 
 
-class _Kept(LRUCache[Filter, Filter]):
-    """The filters that have compiled selectors. One that has to go gives them up, whoever has it."""
-
-    def popitem(self) -> tuple[Filter, Filter]:
-        filter, _ = super().popitem()
-        filter.compiled = None
-        filter.begun = {}
-        return filter, filter
+def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Whether each taint, all with an active effect, is tolerated by at least one toleration."""
+    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
-_kept = _Kept(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
-
-
-def cel_gates(features: FeatureGates) -> CelGates:
-    """The features that change the language of selectors."""
-    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity, stored=True)
-
-
-def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
-    key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
-    found: DeviceView | None = model.memo.get(key)
-    if found is None:
-        traits, gates = model.traits, cel_gates(features)
-        built = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
-        found = model.remember(key, built)
-    return found
-
-
-def losses(view: NodeView, filter: Filter, budget: WorkBudget = UNLIMITED) -> Iterator[tuple[int, Rule]]:
+def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Iterator[tuple[int, Rule]]:
     """(device, rule that takes it away first) for every device that the static rules leave out. Raises what the budget
     does.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
-from dra_extender.allocation.task import Option, Task
+from dra_extender.allocation.task import AllocationTask, RequestOption
 from dra_extender.devices.holdings import NO_AMOUNTS, Amounts
 
 
@@ -21,7 +21,7 @@ class Taken:
 
     __slots__ = ("charged", "device", "marked", "option", "pins", "takes")
 
-    def __init__(self, option: Option, device: int) -> None:
+    def __init__(self, option: RequestOption, device: int) -> None:
         self.option = option
         self.device = device
         self.charged = False
@@ -32,7 +32,7 @@ class Taken:
         self.pins: list[tuple[int, ConstraintState]] = []
 
 
-class State:
+class SearchState:
     """See the module. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
 
     `held`: exclusive devices any claim of the attempt has; `held_by[c]`: those of claim c. `left`: counters by number.
@@ -42,7 +42,7 @@ class State:
 
     __slots__ = ("consumed", "counts", "held", "held_by", "left", "paid", "pins", "shares", "taken", "task")
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: AllocationTask) -> None:
         self.task = task
         self.taken: list[Taken] = []
         self.held = 0
@@ -55,11 +55,11 @@ class State:
         self.shares: dict[int, int] = {}
         self.paid = 0
 
-    def blocked(self, option: Option) -> int:
+    def blocked(self, option: RequestOption) -> int:
         """The devices this attempt keeps the option from taking."""
         return self.held_by[option.claim] if option.admin else self.held
 
-    def allowed(self, option: Option) -> int:
+    def allowed(self, option: RequestOption) -> int:
         """The devices that are selected, free and acceptable to the constraints. Counters and shares are not looked
         at.
         """
@@ -68,7 +68,7 @@ class State:
             mask &= self.pins[index].allowed
         return mask
 
-    def affordable(self, option: Option, device: int) -> bool:
+    def affordable(self, option: RequestOption, device: int) -> bool:
         """Whether the counters and, for shares, the capacity suffice."""
         return self.counters_suffice(option, device) and self.capacity_suffices(option, device)
 
@@ -77,7 +77,7 @@ class State:
         task = self.task
         return bool(task.shareable >> device & 1) and (device in task.holdings.shared or self.paid >> device & 1 == 1)
 
-    def counters_suffice(self, option: Option, device: int) -> bool:
+    def counters_suffice(self, option: RequestOption, device: int) -> bool:
         counters = self.task.counters
         if counters is None or option.admin or device not in counters.charges or self._is_used(device):
             return True
@@ -86,7 +86,7 @@ class State:
         left = self.left
         return all(amount <= left[number] for number, amount in counters.charges[device])
 
-    def capacity_suffices(self, option: Option, device: int) -> bool:
+    def capacity_suffices(self, option: RequestOption, device: int) -> bool:
         """What others hold was compared when the task was built; here it is about the attempt itself."""
         attempt = self.consumed.get(device)
         if attempt is None:
@@ -95,7 +95,7 @@ class State:
         takes = self.task.suitability(device, option.ask.filter).takes or ()
         return fits(model.traits.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
 
-    def take(self, option: Option, device: int) -> None:
+    def take(self, option: RequestOption, device: int) -> None:
         """Take a device that is allowed and affordable."""
         task, bit = self.task, 1 << device
         taken = Taken(option, device)

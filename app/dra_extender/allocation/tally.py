@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from dra_extender.allocation.plan import PoolProblem, Rule, Stuck, Verdict
+from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule, Stuck
 
 
 class ValueTally(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class ErrorTally(msgspec.Struct, frozen=True):
     near: str = ""
 
 
-class Loss(msgspec.Struct, frozen=True):
+class RuleCount(msgspec.Struct, frozen=True):
     """`count` devices that a rule takes away."""
 
     rule: Rule
@@ -115,7 +115,7 @@ class RequestTally(msgspec.Struct, frozen=True):
     all: bool
     offered: int
     others: int
-    losses: tuple[Loss, ...]
+    losses: tuple[RuleCount, ...]
     left: int
     clauses: tuple[ClauseTally, ...] = ()
     taints: tuple[TaintTally, ...] = ()
@@ -146,7 +146,7 @@ class NodeTally(msgspec.Struct, frozen=True):
     """
 
     node: str
-    verdict: Verdict
+    verdict: Feasibility
     reason: str
     requests: tuple[RequestTally, ...] = ()
     constraints: tuple[ConstraintTally, ...] = ()

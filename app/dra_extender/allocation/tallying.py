@@ -13,13 +13,12 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
-from dra_extender.allocation.constraints import Constraint
+from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.explanation import TakenAway, explained, taken_away
 from dra_extender.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
-from dra_extender.allocation.questions import Compiled
-from dra_extender.allocation.requests import Ask, Filter, PreparedClaims
-from dra_extender.allocation.selection import cel_gates, losses, suitability
-from dra_extender.allocation.taints import tolerates
+from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
+from dra_extender.allocation.selection import losses, suitability, tolerates
+from dra_extender.allocation.selectors import cel_gates, compiled, device_view, matches
 from dra_extender.allocation.tally import (
     CapacityTally,
     ClauseTally,
@@ -27,13 +26,14 @@ from dra_extender.allocation.tally import (
     CounterTally,
     ErrorTally,
     Held,
-    Loss,
     NodeTally,
     RequestTally,
+    RuleCount,
     TaintTally,
     ValueTally,
 )
-from dra_extender.allocation.task import Task
+from dra_extender.allocation.task import AllocationTask
+from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded, compile_selector
 from dra_extender.cel.clauses import clauses
@@ -74,7 +74,7 @@ def tally(
         return found
 
 
-def _counted(task: Task, found: NodeTally) -> NodeTally:
+def _counted(task: AllocationTask, found: NodeTally) -> NodeTally:
     """With the counts. Raises what the budget does, and WorkExceeded."""
     taken = list(taken_away(task))
     anew = Work(WORK)
@@ -119,7 +119,7 @@ class _Look(NamedTuple):
             self.work.charge(units)
 
 
-def _request(task: Task, taken: TakenAway, anew: Work) -> RequestTally:
+def _request(task: AllocationTask, taken: TakenAway, anew: Work) -> RequestTally:
     option, masks = taken.option, taken.by_rule
     look = _Look(task.prepared, task.view, task.budget, task.work, anew)
     found = _tallied(look, option.claim, option.ask, masks, taken.left, option.need)
@@ -138,7 +138,7 @@ def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left:
     prepared, view, budget = look.prepared, look.view, look.budget
     look.charge(1 + len(view.devices) // COUNTED)
     others = masks.get("class", 0).bit_count()
-    lost = tuple(Loss(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
+    lost = tuple(RuleCount(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
     looked = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
     return RequestTally(
         claim=prepared.claims[claim].label,
@@ -185,33 +185,26 @@ def _models(view: NodeView, mask: int) -> Sequence[tuple[DeviceModel, int]]:
 def _clauses_of(
     source: Literal["class", "request"],
     selectors: Sequence[str],
-    filter: Filter,
+    filter: DeviceFilter,
     models: Sequence[tuple[DeviceModel, int]],
     budget: WorkBudget,
 ) -> Iterator[ClauseTally]:
     gates = cel_gates(filter.features)
-    views = [(model_view(model, filter), count) for model, count in models]
+    views = [(device_view(model, filter.features), count) for model, count in models]
     for index, expression in enumerate(selectors):
         for number, text in enumerate(clauses(expression)):
             try:
-                program = budget.compiled(text, gates)
+                program = compiled(text, gates, budget)
             except CelCompileError:
                 continue
             excluded = failed = 0
             for view, count in views:
-                answer = budget.matches(program, text, gates, view)
+                answer = matches(program, text, gates, view, budget)
                 excluded += count if answer is False else 0
                 failed += count if isinstance(answer, str) else 0
             if excluded or failed:
-                reads, values = ("", ()) if isinstance(program, Compiled) else _read(program.reads, views)
+                reads, values = ("", ()) if isinstance(program, CompileReply) else _read(program.reads, views)
                 yield ClauseTally(source, index, number, text, excluded, failed, reads, values)
-
-
-def model_view(model: DeviceModel, filter: Filter) -> DeviceView:
-    """The device as selectors see it."""
-    traits = model.traits
-    gates = cel_gates(filter.features)
-    return DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
 
 
 def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str, tuple[ValueTally, ...]]:
@@ -248,9 +241,9 @@ def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
     yield from first.values()
 
 
-def _worded(found: ErrorTally, model: DeviceModel, filter: Filter, work: Work) -> ErrorTally:
+def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: Work) -> ErrorTally:
     """With what is wrong, what to do and what may be meant, as far as that is known here: a worker said the problem."""
-    expression, view = found.expression, model_view(model, filter)
+    expression, view = found.expression, device_view(model, filter.features)
     try:
         compile_selector(expression, cel_gates(filter.features), work).evaluate(view, work)
     except CelRuntimeError as error:
@@ -281,7 +274,7 @@ def _taints(ask: Ask, look: _Look, mask: int) -> Iterator[TaintTally]:
         yield TaintTally(key, value, effect, count)
 
 
-def _capacities(task: Task, filter: Filter, mask: int) -> Iterator[CapacityTally]:
+def _capacities(task: AllocationTask, filter: DeviceFilter, mask: int) -> Iterator[CapacityTally]:
     names = dict.fromkeys(filter.capacity)
     totals: dict[str, list[Quantity]] = {name: [] for name in names}
     lefts: dict[str, list[Quantity]] = {name: [] for name in names}
@@ -307,7 +300,7 @@ def _capacities(task: Task, filter: Filter, mask: int) -> Iterator[CapacityTally
         )
 
 
-def _counters(task: Task, mask: int) -> Iterator[CounterTally]:
+def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
     layout = task.counters
     if layout is None:
         return
@@ -331,7 +324,7 @@ def _amount(nano: int) -> str:
     return Quantity(nano, Format.DECIMAL_SI if nano % _MEBI else Format.BINARY_SI).text
 
 
-def _constraints(task: Task, taken: Sequence[TakenAway]) -> Iterator[ConstraintTally]:
+def _constraints(task: AllocationTask, taken: Sequence[TakenAway]) -> Iterator[ConstraintTally]:
     for number, claim in enumerate(task.prepared.claims):
         for index, place in enumerate(task.claim_constraints[number]):
             covered = [item for item in taken if place in item.option.constraints]
@@ -356,6 +349,6 @@ def _constraints(task: Task, taken: Sequence[TakenAway]) -> Iterator[ConstraintT
             )
 
 
-def _best(constraint: Constraint, mask: int) -> int:
+def _best(constraint: AttributeConstraint, mask: int) -> int:
     groups = [(group & mask).bit_count() for group in constraint.table.groups]
     return max(groups, default=0) if constraint.match else sum(1 for group in groups if group)

@@ -12,9 +12,9 @@ from typing import Final
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.capacity import fits
-from dra_extender.allocation.constraints import Constraint
+from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.counters import CounterLayout, counter_layout
-from dra_extender.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
+from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaim, PreparedClaims, limit_problem
 from dra_extender.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.cel import Work
@@ -26,7 +26,7 @@ OPTION: Final = 5
 DEVICES_PER_UNIT: Final = 16
 
 
-class Option:
+class RequestOption:
     """An ask on this node. `need` devices are wanted; in mode All exactly `devices`, in that order.
 
     `usable`: devices that can be had as far as is known before the search, those in use left out. `objectionable`:
@@ -58,7 +58,7 @@ class Option:
         return bool(self.objectionable) or (self.all and self.need > 0 and bool(self.constraints))
 
 
-class Failed(Exception):
+class FatalError(Exception):
     """The attempt has to be aborted. `problem` is the fatal error; where it is about a claim, of this index, it is what
     follows the claim's name.
     """
@@ -73,16 +73,16 @@ class Failed(Exception):
         return self.problem if self.claim is None else f"claim {prepared.claims[self.claim].label}{self.problem}"
 
 
-def failed(objection: Objection, ask: Ask, claim: int) -> Failed:
+def failed(objection: Objection, ask: Ask, claim: int) -> FatalError:
     """The fatal error when a device is looked at for a request of the claim of this index."""
     if objection.source == "class":
-        return Failed(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
+        return FatalError(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
     if objection.source == "request":
-        return Failed(f": selector #{objection.index}: {objection.text}", claim)
-    return Failed(f", request {ask.label}: {objection.text}", claim)
+        return FatalError(f": selector #{objection.index}: {objection.text}", claim)
+    return FatalError(f", request {ask.label}: {objection.text}", claim)
 
 
-class Task:
+class AllocationTask:
     """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
 
     `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
@@ -114,7 +114,7 @@ class Task:
         budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
     ) -> None:
-        """Raises Failed, what the budget does, and WorkExceeded."""
+        """Raises FatalError, what the budget does, and WorkExceeded."""
         self.budget = budget
         self.work = work
         self.prepared = prepared
@@ -129,14 +129,14 @@ class Task:
             self.counters = counter_layout(view)
             self.first_left = self.counters.left(holdings)
             self.overdrawn = self.counters.overdrawn(self.first_left)
-        self.constraints: list[Constraint] = []
+        self.constraints: list[AttributeConstraint] = []
         self.claim_constraints: list[range] = []
-        self.options: list[tuple[Option, ...]] = []
+        self.options: list[tuple[RequestOption, ...]] = []
         for number, claim in enumerate(prepared.claims):
             self._add_claim(number, claim)
         self.fragile = any(option.raises for options in self.options for option in options)
 
-    def suitability(self, device: int, filter: Filter) -> Suitability:
+    def suitability(self, device: int, filter: DeviceFilter) -> Suitability:
         """What the filter says of the device. Raises what the budget does."""
         return suitability(self.view.devices[device].model, filter, self.budget)
 
@@ -154,17 +154,17 @@ class Task:
             least += min(option.need for option in options)
         problem = limit_problem(least)
         if problem:
-            raise Failed(problem, number)
+            raise FatalError(problem, number)
         lists = self.features.DRAListTypeAttributes
         for source in claim.constraints:
             self.charge(OPTION + len(self.view.devices))
-            self.constraints.append(Constraint(self.view, source, lists))
+            self.constraints.append(AttributeConstraint(self.view, source, lists))
         self.claim_constraints.append(range(base, len(self.constraints)))
 
-    def _option(self, ask: Ask, number: int, request: int, base: int) -> Option:
+    def _option(self, ask: Ask, number: int, request: int, base: int) -> RequestOption:
         self.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.budget)
-        option = Option(ask, number, request, found)
+        option = RequestOption(ask, number, request, found)
         option.constraints = tuple(base + index for index in ask.covered)
         if ask.all:
             option.devices = self._collect(ask, found, number)
@@ -194,9 +194,9 @@ class Task:
             if first:
                 break
             if pool.incomplete:
-                raise Failed(f"{where} {pool.name} is currently being updated", claim)
+                raise FatalError(f"{where} {pool.name} is currently being updated", claim)
             if pool.invalid:
-                raise Failed(f"{where} {pool.name} is currently invalid", claim)
+                raise FatalError(f"{where} {pool.name} is currently invalid", claim)
         if found.objections:
             raise failed(found.objections[min(found.objections)], ask, claim)
         mask = self._roomy(ask, found.collected)

@@ -133,7 +133,7 @@ class _Filling:
     def __init__(self, view: View, claims: Sequence[ResourceClaim], state: Overlay, most: int) -> None:
         self.decisions = 0
         self._enough = True
-        self._view = replace(view, decisions=view.decisions.apart())
+        self._view = replace(view, decisions=view.decisions.with_own_results())
         self._budget = QueryBudget(self._view)
         self._claims = claims
         self._state = state

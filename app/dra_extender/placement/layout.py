@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dra_extender.allocation.cache.reduction import Reduction
+from dra_extender.allocation.signatures import PoolSignatures
 from dra_extender.devices.belongings import Belongings
 from dra_extender.devices.content import digest
 from dra_extender.devices.holdings import NO_AMOUNTS, Amounts, PoolHoldings, remaining_counters
@@ -86,10 +86,10 @@ class Layout:
 
 
 class Layouts:
-    """The layouts of pools. `reduction` says which devices are the same to everybody."""
+    """The layouts of pools. `pools` says which devices have equal signatures."""
 
-    def __init__(self, reduction: Reduction, units: Units, *, shares: bool, counters: bool) -> None:
-        self._reduction = reduction
+    def __init__(self, pools: PoolSignatures, units: Units, *, shares: bool, counters: bool) -> None:
+        self._pools = pools
         self._units = units
         self._shares = shares
         self._counters = counters
@@ -104,8 +104,8 @@ class Layouts:
     def _layout(self, seen: SeenPool, pool: Pool) -> Layout:
         plain: list[tuple[str, DeviceModel]] = []
         consuming: list[tuple[str, DeviceModel]] = []
-        shape = self._reduction.shape(seen, pool)
-        for name, (model, locality) in zip(pool.names, shape.devices, strict=True):
+        signature = self._pools.of(seen, pool)
+        for name, (model, locality) in zip(pool.names, signature.devices, strict=True):
             if not locality:
                 kind = consuming if self._counters and model.traits.consumes else plain
                 kind.append((name, model))

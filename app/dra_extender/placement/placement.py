@@ -13,12 +13,12 @@ from typing import Final, cast
 
 from cachetools import LRUCache
 
-from dra_extender.allocation.budget import Answers, Deferred, TurnBudget, TurnSpent
-from dra_extender.allocation.cache.reduction import reads_of
-from dra_extender.allocation.contents import contents
+from dra_extender.allocation.budget import Deferred, TurnBudget, TurnSpent
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.requests import Filter, PreparedClaims, class_names, filter_of, prepare
+from dra_extender.allocation.requests import DeviceFilter, Filters, PreparedClaims, class_names, prepare
 from dra_extender.allocation.selection import suitability
+from dra_extender.allocation.signatures import ClaimSignatures, reads_of
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
@@ -50,7 +50,15 @@ REMEMBERED_SHAPES: Final = 4_096
 class Placement:
     """One per cluster. Feed it all pods and nodes (`put`, `drop`), and the pods that come (`learn`)."""
 
-    def __init__(self, cluster: Cluster, strategy: Strategy = _FIRST_FIT, expected: Expected = NOBODY) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        strategy: Strategy = _FIRST_FIT,
+        expected: Expected = NOBODY,
+        filters: Filters | None = None,
+    ) -> None:
+        self._filters = filters if filters is not None else Filters()
+        self._signatures = ClaimSignatures()
         self.strategy = strategy
         self._expected = expected
         self._expected_shapes: dict[int, PodShape] = {}
@@ -58,7 +66,7 @@ class Placement:
         """Which of the expected pods are to be looked at: they ask for classes that are new."""
         self._cluster = cluster
         self._classes = -1
-        self._counted: list[tuple[Filter, float]] = []
+        self._counted: list[tuple[DeviceFilter, float]] = []
         self.loads = Loads()
         nodes, ledger = cluster.inventory.nodes, cluster.ledger
         self.standing = Standing(nodes, ledger, self.loads, cluster.features, self._weight)
@@ -69,10 +77,10 @@ class Placement:
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, self.standing) for item in policies}
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_SHAPES)
-        self._filters: LRUCache[Filter, bool] = LRUCache(REMEMBERED_SHAPES)
+        self._known_reads: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
         """Those whose reads are known."""
-        self._costly: LRUCache[Filter, bool] = LRUCache(REMEMBERED_SHAPES)
-        self._answers = Answers()
+        self._costly: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
+        self._answers = WorkerReplies()
         self.learns = strategy.policy == Fragmentation.name and not expected.only
         """True when it is of use to learn: some pod's policy asks for the workload."""
         self._forced = ""
@@ -137,10 +145,10 @@ class Placement:
 
     def _shape_of(self, load: Load, claims: Sequence[ResourceClaim]) -> PodShape | None:
         classes = self._cluster.classes
-        key = load, contents(claims, self.standing.budget), self._cluster.inventory.classes.version
+        key = load, self._signatures.of(claims, self.standing.budget), self._cluster.inventory.classes.version
         found = self._shapes.get(key)
         if found is None:
-            prepared = prepare(claims, classes, self._cluster.features, spend=self.standing.budget.spend)
+            prepared = prepare(claims, classes, self._cluster.features, self._filters, spend=self.standing.budget.spend)
             if isinstance(prepared, Failure):
                 return None
             found = self._shapes[key] = self._shape(load, prepared)
@@ -149,12 +157,12 @@ class Placement:
     def _shape(self, load: Load, prepared: PreparedClaims) -> PodShape:
         shape = shape_of(load, [prepared])
         for filter in filters_of(shape):
-            if filter not in self._filters:
+            if filter not in self._known_reads:
                 try:
                     self.standing.read(reads_of((filter,), (), self.standing.budget))
                 except Deferred:
                     raise TooCostly(filter) from None
-                self._filters[filter] = True
+                self._known_reads[filter] = True
         return shape
 
     def has_opinion(self, pod: Pod, claims: Sequence[ResourceClaim]) -> bool:
@@ -223,7 +231,7 @@ class Placement:
         """What a device counts: the most that a class of it does."""
         return max((weight for filter, weight in self._counted if self._is_of(model, filter)), default=1.0)
 
-    def _is_of(self, model: DeviceModel, filter: Filter) -> bool:
+    def _is_of(self, model: DeviceModel, filter: DeviceFilter) -> bool:
         try:
             return suitability(model, filter, self.standing.budget).selected
         except Deferred:  # an administrator's selector that takes so long counts for nothing
@@ -234,7 +242,9 @@ class Placement:
         classes, weights = self._cluster.inventory.classes, self.strategy.weights
         if self._classes != classes.version and weights:
             features = self._cluster.features
-            self._counted = [(filter_of(classes[name], features), weights[name]) for name in weights if name in classes]
+            self._counted = [
+                (self._filters.of_class(classes[name], features), weights[name]) for name in weights if name in classes
+            ]
             self.standing.start_over()
         if self._classes != classes.version:
             self._awaited = list(range(len(self._expected.pods)))

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.requests import Ask, Filter, PreparedClaims
+from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
 from dra_extender.placement.load import Load
 
 EVERY: Final = -1
@@ -20,7 +20,7 @@ EVERY: Final = -1
 class Demand(msgspec.Struct, frozen=True):
     """One request: its alternatives in order of preference, as (filter, count)."""
 
-    alternatives: tuple[tuple[Filter, int], ...]
+    alternatives: tuple[tuple[DeviceFilter, int], ...]
 
 
 Need = tuple[Demand, ...]
@@ -46,10 +46,10 @@ def shape_of(load: Load, prepared: Sequence[PreparedClaims]) -> PodShape:
     return PodShape(load.cpu, load.memory, need)
 
 
-def filters_of(shape: PodShape) -> frozenset[Filter]:
+def filters_of(shape: PodShape) -> frozenset[DeviceFilter]:
     """All filters of its requests."""
     return frozenset(filter for demand in shape.need for filter, _ in demand.alternatives)
 
 
-def _alternative(ask: Ask) -> tuple[Filter, int]:
+def _alternative(ask: Ask) -> tuple[DeviceFilter, int]:
     return ask.filter, EVERY if ask.all else ask.count

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
-from dra_extender.allocation.cache.reduction import Reduction
-from dra_extender.allocation.looks import Reads
+from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.changes import ChangeLog
@@ -59,7 +58,7 @@ class Standing:
         self._budget: WorkBudget = UNLIMITED
         self._position = -1
         self._states: list[State | None] = []
-        self._reads: Reads = frozenset()
+        self._reads: AttributeReads = frozenset()
         self._start()
         loads.changed = self.node_changed
 
@@ -76,14 +75,14 @@ class Standing:
         self._stocks = Stocks()
         features = self._features
         self._layouts = Layouts(
-            Reduction(self._reads), self._units,
+            PoolSignatures(self._reads), self._units,
             shares=features.DRAConsumableCapacity, counters=features.DRAPartitionableDevices,
         )  # fmt: skip
         self.epoch += 1
         self._states = []
         self._position = -1
 
-    def read(self, reads: Reads) -> None:
+    def read(self, reads: AttributeReads) -> None:
         """From now on devices are told apart by these attributes as well."""
         wider = None if self._reads is None or reads is None else self._reads | reads
         if wider != self._reads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.requests import Filter
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.placement.podshape import EVERY, Demand, Need
 from dra_extender.placement.units import Unit
 
@@ -66,7 +66,7 @@ class Stock:
                 return None
         return Supply(touch, copies)
 
-    def _supply_of(self, filter: Filter, count: int) -> Supply | None:
+    def _supply_of(self, filter: DeviceFilter, count: int) -> Supply | None:
         touch, copies, at_once = 0.0, 0, 0
         for unit in self.units:
             rate = unit.rate(filter)
@@ -102,7 +102,7 @@ class Stock:
                 return self._all_gone(filter) if count == EVERY else self._some_gone(filter, count)
         return ()
 
-    def _all_gone(self, filter: Filter) -> tuple[Stock, ...]:
+    def _all_gone(self, filter: DeviceFilter) -> tuple[Stock, ...]:
         units: list[Unit] = []
         for unit in self.units:
             left = unit
@@ -113,7 +113,7 @@ class Stock:
             units.append(left)
         return (self._stocks.of(units),)
 
-    def _some_gone(self, filter: Filter, count: int) -> tuple[Stock, ...]:
+    def _some_gone(self, filter: DeviceFilter, count: int) -> tuple[Stock, ...]:
         """Device by device. A device is not taken twice by one request, so those that are done with stand aside."""
         stages: list[tuple[Stock, tuple[Unit, ...]]] = [(self, ())]
         for _ in range(count):
@@ -126,7 +126,7 @@ class Stock:
         left = {(stock := self._stocks.of((*rest.units, *done))).number: stock for rest, done in stages}
         return tuple(left.values())
 
-    def _one_gone(self, filter: Filter) -> Iterator[tuple[Stock, tuple[Unit, ...]]]:
+    def _one_gone(self, filter: DeviceFilter) -> Iterator[tuple[Stock, tuple[Unit, ...]]]:
         last = None
         for index, unit in enumerate(self.units):
             if unit is last:

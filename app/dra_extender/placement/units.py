@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
-from dra_extender.allocation.requests import Filter
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.devices.holdings import Amounts
 from dra_extender.devices.models import DeviceModel
@@ -41,7 +41,7 @@ _NOTHING: Final = Rate(0.0, 0, ())
 class TooCostly(Exception):
     """Evaluating the selectors of this filter takes longer than a policy is worth."""
 
-    def __init__(self, filter: Filter) -> None:
+    def __init__(self, filter: DeviceFilter) -> None:
         super().__init__(filter)
         self.filter = filter
 
@@ -59,9 +59,9 @@ class Unit:
         self.whole = whole
         self.free = part * whole
         self.unity = unity * whole
-        self._rates: dict[Filter, Rate] = {}
+        self._rates: dict[DeviceFilter, Rate] = {}
 
-    def rate(self, filter: Filter) -> Rate:
+    def rate(self, filter: DeviceFilter) -> Rate:
         """Remembered. Raises TooCostly and TurnSpent."""
         found = self._rates.get(filter)
         if found is None:
@@ -78,7 +78,7 @@ class Unit:
         """True when one request cannot take two devices of it."""
         return True
 
-    def _rate(self, filter: Filter) -> Rate:
+    def _rate(self, filter: DeviceFilter) -> Rate:
         return _NOTHING
 
 
@@ -95,7 +95,7 @@ class DeviceUnit(Unit):
         self._used = used
         self._shared = shared
 
-    def _rate(self, filter: Filter) -> Rate:
+    def _rate(self, filter: DeviceFilter) -> Rate:
         found = suitability(self._model, filter, self._units.budget)
         if found.lost is not None or not found.selected:
             return _NOTHING
@@ -176,7 +176,7 @@ class CountedUnit(Unit):
     def once(self) -> bool:
         return False
 
-    def _rate(self, filter: Filter) -> Rate:
+    def _rate(self, filter: DeviceFilter) -> Rate:
         if any(amount < 0 for amount in self._left):
             return _NOTHING
         wanted = [
@@ -194,7 +194,7 @@ class CountedUnit(Unit):
         after = {(unit := self._without(index)).number: unit for index in wanted}
         return Rate(self.free, copies, tuple(after.values()))
 
-    def _selected(self, member: Member, filter: Filter) -> bool:
+    def _selected(self, member: Member, filter: DeviceFilter) -> bool:
         found = suitability(member.model, filter, self._units.budget)
         return found.selected and found.lost is None
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.requests import Filter
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.placement.podshape import Need, PodShape, filters_of
 from dra_extender.placement.state import State
 from dra_extender.placement.stock import Stock
@@ -76,7 +76,7 @@ class Workload:
             self._counts.pop(shape, None)
         self._held = sum(self._counts.values())
 
-    def forget(self, filter: Filter) -> None:
+    def forget(self, filter: DeviceFilter) -> None:
         """No shape with this filter counts any more."""
         self._counts = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}
         self._held = sum(self._counts.values())

@@ -25,17 +25,15 @@ import structlog
 from cachetools import TTLCache
 
 from dra_extender.allocation.budget import (
-    ROOM,
+    MOST_REQUESTS,
     SEARCHING,
     UNLIMITED,
-    Answers,
+    CallState,
     TurnBudget,
     TurnSpent,
-    Waited,
     WorkBudget,
 )
-from dra_extender.allocation.contents import contents
-from dra_extender.allocation.questions import Overrun, Question, kind_of
+from dra_extender.allocation.workerrequests import Overrun, WorkerReplies, WorkerRequest, kind_of
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
@@ -69,7 +67,7 @@ class WorkItem(msgspec.Struct, frozen=True, eq=False):
     """Work for a worker. `content`: of the claims that need it."""
 
     key: Hashable
-    question: Question
+    request: WorkerRequest
     content: Hashable
 
 
@@ -143,12 +141,11 @@ class WorkQueue:
 
 
 class _Call:
-    """One call of `decide`. Its turns share `waited` (what they cannot decide yet) and `needed` (work they defer)."""
+    """One call of `decide`. Its turns share a `state`."""
 
     def __init__(self, view: View, pod: Pod) -> None:
         self.namespace = pod.metadata.namespace
-        self.waited: Waited = {}
-        self.needed: dict[Hashable, Question] = {}
+        self.state = CallState()
         self.used = 0
         """Units of work of the turns before `budget`."""
         self.budget: TurnBudget
@@ -161,7 +158,7 @@ class _Call:
         if self._content is None:
             claims = self._view.claims_of(self._pod)
             pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
-            self._content = contents(pending, budget) or (self._pod.metadata.uid,)
+            self._content = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
         return self._content
 
     def budgets(self, make: Callable[[bool], TurnBudget], most: int) -> Iterator[TurnBudget]:
@@ -179,10 +176,10 @@ class DeferredWork:
     """
 
     def __init__(
-        self, view: View, answers: Answers, workers: Workers | None, requeue: RequeueTrigger, observer: Observer
+        self, view: View, answers: WorkerReplies, workers: Workers | None, requeue: RequeueTrigger, observer: Observer
     ) -> None:
         self._view = view
-        self._answers = answers
+        self._replies = answers
         self._workers = workers
         self._requeue = requeue
         self._observer = observer
@@ -199,7 +196,7 @@ class DeferredWork:
 
     def __len__(self) -> int:
         """How many items are queued or being worked on."""
-        return len(self._answers.open)
+        return len(self._replies.open)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
@@ -217,7 +214,7 @@ class DeferredWork:
         while True:
             found, open_ = await self.decide(pod, lambda view: decision(view, pod))
             left = deadline - self._view.clock.monotonic()
-            if not open_ or left <= 0 or not self._answers.open:
+            if not open_ or left <= 0 or not self._replies.open:
                 return found
             try:
                 async with asyncio.timeout(left):
@@ -230,7 +227,8 @@ class DeferredWork:
         if self._spent:
             yield from self._identify(call)
         used_up = self._is_used_up(call)
-        budgets = call.budgets(partial(self._budget, call, used_up), config.turn_work if used_up else config.call_work)
+        call.state = CallState(partial(self._refusal, call), USED_UP if used_up else SEARCHING)
+        budgets = call.budgets(partial(self._budget, call), config.turn_work if used_up else config.call_work)
 
         def decide(budget: TurnBudget) -> T:
             return decision(self._view.with_pod(pod).with_budget(budget))
@@ -253,20 +251,13 @@ class DeferredWork:
     def _identify(self, call: _Call) -> Slices[None]:
         """Find the content of the call's claims, in turns: it costs as much as reading the claims."""
         config = self._view.config
-        budgets = (TurnBudget(self._answers, allowance=config.turn_work, ceiling=config.question_work) for _ in count())
+        budgets = (TurnBudget(self._replies, allowance=config.turn_work, ceiling=config.question_work) for _ in count())
         yield from in_turns(budgets, call.content)
 
-    def _budget(self, call: _Call, used_up: bool, last: bool) -> TurnBudget:
+    def _budget(self, call: _Call, last: bool) -> TurnBudget:
         config = self._view.config
         return TurnBudget(
-            self._answers,
-            allowance=config.turn_work,
-            ceiling=config.question_work,
-            last=last,
-            stopped=USED_UP if used_up else SEARCHING,
-            refusal=partial(self._refusal, call),
-            waited=call.waited,
-            asked=call.needed,
+            self._replies, allowance=config.turn_work, ceiling=config.question_work, last=last, call=call.state
         )
 
     def _refusal(self, call: _Call) -> str:
@@ -300,15 +291,15 @@ class DeferredWork:
 
     def _defer(self, call: _Call) -> None:
         """Queue what the call needs and no earlier call has queued."""
-        for key, question in call.needed.items():
-            if key in self._answers.open or self._answers.get(key) is not None:
+        for key, request in call.state.requests.items():
+            if key in self._replies.open or self._replies.get(key) is not None:
                 continue
             content = call.content()
-            if self._open.get(content, 0) >= ROOM or not self._make_room(call.namespace, content):
+            if self._open.get(content, 0) >= MOST_REQUESTS or not self._make_room(call.namespace, content):
                 break
-            self._answers.open.add(key)
+            self._replies.open.add(key)
             self._open[content] = self._open.get(content, 0) + 1
-            self._queue.put(call.namespace, WorkItem(key, question, content))
+            self._queue.put(call.namespace, WorkItem(key, request, content))
         self._work()
 
     def _make_room(self, namespace: str, content: Hashable) -> bool:
@@ -333,18 +324,18 @@ class DeferredWork:
 
     async def _answer(self, workers: Workers, item: WorkItem) -> None:
         try:
-            reply = await workers.answer(item.question)
+            reply = await workers.answer(item.request)
         except Exception as problem:
             unexpected("workers", problem)
             self._close(item)
             return
-        answer, config = reply.answer, self._view.config
-        self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(item.question))
+        answer, config = reply.reply, self._view.config
+        self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(item.request))
         if isinstance(answer, Overrun) and answer.limit == "start":
             self._unavailable_until = self._view.clock.monotonic() + config.worker_pause_seconds
             self._requeue_after(config.worker_pause_seconds)
         else:
-            self._answers.learn(item.key, item.question, answer)
+            self._replies.learn(item.key, item.request, answer)
         self._charge(item.content, reply.seconds)
         self._close(item)
 
@@ -357,7 +348,7 @@ class DeferredWork:
 
     def _forget(self, item: WorkItem) -> bool:
         """True when it was the last open item of its content."""
-        self._answers.open.discard(item.key)
+        self._replies.open.discard(item.key)
         self._open[item.content] -= 1
         if self._open[item.content]:
             return False

@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from dra_extender.allocation.budget import Answers
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import (
     ExtenderArgs,
@@ -94,7 +94,7 @@ class Extender:
         self._leading: Callable[[], bool] = lambda: True
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        answers = Answers()
+        answers = WorkerReplies()
         self.view = view = records.view(
             decisions, placement, QueryBudgets(answers, config, limited=workers is not None)
         )

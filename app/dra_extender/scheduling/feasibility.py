@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from dra_extender.allocation.budget import Deferred
-from dra_extender.allocation.choice import Chooser
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
+from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselector import NodeSelectorError, parse
@@ -157,7 +157,7 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         if not claims:
             allocatable.extend(group)
             continue
-        verdicts = view.decisions.verdicts(claims, group)
+        verdicts = view.decisions.node_results(claims, group)
         if verdicts.error:
             return NodeStatuses(fits=[], refused={}, error=verdicts.error)
         waiting = waiting or verdicts.waiting
@@ -295,7 +295,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
     )
 
 
-def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:
+def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> PlanChooser | None:
     """Who chooses among the devices that fit."""
     if view.placement is None:
         return None

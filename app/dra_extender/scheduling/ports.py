@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from dra_extender.allocation.questions import Answer, Question
+from dra_extender.allocation.workerrequests import WorkerReply, WorkerRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
@@ -115,7 +115,7 @@ class Worked(Protocol):
     """What a worker came to, and the seconds of CPU time that it took."""
 
     @property
-    def answer(self) -> Answer: ...
+    def reply(self) -> WorkerReply: ...
 
     @property
     def seconds(self) -> float: ...
@@ -128,7 +128,7 @@ class Workers(Protocol):
     def capacity(self) -> int:
         """How many questions are answered at the same time."""
 
-    async def answer(self, question: Question) -> Worked:
+    async def answer(self, question: WorkerRequest) -> Worked:
         """The answer, `Overrun` when a limit ends the work. Does not raise."""
 
 

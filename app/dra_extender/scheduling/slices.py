@@ -20,7 +20,8 @@ from typing import Final, TypeVar, overload
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, Answers, Deferred, TurnBudget, TurnSpent, Waited, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, CallState, Deferred, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.view import View
 
@@ -73,7 +74,7 @@ def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Slices[T]:
 class QueryBudgets(msgspec.Struct, frozen=True):
     """Makes the budgets of questions. Questions read the answers of workers and leave no work to them."""
 
-    answers: Answers
+    replies: WorkerReplies
     config: SchedulingConfig
     limited: bool = True
     """False: one turn suffices for everything, because nothing else runs."""
@@ -82,10 +83,10 @@ class QueryBudgets(msgspec.Struct, frozen=True):
         """The budgets of one question, turn by turn. From `call_work` on, what a turn does not decide is Deferred."""
         if not self.limited:
             yield from repeat(UNLIMITED)
-        turn_work, ceiling, waited = self.config.turn_work, self.config.question_work, Waited()
+        turn_work, ceiling, call = self.config.turn_work, self.config.question_work, CallState()
         for turn in count(1):
             last = turn * turn_work >= self.config.call_work
-            yield TurnBudget(self.answers, allowance=turn_work, ceiling=ceiling, last=last, waited=waited)
+            yield TurnBudget(self.replies, allowance=turn_work, ceiling=ceiling, last=last, call=call)
 
 
 class QueryBudget:

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from dra_extender.allocation.budget import TurnSpent
-from dra_extender.allocation.contents import contents
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import Unschedulable
@@ -37,7 +36,7 @@ def warm_up(view: View) -> Iterator[None]:
     turns = 0
     names = list(view.cluster.nodes)
     for claims in chain(_of_pods(view), _of_classes(view)):
-        if claims and (content := contents(claims)) not in seen:
+        if claims and (content := view.decisions.signatures(claims)) not in seen:
             seen.add(content)
             for _ in _judge(view, claims, names):
                 turns += 1
@@ -50,7 +49,7 @@ def warm_up(view: View) -> Iterator[None]:
 def _judge(view: View, claims: Claims, names: list[str]) -> Iterator[None]:
     for turn in view.turns():
         try:
-            turn.decisions.verdicts(claims, names)
+            turn.decisions.node_results(claims, names)
         except TurnSpent:
             yield
         else:

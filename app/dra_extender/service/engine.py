@@ -119,7 +119,7 @@ class Engine:
             self.writer,
             config=settings.config,
             observer=observer,
-            placement=Placement(self.cluster, settings.strategy, settings.expected),
+            placement=Placement(self.cluster, settings.strategy, settings.expected, self.decisions.filters),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound

@@ -1,7 +1,7 @@
-"""What runs in a worker process: one question after the other from standard input, answers to standard output.
+"""What runs in a worker process: one request after the other from standard input, answers to standard output.
 
-Promises: it never takes more memory than it may, nor more CPU time for a question: the system ends it then. It has no
-network, no credentials and no state; it ends when its input does. A question that it cannot read ends it as well.
+Promises: it never takes more memory than it may, nor more CPU time for a request: the system ends it then. It has no
+network, no credentials and no state; it ends when its input does. A request that it cannot read ends it as well.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ import time
 from math import ceil
 from typing import BinaryIO, Final
 
-from dra_extender.allocation.answering import answer
-from dra_extender.allocation.questions import Answer, Overrun
+from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation.workerrequests import Overrun, WorkerReply
 from dra_extender.unexpected import Place, tolerate
-from dra_extender.workers.wire import HEADER, Reply, decode_question, encode_reply, length
+from dra_extender.workers.wire import HEADER, TimedReply, decode_request, encode_reply, length
 
 MEMORY: Final = "memory"
 
 
 def main(seconds: float, memory: int, frames: int, step_budget: int) -> None:
-    """Answer until the input ends. `seconds` of CPU time per question, `memory` in bytes."""
+    """WorkerReply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
     sys.setrecursionlimit(frames)
     tolerate(_tell)
-    questions, replies = _streams()
+    requests, replies = _streams()
     _limit_memory(memory)
-    while header := questions.read(HEADER.size):
-        payload = questions.read(length(header))
+    while header := requests.read(HEADER.size):
+        payload = requests.read(length(header))
         _limit_time(seconds)
         started = time.process_time()
         found = _answered(payload, memory, step_budget)
-        replies.write(encode_reply(Reply(found, time.process_time() - started)))
+        replies.write(encode_reply(TimedReply(found, time.process_time() - started)))
         replies.flush()
         gc.collect()
 
 
-def _answered(payload: bytes, memory: int, step_budget: int) -> Answer:
+def _answered(payload: bytes, memory: int, step_budget: int) -> WorkerReply:
     try:
-        return answer(decode_question(payload), step_budget)
+        return reply_to(decode_request(payload), step_budget)
     except MemoryError:
         return Overrun(MEMORY, f"needs more than {memory // 2**20} MiB of memory")
 
 
 def _streams() -> tuple[BinaryIO, BinaryIO]:
     """Input and output. What anybody prints goes to the log."""
-    questions, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return questions, replies
+    return requests, replies
 
 
 def _tell(place: Place, problem: Exception, about: dict[str, object]) -> None:

@@ -1,9 +1,9 @@
 """A few worker processes, started when somebody asks and ended when nobody does.
 
 Promises
-- Every question gets an answer, `Overrun` at worst, within the deadline and a little more.
-- A worker that is stopped at a limit, crashes or does not speak sense costs its question only; the next one gets a new
-  process. A crash for which the question need not be the reason is tried once more.
+- Every request gets an answer, `Overrun` at worst, within the deadline and a little more.
+- A worker that is stopped at a limit, crashes or does not speak sense costs its request only; the next one gets a new
+  process. A crash for which the request need not be the reason is tried once more.
 - Idle processes end; `close` ends all of them.
 """
 
@@ -16,16 +16,16 @@ from typing import Final
 
 import structlog
 
-from dra_extender.allocation.questions import Overrun, Question, kind_of
+from dra_extender.allocation.workerrequests import Overrun, WorkerRequest, kind_of
 from dra_extender.workers.limits import WorkerLimits
 from dra_extender.workers.process import WorkerEndedError, WorkerProcess
-from dra_extender.workers.wire import Reply, WireError, encode_question
+from dra_extender.workers.wire import TimedReply, WireError, encode_request
 
 log = structlog.get_logger(__name__)
 
 START_ATTEMPTS: Final = 3
 CRASHES: Final = 2
-"""How many processes one question may cost before it is given up."""
+"""How many processes one request may cost before it is given up."""
 
 STOPPED_AT_TIME: Final = -(signal.SIGXCPU if sys.platform != "win32" else 0)
 
@@ -41,7 +41,7 @@ class WorkerPool:
 
     @property
     def capacity(self) -> int:
-        """How many questions are worked on at the same time."""
+        """How many requests are worked on at the same time."""
         return self._limits.count
 
     @property
@@ -49,48 +49,48 @@ class WorkerPool:
         """How many processes have nothing to do."""
         return len(self._idle)
 
-    async def answer(self, question: Question) -> Reply:
+    async def answer(self, request: WorkerRequest) -> TimedReply:
         """The answer, and how much CPU time it took."""
         try:
-            message = encode_question(question)
+            message = encode_request(request)
         except WireError as problem:
-            log.warning("a question is too large for a worker", kind=kind_of(question), problem=str(problem))
-            return Reply(Overrun("memory", "is too large to be asked"), 0.0)
+            log.warning("a request is too large for a worker", kind=kind_of(request), problem=str(problem))
+            return TimedReply(Overrun("memory", "is too large to be asked"), 0.0)
         for attempt in range(1, CRASHES + 1):
-            reply = await self._attempt(question, message, last=attempt == CRASHES)
+            reply = await self._attempt(request, message, last=attempt == CRASHES)
             if reply is not None:
                 return reply
         raise AssertionError("the last attempt has an answer")
 
-    async def _attempt(self, question: Question, message: bytes, *, last: bool) -> Reply | None:
+    async def _attempt(self, request: WorkerRequest, message: bytes, *, last: bool) -> TimedReply | None:
         """None: try again with another process."""
         limits = self._limits
         process = await self._process()
         if process is None:
-            return Reply(Overrun("start", "cannot be answered, because no worker process starts"), 0.0)
+            return TimedReply(Overrun("start", "cannot be answered, because no worker process starts"), 0.0)
         try:
             reply = await process.ask(message, limits.seconds * limits.patience)
         except TimeoutError:
             await process.end()
-            return self._too_long(question)
+            return self._too_long(request)
         except WorkerEndedError as end:
             if end.status == STOPPED_AT_TIME:
-                return self._too_long(question)
-            log.warning("a worker process has ended", kind=kind_of(question), status=end.status, problem=str(end))
+                return self._too_long(request)
+            log.warning("a worker process has ended", kind=kind_of(request), status=end.status, problem=str(end))
             text = "ends the process that works on it"
-            return Reply(Overrun("crash", text), limits.seconds) if last else None
+            return TimedReply(Overrun("crash", text), limits.seconds) if last else None
         except BaseException:
             await process.end()
             raise
-        if isinstance(reply.answer, Overrun):
+        if isinstance(reply.reply, Overrun):
             await process.end()  # after it has been out of memory there may be holes in it
         else:
             self._rest(process)
         return reply
 
-    def _too_long(self, question: Question) -> Reply:
-        log.info("a worker process was stopped", kind=kind_of(question), seconds=self._limits.seconds)
-        return Reply(Overrun("time", f"needs more than {self._limits.seconds:g} s"), self._limits.seconds)
+    def _too_long(self, request: WorkerRequest) -> TimedReply:
+        log.info("a worker process was stopped", kind=kind_of(request), seconds=self._limits.seconds)
+        return TimedReply(Overrun("time", f"needs more than {self._limits.seconds:g} s"), self._limits.seconds)
 
     # --- processes ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: started, asked one question at a time, and killed without regret."""
+"""One worker process as its parent sees it: started, asked one request at a time, and killed without regret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import dra_extender
-from dra_extender.workers.wire import HEADER, Reply, WireError, decode_reply, length
+from dra_extender.workers.wire import HEADER, TimedReply, WireError, decode_reply, length
 
 ENDING_SECONDS: Final = 1.0
 """How long a process that closes its output may take to end."""
@@ -47,23 +47,23 @@ class WorkerProcess:
         )
         return cls(process)
 
-    async def ask(self, question: bytes, seconds: float) -> Reply:
+    async def ask(self, request: bytes, seconds: float) -> TimedReply:
         """The reply to a frame. Raises TimeoutError and WorkerEndedError; then the process is of no more use."""
         try:
             async with asyncio.timeout(seconds):
-                return decode_reply(await self._exchange(question))
+                return decode_reply(await self._exchange(request))
         except TimeoutError:
             raise
         except (OSError, asyncio.IncompleteReadError, WireError) as problem:
             await self._ended()
             raise WorkerEndedError(self._process.returncode or 0, f"{type(problem).__name__}: {problem}") from None
 
-    async def _exchange(self, question: bytes) -> bytes:
+    async def _exchange(self, request: bytes) -> bytes:
         """Raises OSError, IncompleteReadError and WireError."""
         sent, received = self._process.stdin, self._process.stdout
         if sent is None or received is None:
             raise WireError("no pipes")
-        sent.write(question)
+        sent.write(request)
         await sent.drain()
         return await received.readexactly(length(await received.readexactly(HEADER.size)))
 

@@ -1,6 +1,6 @@
 """Questions and answers as bytes: JSON, one frame each, behind its length.
 
-Promises: what arrives is the same question, down to how an amount was written; only content that decides is sent (no
+Promises: what arrives is the same request, down to how an amount was written; only content that decides is sent (no
 opaque parameters). What is known of selectors goes with a search, so that no worker evaluates them again. `decode`
 functions raise `WireError` for anything that is not theirs.
 """
@@ -14,9 +14,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.questions import Answer, CompileQuestion, EvaluateQuestion, Question, SearchQuestion
-from dra_extender.allocation.requests import Filter, PreparedClaim, PreparedClaims, prepare
+from dra_extender.allocation.requests import DeviceFilter, PreparedClaim, PreparedClaims, prepare
 from dra_extender.allocation.selection import Suitability
+from dra_extender.allocation.workerrequests import (
+    CompileRequest,
+    EvaluateRequest,
+    SearchRequest,
+    WorkerReply,
+    WorkerRequest,
+)
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.quantity import Format, Quantity
@@ -53,14 +59,14 @@ class WireError(ValueError):
 
 
 class CompileWire(msgspec.Struct, frozen=True, tag="compile"):
-    """A CompileQuestion."""
+    """A CompileRequest."""
 
     expression: str
     gates: CelGates
 
 
 class EvaluateWire(msgspec.Struct, frozen=True, tag="evaluate"):
-    """An EvaluateQuestion. Names are whole, `domain/id`, in the order of the view."""
+    """An EvaluateRequest. Names are whole, `domain/id`, in the order of the view."""
 
     expression: str
     gates: CelGates
@@ -86,7 +92,7 @@ class PoolWire(msgspec.Struct, frozen=True):
 
 
 class SearchWire(msgspec.Struct, frozen=True, tag="search"):
-    """A SearchQuestion. `suited[f][m]` is what the f-th filter says of the m-th model, None when that is not known."""
+    """A SearchRequest. `suited[f][m]` is what the f-th filter says of the m-th model, None when that is not known."""
 
     node: str
     claims: tuple[ResourceClaim, ...]
@@ -98,10 +104,10 @@ class SearchWire(msgspec.Struct, frozen=True, tag="search"):
     suited: tuple[tuple[Suitability | None, ...], ...]
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """An answer, and the seconds of CPU time that it took."""
+class TimedReply(msgspec.Struct, frozen=True):
+    """A reply, and the seconds of CPU time that it took."""
 
-    answer: Answer
+    reply: WorkerReply
     seconds: float
 
 
@@ -123,7 +129,7 @@ def _read(kind: type, value: Any) -> Any:
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_written)
 _questions: Final = msgspec.json.Decoder(CompileWire | EvaluateWire | SearchWire, dec_hook=_read)
-_replies: Final = msgspec.json.Decoder(Reply)
+_replies: Final = msgspec.json.Decoder(TimedReply)
 
 
 def frame(payload: bytes) -> bytes:
@@ -141,25 +147,25 @@ def length(header: bytes) -> int:
     return int(found)
 
 
-def encode_question(question: Question) -> bytes:
+def encode_request(request: WorkerRequest) -> bytes:
     """Raises WireError."""
-    return frame(_encoder.encode(_wired(question)))
+    return frame(_encoder.encode(_wired(request)))
 
 
-def encode_reply(reply: Reply) -> bytes:
+def encode_reply(reply: TimedReply) -> bytes:
     """Raises WireError."""
     return frame(_encoder.encode(reply))
 
 
-def decode_question(payload: bytes) -> Question:
+def decode_request(payload: bytes) -> WorkerRequest:
     """Raises WireError."""
     found = _decoded(_questions, payload)
     if isinstance(found, CompileWire):
-        return CompileQuestion(found.expression, found.gates)
+        return CompileRequest(found.expression, found.gates)
     return _evaluation(found) if isinstance(found, EvaluateWire) else _search(found)
 
 
-def decode_reply(payload: bytes) -> Reply:
+def decode_reply(payload: bytes) -> TimedReply:
     """Raises WireError."""
     return _decoded(_replies, payload)
 
@@ -171,22 +177,22 @@ def _decoded(decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
         raise WireError(str(problem)) from None
 
 
-def _wired(question: Question) -> CompileWire | EvaluateWire | SearchWire:
-    if isinstance(question, CompileQuestion):
-        return CompileWire(question.expression, question.gates)
-    if isinstance(question, EvaluateQuestion):
-        return _wired_evaluation(question)
-    return _wired_search(question)
+def _wired(request: WorkerRequest) -> CompileWire | EvaluateWire | SearchWire:
+    if isinstance(request, CompileRequest):
+        return CompileWire(request.expression, request.gates)
+    if isinstance(request, EvaluateRequest):
+        return _wired_evaluation(request)
+    return _wired_search(request)
 
 
 # --- evaluations ------------------------------------------------------------------------------------------------------
 
 
-def _wired_evaluation(question: EvaluateQuestion) -> EvaluateWire:
-    view = question.view
+def _wired_evaluation(request: EvaluateRequest) -> EvaluateWire:
+    view = request.view
     return EvaluateWire(
-        question.expression,
-        question.gates,
+        request.expression,
+        request.gates,
         view.driver,
         view.allow_multiple,
         {name: _attribute(value) for name, value in view.attribute_values.items()},
@@ -216,17 +222,17 @@ def _list_attribute(values: list[Any]) -> DeviceAttribute:
     return DeviceAttribute(strings=tuple(values))
 
 
-def _evaluation(found: EvaluateWire) -> EvaluateQuestion:
+def _evaluation(found: EvaluateWire) -> EvaluateRequest:
     attributes = attribute_values(found.attributes)
     view = DeviceView.build(found.driver, attributes, found.capacity, found.multi, found.gates)
-    return EvaluateQuestion(found.expression, found.gates, view)
+    return EvaluateRequest(found.expression, found.gates, view)
 
 
 # --- searches ---------------------------------------------------------------------------------------------------------
 
 
-def _wired_search(question: SearchQuestion) -> SearchWire:
-    prepared, view = question.prepared, question.view
+def _wired_search(request: SearchRequest) -> SearchWire:
+    prepared, view = request.prepared, request.view
     models = list(dict.fromkeys(device.model for device in view.devices))
     selections = list(dict.fromkeys(device.selection for device in view.devices))
     numbers = {model: number for number, model in enumerate(models)}
@@ -238,12 +244,12 @@ def _wired_search(question: SearchQuestion) -> SearchWire:
         features=prepared.features,
         models=tuple(model.traits for model in models),
         selections=tuple(_selection(selection) for selection in selections),
-        pools=tuple(_pool(pool, numbers, chosen, question.held.get(pool.id)) for pool in view.pools),
+        pools=tuple(_pool(pool, numbers, chosen, request.held.get(pool.id)) for pool in view.pools),
         suited=tuple(tuple(model.memo.get(filter) for model in models) for filter in _filters(prepared)),
     )
 
 
-def _filters(prepared: PreparedClaims) -> Iterator[Filter]:
+def _filters(prepared: PreparedClaims) -> Iterator[DeviceFilter]:
     """In an order that both sides know."""
     return iter(dict.fromkeys(ask.filter for request in prepared.requests for ask in request.asks))
 
@@ -290,7 +296,7 @@ def _pool(
     )
 
 
-def _search(found: SearchWire) -> SearchQuestion:
+def _search(found: SearchWire) -> SearchRequest:
     prepared = prepare(found.claims, found.classes, found.features)
     if isinstance(prepared, Failure):
         raise WireError(prepared.error)
@@ -302,7 +308,7 @@ def _search(found: SearchWire) -> SearchQuestion:
     selections = [NodeSelection(selection) for selection in found.selections]
     view = NodeView(found.node, (_unwired_pool(pool, models, selections) for pool in found.pools))
     held = {pool.id: PoolHoldings(pool.owned, pool.shared) for pool in found.pools if pool.owned or pool.shared}
-    return SearchQuestion(prepared, view, held, NodeHoldings(view, held))
+    return SearchRequest(prepared, view, held, NodeHoldings(view, held))
 
 
 def _unwired_pool(found: PoolWire, models: Sequence[DeviceModel], selections: Sequence[NodeSelection]) -> Pool:

@@ -7,7 +7,7 @@ from weakref import ref
 
 import pytest
 
-from dra_extender.allocation.cache import kinds
+from dra_extender.allocation.cache import equivalence
 from tests.support.allocation.manynodes import World, attributes, exactly, selector, wanted
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
@@ -29,8 +29,8 @@ def test_what_was_derived_of_a_pool_goes_with_it() -> None:
     assert [found for one in left if (found := one()) is not None] == []
 
 
-def test_the_number_of_a_kind_that_was_forgotten_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "REMEMBERED", 1)
+def test_a_forgotten_device_signature_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equivalence, "REMEMBERED", 1)
     world = World()
     for serials in ("aa", "bc", "dd"):
         world.add_node(*(attributes(serial=serial) for serial in serials))

@@ -34,7 +34,7 @@ class TestInvalidObjects:
         world = World()
         world.add_node({})
         before = world.ask(wanted(exactly()))
-        found = world.decisions.verdicts([wanted(exactly(1, **invalid), name="bad")], world.names)
+        found = world.decisions.node_results([wanted(exactly(1, **invalid), name="bad")], world.names)
         assert found.error.startswith(("claim ns/bad: selector #0: CEL",))
         assert isinstance(world.decisions.plan([wanted(exactly(1, **invalid))], "n0"), Failure)
         assert world.ask(wanted(exactly())) == before
@@ -46,7 +46,7 @@ class TestInvalidObjects:
         before = world.ask(wanted(exactly()))
         world.put_class("bad", invalid["selectors"][0]["cel"]["expression"])
         claim = wanted({"name": "r", "exactly": exactly()["exactly"] | {"deviceClassName": "bad"}})
-        found = world.decisions.verdicts([claim], world.names)
+        found = world.decisions.node_results([claim], world.names)
         assert found.error.startswith("class bad: selector #0: CEL")
         assert world.ask(wanted(exactly())) == before
 

@@ -18,7 +18,7 @@ from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.requests import prepare
-from dra_extender.allocation.score import PrioritizedList
+from dra_extender.allocation.scoring import PrioritizedList
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
@@ -247,7 +247,7 @@ class VerdictMachine(RuleBasedStateMachine):
     @invariant()
     def every_verdict_is_that_of_a_fresh_search(self) -> None:
         for claims in self.asked:
-            found = self.decisions.verdicts(claims, NODES)
+            found = self.decisions.node_results(claims, NODES)
             scores = self.decisions.scores(claims, NODES)
             assert (found.fits, found.refused, scores, found.error) == self.expected(claims)
 

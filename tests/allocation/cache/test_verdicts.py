@@ -9,7 +9,7 @@ import pytest
 from dra_extender.allocation import selection
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.plan import Plan, Unfit
-from dra_extender.allocation.requests import Filter
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import DeviceTaintRule
@@ -83,7 +83,7 @@ class TestWork:
         seen: list[str] = []
         evaluated = selection._suitability
 
-        def count(model: DeviceModel, filter: Filter, budget: WorkBudget) -> selection.Suitability:
+        def count(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> selection.Suitability:
             seen.append(str(model.traits.attributes["serial"].value))
             return evaluated(model, filter, budget)
 
@@ -132,7 +132,7 @@ class TestWork:
         world = World()
         for count in range(1, 5):
             world.add_node(*[{}] * count)
-        assert world.decisions.verdicts([wanted(exactly(3))], ["n3", "n0"]).fits == ["n3"]
+        assert world.decisions.node_results([wanted(exactly(3))], ["n3", "n0"]).fits == ["n3"]
         assert world.decisions.searches == 2
 
 
@@ -257,7 +257,7 @@ class TestDifferences:
                 "devices": [{"name": "d0"}, {"name": "d0"}],
             },
         )
-        found = world.decisions.verdicts([wanted(exactly())], world.names)
+        found = world.decisions.node_results([wanted(exactly())], world.names)
         assert found.fits == ["n0"]
         assert found.refused == {"n1": NOBODY, "n2": "invalid resource pools were encountered"}
 
@@ -266,26 +266,26 @@ class TestDifferences:
         world = World()
         world.add_node(attributes(model="x"))
         world.add_node({"attributes": {"model": {"string": "x"}, "odd": odd}})
-        found = world.decisions.verdicts([wanted(exactly(1, **MODEL_X))], world.names)
+        found = world.decisions.node_results([wanted(exactly(1, **MODEL_X))], world.names)
         assert "CEL runtime error" in found.error
 
 
 class TestAnswers:
     def test_no_claims_fit_everywhere(self) -> None:
         world = World()
-        assert world.decisions.verdicts([], ("n0", "elsewhere")).fits == ["n0", "elsewhere"]
+        assert world.decisions.node_results([], ("n0", "elsewhere")).fits == ["n0", "elsewhere"]
 
     def test_nodes_come_back_in_the_order_asked(self) -> None:
         world = World()
         for _ in range(3):
             world.add_node({})
-        assert world.decisions.verdicts([wanted(exactly())], iter(["n2", "n0", "n1"])).fits == ["n2", "n0", "n1"]
+        assert world.decisions.node_results([wanted(exactly())], iter(["n2", "n0", "n1"])).fits == ["n2", "n0", "n1"]
 
     def test_unknown_nodes_are_refused_until_they_are_known(self) -> None:
         world = World()
         world.add_node({})
         world.names.append("n1")
-        found = world.decisions.verdicts([wanted(exactly())], world.names)
+        found = world.decisions.node_results([wanted(exactly())], world.names)
         assert (found.fits, found.refused) == (["n0"], {"n1": "node not synced yet"})
         world.names.pop()
         world.add_node({})
@@ -308,7 +308,7 @@ class TestAnswers:
             world.publish(world.names[-1], {}, count=2 if name == "x" else 3)
         claim = wanted(all_of())
         for order in (["n0", "n1"], ["n1", "n0"], ["n0", "n1"]):
-            found = world.decisions.verdicts([claim], order)
+            found = world.decisions.node_results([claim], order)
             assert f"resource pool gpu/{order[0]} is currently being updated" in found.error
             assert (found.fits, found.refused) == ([], {})
 
@@ -319,7 +319,7 @@ class TestAnswers:
         pool = {"name": "beside", "generation": 1, "resourceSliceCount": 2}
         world.put_slice("beside", {"driver": "nic", "pool": pool, "nodeName": "n1", "devices": [{"name": "d0"}]})
         assert world.ask(wanted(exactly())) == ("n0 n1", "")
-        found = world.decisions.verdicts([wanted(all_of())], world.names)
+        found = world.decisions.node_results([wanted(all_of())], world.names)
         assert "resource pool nic/beside is currently being updated" in found.error
 
     def test_an_error_on_a_node_not_asked_for_is_none(self) -> None:
@@ -327,14 +327,14 @@ class TestAnswers:
         world.add_node({})
         world.add_node()
         world.publish("n1", {}, count=2)
-        assert world.decisions.verdicts([wanted(all_of())], ["n0"]).fits == ["n0"]
+        assert world.decisions.node_results([wanted(all_of())], ["n0"]).fits == ["n0"]
 
     def test_an_error_in_the_claims_names_these_claims(self) -> None:
         world = World()
         world.add_node({})
         for name in ("one", "two"):
             missing = {"name": "r", "exactly": {"deviceClassName": "none", "allocationMode": "ExactCount", "count": 1}}
-            found = world.decisions.verdicts([wanted(missing, name=name)], world.names)
+            found = world.decisions.node_results([wanted(missing, name=name)], world.names)
             assert f"claim ns/{name}" in found.error
 
     def test_scores_prefer_the_first_alternative(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dra_extender.allocation.selection import cel_gates
+from dra_extender.allocation.selectors import cel_gates
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, attribute_values
 from dra_extender.cel import DeviceView

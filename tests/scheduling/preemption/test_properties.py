@@ -9,7 +9,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
+from dra_extender.allocation.budget import TurnBudget, TurnSpent
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
@@ -193,7 +194,7 @@ def test_the_order_in_which_things_become_known_makes_no_difference(told: Told, 
 def test_in_many_turns_the_answer_is_the_same(told: Told) -> None:
     situation = Situation(told)
     expected = situation.text()
-    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), Answers()
+    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies()
     view = replace(situation.view, config=SchedulingConfig(turn_work=ALLOWANCE))
     for turn in range(300):
         budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000)

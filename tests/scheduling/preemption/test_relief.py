@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dra_extender.allocation.budget import Answers, TurnBudget
+from dra_extender.allocation.budget import TurnBudget
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.candidates import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
@@ -15,7 +16,7 @@ LOW = {"priority": 1, "node": "n1", "has": ["d0"]}
 
 def found(told: Told, *nodes: str, allowance: int = 10_000) -> set[str]:
     situation = Situation(told)
-    view = situation.view.with_budget(TurnBudget(Answers(), allowance=allowance, ceiling=20_000))
+    view = situation.view.with_budget(TurnBudget(WorkerReplies(), allowance=allowance, ceiling=20_000))
     prefiltered = pre_filter(view, situation.preemptor)
     assert isinstance(prefiltered, PreFilterState)
     return set(resolvable(view, prefiltered, situation.terms, nodes or situation.nodes))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dra_extender.allocation.budget import Answers, TurnBudget
+from dra_extender.allocation.budget import TurnBudget
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from tests.support.allocation.heavy import LOOPS
 from tests.support.scheduling.preempting import Situation, Told
@@ -17,8 +18,8 @@ def selecting(expression: str) -> Told:
 
 def found(told: Told, *, allowance: int = 1_000_000, last: bool = False) -> tuple[Preemption | NoPreemption, int]:
     """The answer, and how many questions workers are asked."""
-    budget = TurnBudget(Answers(), allowance=allowance, ceiling=CEILING, last=last)
-    return Situation(told).found(budget), len(budget.asked)
+    budget = TurnBudget(WorkerReplies(), allowance=allowance, ceiling=CEILING, last=last)
+    return Situation(told).found(budget), len(budget.call.requests)
 
 
 LOW: Told = {"nodes": {"n1": 1}, "pods": {"low": {"priority": 1, "node": "n1", "has": ["d0"]}}}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
+from dra_extender.allocation.budget import TurnBudget, TurnSpent
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
@@ -40,7 +41,7 @@ def full(nodes: int, *, alike: bool, small: int = 0) -> Situation:
 
 def work(situation: Situation, turn: int = 10_000) -> tuple[int, int]:
     """Units of work until there is a preemption, and in how many turns."""
-    search, answers, units = PreemptionEvaluator(situation.terms, situation.nodes), Answers(), 0
+    search, answers, units = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies(), 0
     view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
     for turns in count(1):
         budget = TurnBudget(answers, allowance=turn, ceiling=20_000)

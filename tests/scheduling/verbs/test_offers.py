@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from dra_extender.allocation.score import Allocated
+from dra_extender.allocation.scoring import Allocated
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView

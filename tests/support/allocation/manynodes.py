@@ -61,7 +61,7 @@ class World:
 
     def ask(self, *claims: ResourceClaim) -> tuple[str, str]:
         """Fitting and refused nodes as text."""
-        found = self.decisions.verdicts(claims, self.names)
+        found = self.decisions.node_results(claims, self.names)
         assert not found.error
         return " ".join(found.fits), " ".join(found.refused)
 

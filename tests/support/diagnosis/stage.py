@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dra_extender.allocation.budget import Answers
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, convert
 from dra_extender.api.features import FeatureGates
@@ -44,7 +44,7 @@ def view_of(objects: Iterable[KubernetesObject]) -> View:
         clock=clock,
         config=config,
         resources=ResourceNames(cluster.classes, clock, config),
-        budgets=QueryBudgets(Answers(), config),
+        budgets=QueryBudgets(WorkerReplies(), config),
     )
 
 

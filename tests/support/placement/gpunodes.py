@@ -81,7 +81,7 @@ class GpuNodes:
 
     def choose(self, pod: Pod, *claims: ResourceClaim) -> str:
         """The node that placement chooses of those that fit."""
-        return self.placement.choose(pod, claims, self.decisions.verdicts(claims, self.names).fits)
+        return self.placement.choose(pod, claims, self.decisions.node_results(claims, self.names).fits)
 
     def plan(self, pod: Pod, node: str, *claims: ResourceClaim, beside: Sequence[ResourceClaim] = ()) -> Plan:
         """The devices that the pod would get on the node, besides those of claims that are allocated."""

@@ -149,7 +149,7 @@ class Compacting:
         for move in advice.moves:
             for claim in move.item.claims:
                 self.cluster.remove(claim)
-            assert self.decisions.verdicts(move.item.anew, [move.target]).fits == [move.target], move
+            assert self.decisions.node_results(move.item.anew, [move.target]).fits == [move.target], move
             for claim, allocation in move.plans:
                 status = msgspec.structs.replace(claim.status, allocation=allocation)
                 self.cluster.apply(msgspec.structs.replace(claim, status=status))

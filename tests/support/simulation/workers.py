@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from dra_extender.allocation.answering import answer
-from dra_extender.allocation.questions import Answer, Kind, Overrun, Question, kind_of
+from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation.workerrequests import Overrun, RequestKind, WorkerReply, WorkerRequest, kind_of
 
 NEVER = -1.0
 
@@ -16,7 +16,7 @@ NEVER = -1.0
 class Done(msgspec.Struct, frozen=True):
     """What became of a question."""
 
-    answer: Answer
+    reply: WorkerReply
     seconds: float
 
 
@@ -26,10 +26,10 @@ class VirtualWorkers:
     """
 
     def __init__(
-        self, seconds: Callable[[Question], float] = lambda _: 0.1, *, capacity: int = 2, most: float = 2.0
+        self, seconds: Callable[[WorkerRequest], float] = lambda _: 0.1, *, capacity: int = 2, most: float = 2.0
     ) -> None:
         self.capacity = capacity
-        self.asked: list[Kind] = []
+        self.asked: list[RequestKind] = []
         self.most_at_once = 0
         self._seconds = seconds
         self._most = most
@@ -40,7 +40,7 @@ class VirtualWorkers:
         """No process can be started."""
         return cls(lambda _: NEVER)
 
-    async def answer(self, question: Question) -> Done:
+    async def answer(self, question: WorkerRequest) -> Done:
         self.asked.append(kind_of(question))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -51,6 +51,6 @@ class VirtualWorkers:
             await asyncio.sleep(min(seconds, self._most))
             if seconds > self._most:
                 return Done(Overrun("time", f"needs more than {self._most:g} s"), self._most)
-            return Done(answer(question, 100_000), seconds)
+            return Done(reply_to(question, 100_000), seconds)
         finally:
             self._at_once -= 1

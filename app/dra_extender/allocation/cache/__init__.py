@@ -1,1 +1,1 @@
-"""When two nodes must get the same answer: fingerprints of nodes, and the verdicts kept under them."""
+"""The equivalence cache: nodes with equal equivalence keys share one result."""

@@ -22,14 +22,14 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from dra_extender.allocation.constraints import Constraint
+from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.proofs.assignment import assignable
 from dra_extender.allocation.proofs.budgets import CounterBudgets
 from dra_extender.allocation.proofs.demands import Demand, Unmet, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.search import Position
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Task
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask
 from dra_extender.api.resource import MAX_RESULTS
 
 
@@ -68,7 +68,7 @@ class Bounds:
     is the request that this is about, or the first of those.
     """
 
-    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
+    def __init__(self, task: AllocationTask, proofs: Collection[Proof] = ALL) -> None:
         """Raises WorkExceeded."""
         self.reason = ""
         self.blocking: int | None = None
@@ -91,7 +91,7 @@ class Bounds:
     def steps(self) -> int:
         return self._own_steps + self._packing.steps
 
-    def hopeless(self, state: State, position: Position) -> bool:
+    def hopeless(self, state: SearchState, position: Position) -> bool:
         """See `search.Pruner`. Raises WorkExceeded."""
         self._own_steps += 1
         left = len(self._task.options) - position.request
@@ -101,7 +101,7 @@ class Bounds:
         self._own_steps += left // REQUESTS_PER_STEP
         return self._refutes(state, position)
 
-    def _refutes(self, state: State, position: Position) -> bool:
+    def _refutes(self, state: SearchState, position: Position) -> bool:
         found = demands(self._task, state, position)
         if isinstance(found, Unmet):
             self.blocking, self.reason = found.request, "not enough devices are left"
@@ -126,7 +126,7 @@ class Bounds:
             self.reason = reason
         return bool(reason)
 
-    def _too_large(self, state: State, found: list[Demand]) -> int | None:
+    def _too_large(self, state: SearchState, found: list[Demand]) -> int | None:
         """The request that gives its claim more results than it may have."""
         if self._limit is not None:
             counts: dict[int, int] = {}
@@ -139,7 +139,7 @@ class Bounds:
 
     # --- constraints -------------------------------------------------------------------------------------------------
 
-    def narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
+    def narrow(self, state: SearchState, found: list[Demand]) -> list[Demand] | None:
         """The demands without the devices whose attribute values cannot serve a whole claim; None when no devices
         satisfy the constraints of some claim. Raises WorkExceeded.
         """
@@ -157,7 +157,7 @@ class Bounds:
             narrowed.extend(result)
         return narrowed
 
-    def _narrow_claim(self, state: State, claim: int, members: list[Demand]) -> list[Demand] | None:
+    def _narrow_claim(self, state: SearchState, claim: int, members: list[Demand]) -> list[Demand] | None:
         every, constraints = self._task.constraints, self._task.claim_constraints[claim]
         matches, distincts = self._matches[claim], self._distincts[claim]
         if not matches:
@@ -179,7 +179,7 @@ class Bounds:
             self._viable[key] = viable
         return self._within(members, viable, first)
 
-    def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
+    def _consistent(self, state: SearchState, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
         """Whether some choice of values for the remaining matchAttributes leaves every request enough devices."""
         if not matches:
             needs = exclusive(members, self._task.shareable)
@@ -229,13 +229,13 @@ def _cost(members: list[Demand]) -> int:
     return 1 + MEMBER * sum([len(demand.choices) for demand in members])
 
 
-def _constraints(task: Task, *, match: bool, known: bool) -> list[list[int]]:
+def _constraints(task: AllocationTask, *, match: bool, known: bool) -> list[list[int]]:
     """The matchAttributes of each claim, or the distinctAttributes."""
     every = task.constraints
     return [[index for index in part if known and every[index].match == match] for part in task.claim_constraints]
 
 
-def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[int]:
+def _groups(constraint: AttributeConstraint, pinned: Sequence[int] | None) -> Iterable[int]:
     """Sets of devices, one of which holds all devices that satisfy a matchAttribute together. Those with a value of an
     unknown type are one set, although each of them could only be alone.
     """

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Task
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask
 
 
 class CounterSum:
@@ -19,7 +19,7 @@ class CounterSum:
 
     __slots__ = ("consuming", "numbers", "steps")
 
-    def __init__(self, task: Task, numbers: Sequence[int]) -> None:
+    def __init__(self, task: AllocationTask, numbers: Sequence[int]) -> None:
         self.numbers = numbers
         self.consuming = 0
         masks: dict[int, int] = defaultdict(int)
@@ -34,7 +34,7 @@ class CounterSum:
                     self.consuming |= 1 << device
         self.steps = sorted(masks.items())
 
-    def left(self, state: State) -> int:
+    def left(self, state: SearchState) -> int:
         """How much is left."""
         return sum(max(0, state.left[number]) for number in self.numbers)
 
@@ -54,7 +54,7 @@ class CounterSum:
 class CounterBudgets:
     """All budgets of a task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: AllocationTask) -> None:
         names = task.counters.names if task.counters is not None else []
         by_name: dict[str, list[int]] = defaultdict(list)
         for number, (_, _, name) in enumerate(names):
@@ -63,7 +63,7 @@ class CounterBudgets:
         sums += [numbers for numbers in by_name.values() if len(numbers) > 1]
         self._budgets = [CounterSum(task, numbers) for numbers in sums]
 
-    def suffice(self, state: State, needs: Mapping[int, int]) -> bool:
+    def suffice(self, state: SearchState, needs: Mapping[int, int]) -> bool:
         """Whether what is left may be enough for the `demands.exclusive` needs."""
         for budget in self._budgets:
             needed = sum(budget.least(mask, need) for mask, need in needs.items() if mask & budget.consuming)

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dra_extender.allocation.search import Position
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Option, Task
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask, RequestOption
 
 
-class Choice(NamedTuple):
+class OpenOption(NamedTuple):
     """An option that is still possible: `need` devices out of `mask`."""
 
-    option: Option
+    option: RequestOption
     mask: int
     need: int
 
@@ -28,7 +28,7 @@ class Demand:
 
     __slots__ = ("choices", "claim", "mask", "need", "request")
 
-    def __init__(self, request: int, claim: int, choices: list[Choice]) -> None:
+    def __init__(self, request: int, claim: int, choices: list[OpenOption]) -> None:
         self.request = request
         self.claim = claim
         self.choices = choices
@@ -51,13 +51,13 @@ class Demand:
 
     def within(self, mask: int, constraint: int) -> Demand | None:
         """The demand when devices covered by the constraint have to be in the mask; None when it cannot be met."""
-        choices: list[Choice] = []
+        choices: list[OpenOption] = []
         for choice in self.choices:
             option, possible, need = choice
             if constraint in option.constraints:
                 possible &= mask
                 if possible.bit_count() >= need:
-                    choices.append(Choice(option, possible, need))
+                    choices.append(OpenOption(option, possible, need))
             else:
                 choices.append(choice)
         return Demand(self.request, self.claim, choices) if choices else None
@@ -83,7 +83,7 @@ class Unmet(NamedTuple):
     request: int
 
 
-def demands(task: Task, state: State, position: Position) -> list[Demand] | Unmet:
+def demands(task: AllocationTask, state: SearchState, position: Position) -> list[Demand] | Unmet:
     """All demands from the position on, or the first that cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
@@ -91,7 +91,7 @@ def demands(task: Task, state: State, position: Position) -> list[Demand] | Unme
         current = position.option if request == position.request else None
         if current is not None:
             mask = available(state, current, dry) >> position.start << position.start
-            choices = [Choice(current, mask, position.missing)] if mask.bit_count() >= position.missing else []
+            choices = [OpenOption(current, mask, position.missing)] if mask.bit_count() >= position.missing else []
         else:
             choices = list(_choices(task, state, request, dry))
         if not choices:
@@ -100,20 +100,20 @@ def demands(task: Task, state: State, position: Position) -> list[Demand] | Unme
     return found
 
 
-def _choices(task: Task, state: State, request: int, dry: int) -> Iterator[Choice]:
+def _choices(task: AllocationTask, state: SearchState, request: int, dry: int) -> Iterator[OpenOption]:
     for option in task.options[request]:
         if not option.all:
             mask = available(state, option, dry)
             if mask.bit_count() >= option.need:
-                yield Choice(option, mask, option.need)
+                yield OpenOption(option, mask, option.need)
         elif option.need:
             mask = available(state, option, dry) & ~(0 if option.admin else task.holdings.owned)
             wanted = sum(1 << device for device in option.devices)
             if not wanted & ~mask:
-                yield Choice(option, wanted, option.need)
+                yield OpenOption(option, wanted, option.need)
 
 
-def available(state: State, option: Option, dry: int) -> int:
+def available(state: SearchState, option: RequestOption, dry: int) -> int:
     """The devices the option could take now. `dry` are those whose counters do not suffice."""
     mask = state.allowed(option)
     if not option.admin:
@@ -124,7 +124,7 @@ def available(state: State, option: Option, dry: int) -> int:
     return mask
 
 
-def dry_devices(task: Task, state: State) -> int:
+def dry_devices(task: AllocationTask, state: SearchState) -> int:
     """Devices whose counters do not suffice now; those of shared devices are paid already."""
     if task.counters is None:
         return 0

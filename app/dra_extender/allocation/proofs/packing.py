@@ -19,8 +19,8 @@ from typing import Final
 
 from dra_extender.allocation.constraints import AttributeTable
 from dra_extender.allocation.proofs.demands import Demand
-from dra_extender.allocation.state import State
-from dra_extender.allocation.task import Task
+from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.task import AllocationTask
 from dra_extender.devices.holdings import NO_AMOUNTS
 
 Sizes = tuple[int, ...]
@@ -53,7 +53,7 @@ SIZES: Final = 4
 class Packing:
     """Both questions for one task. `steps` counts the sets of items that were tried."""
 
-    def __init__(self, task: Task, *, shares: bool, groups: bool) -> None:
+    def __init__(self, task: AllocationTask, *, shares: bool, groups: bool) -> None:
         self.steps = 0
         self._task = task
         self._shares = shares and task.shareable != 0
@@ -61,7 +61,7 @@ class Packing:
         self._filling = Filling(task.charge)
         self._most_steps = MOST_STEPS
 
-    def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
+    def refutes(self, state: SearchState, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
         """Why there is no solution; empty when packing does not prove that. Raises WorkExceeded."""
         if self._shares and not self._shares_fit(state, narrowed):
             return "the capacity left does not suffice for all shares together"
@@ -82,7 +82,7 @@ class Packing:
 
     # --- shares ------------------------------------------------------------------------------------------------------
 
-    def _shares_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+    def _shares_fit(self, state: SearchState, narrowed: Sequence[Demand]) -> bool:
         """Several devices for one request count as several shares; each exclusive device takes one share, the largest
         that is left. With admin access several requests can have one exclusive device.
         """
@@ -114,7 +114,7 @@ class Packing:
                 return False
         return True
 
-    def _left(self, state: State, device: int) -> Iterator[tuple[str, int]]:
+    def _left(self, state: SearchState, device: int) -> Iterator[tuple[str, int]]:
         allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
         attempt = state.consumed.get(device, NO_AMOUNTS)
         for name, offered in self._task.view.devices[device].model.traits.capacity.items():

@@ -85,7 +85,7 @@ class Moving:
     def fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
         """Those of the nodes where the claims can be allocated in this state. Raises TooMuchWork."""
         self._ask()
-        return self.view.decisions.with_state(state).verdicts(claims, names).fits
+        return self.view.decisions.with_state(state).node_results(claims, names).fits
 
     def move(
         self, trial: Trial, item: Movable, avoid: Collection[str] = (), units: Collection[UnitID] = ()

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from dra_extender.allocation.budget import Deferred, TurnSpent, WorkBudget
-from dra_extender.allocation.requests import Filter, filter_of
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
@@ -161,7 +161,9 @@ class ClassMembers:
 
     def __init__(self, view: View) -> None:
         known = view.cluster.classes
-        self._filters: Mapping[str, Filter] = {name: filter_of(known[name], view.features) for name in sorted(known)}
+        self._filters: Mapping[str, DeviceFilter] = {
+            name: view.decisions.filters.of_class(known[name], view.features) for name in sorted(known)
+        }
         self._budgets: Iterator[WorkBudget] = view.budgets()
         self._budget: WorkBudget | None = None
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
@@ -182,7 +184,7 @@ class ClassMembers:
         """By name, once it was learnt."""
         return self._known[model]
 
-    def _selects(self, filter: Filter, model: DeviceModel) -> Slices[bool]:
+    def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Slices[bool]:
         while True:
             if self._budget is None:
                 self._budget = next(self._budgets, None)

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.allocation.contents import contents
 from dra_extender.api.core import Pod
 from dra_extender.devices.content import digest
 from dra_extender.insight.whatif.paper import Paper
@@ -24,6 +23,7 @@ from dra_extender.insight.why.summary import of_pod, words
 from dra_extender.plurals import counted
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
 from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
+from dra_extender.scheduling.view import View
 
 LOOKS: Final = 400_000
 """Nodes that are looked at for one question at most, pod by pod: some seconds of work."""
@@ -92,7 +92,7 @@ class Placing:
         if whole is not None or not isinstance(prefiltered, PreFilterState):
             return Placed(reason=whole.text if whole is not None else "")
         query_budget = QueryBudget(situation.view)
-        shape = yield from query_budget.turn(lambda view: _shape(prefiltered))
+        shape = yield from query_budget.turn(lambda view: _shape(view, prefiltered))
         progress = self._known.setdefault(shape, _Progress()) if shape is not None else _Progress()
         while progress.index < len(self._names):
             names = self._names[progress.index : progress.index + PORTION]
@@ -154,9 +154,9 @@ class Placing:
         return words(found) if found is not None else ""
 
 
-def _shape(prefiltered: PreFilterState) -> Hashable:
+def _shape(view: View, prefiltered: PreFilterState) -> Hashable:
     """What the pod asks for. Claims that are allocated already are nobody else's."""
     if prefiltered.claims.allocated or prefiltered.existing is not None:
         return None
     spec = replace(prefiltered.pod.spec, resource_claims=(), node_name="", priority=0)
-    return contents(prefiltered.claims.pending), digest(spec), prefiltered.pod.metadata.namespace
+    return view.decisions.signatures(prefiltered.claims.pending), digest(spec), prefiltered.pod.metadata.namespace

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.plan import NO_SOLUTION, Failure, Unfit, Verdict
+from dra_extender.allocation.plan import NO_SOLUTION, Failure, Feasibility, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
 from dra_extender.devices.holders import holders
 from dra_extender.insight.why.ground import Ground
@@ -96,7 +96,7 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None, budge
         return NodeGroup(len(names), shown, "undecided", NO_SOLUTION, obstacles, examined=False)
     tally = account.tally
     if tally is None:
-        verdict: Verdict = "fits" if account.fits else "refused"
+        verdict: Feasibility = "fits" if account.fits else "refused"
         return NodeGroup(len(names), shown, verdict, account.reason, obstacles, example=names[0])
     requests: list[Request] = []
     for request in tally.requests:

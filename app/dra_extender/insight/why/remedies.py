@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from dra_extender.allocation.selection import cel_gates
+from dra_extender.allocation.selectors import cel_gates
 from dra_extender.api.resource import DeviceClass
 from dra_extender.cel import (
     CelCompileError,

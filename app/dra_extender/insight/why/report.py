@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from dra_extender.allocation.plan import PoolProblem, Rule, Verdict
+from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule
 from dra_extender.allocation.tally import RequestTally
 from dra_extender.placement.account import Account
 from dra_extender.scheduling.noderules import NodeRule, Obstacle
@@ -72,7 +72,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
     count: int
     nodes: tuple[str, ...]
-    verdict: Verdict
+    verdict: Feasibility
     reason: str
     obstacles: tuple[Obstacle, ...] = ()
     examined: bool = True

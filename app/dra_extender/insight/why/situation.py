@@ -185,7 +185,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
 def situation(view: View, pod: Pod, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> Situation:
     """As things are. `claims`: some that do not exist yet; `tenants`: those of the view, where they are known."""
-    apart = msgspec.structs.replace(view, decisions=view.decisions.apart())
+    apart = msgspec.structs.replace(view, decisions=view.decisions.with_own_results())
     made = {claim.metadata.key: claim for claim in claims}
     living = Tenants(view.pods) if tenants is None else tenants
     return Situation(view=apart, pod=pod, tenants=living, overlay=view.overlay(), claims=made)

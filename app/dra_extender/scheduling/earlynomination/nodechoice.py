@@ -215,7 +215,7 @@ class NodeChooser:
         pod = prefiltered.pod
         affinity = pod.spec.affinity
         return (
-            view.decisions.contents(prefiltered.claims.pending),
+            view.decisions.signatures(prefiltered.claims.pending),
             tuple(claim.metadata.uid for claim in prefiltered.claims.allocated),
             frozenset(wants.amounts.items()),
             tuple(wants.ports),

@@ -1,4 +1,4 @@
-"""What makes nodes look different to the cache of verdicts: everything that decisions may read of their devices."""
+"""What makes the equivalence keys of nodes differ: everything that decisions may read of their devices."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.allocation.cache.lens import Fingerprint, Focus, Lens, focus
-from dra_extender.allocation.cache.reduction import Reduction, reads_of
+from dra_extender.allocation.cache.equivalence import EquivalenceKey, EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.requests import PreparedClaims, prepare
+from dra_extender.allocation.signatures import PoolSignatures, reads_of
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
@@ -30,44 +30,44 @@ ALL = FeatureGates(**dict.fromkeys(FeatureGates.__struct_fields__, True))
 SAME = Traits(driver="same")
 
 
-def focused(*attributes: str) -> Focus:
-    """What the search for one device without any conditions looks at, when constraints read these attributes."""
+def reading(*attributes: str) -> NodeReads:
+    """What the search for one device without any conditions reads, when constraints read these attributes."""
     prepared = prepare([wanted(exactly())], {"any": convert(DeviceClass, {"metadata": {"name": "any"}})}, ALL)
     assert isinstance(prepared, PreparedClaims)
-    return msgspec.structs.replace(focus(prepared), attributes=attributes)
+    return msgspec.structs.replace(node_reads(prepared), attributes=attributes)
 
 
-class Looks:
-    """Fingerprints of nodes with one pool, all through one lens."""
+class Keys:
+    """Equivalence keys of nodes with one pool."""
 
-    def __init__(self, focus: Focus) -> None:
-        reduction = Reduction(reads_of(focus.filters, focus.attributes))
-        self._lens = Lens(focus, reduction=reduction, states=PoolStates())
+    def __init__(self, reads: NodeReads) -> None:
+        pools = PoolSignatures(reads_of(reads.filters, reads.attributes))
+        self._keys = EquivalenceKeys(reads, pools=pools, states=PoolStates())
         self._ledger = Cluster(ALL).ledger
 
-    def of(self, *devices: Traits) -> Fingerprint:
+    def of(self, *devices: Traits) -> EquivalenceKey:
         somewhere = NodeSelection(specimen(ResourceSliceSpec))
         named = tuple(Device(name=f"d{index}") for index, _ in enumerate(devices))
         pool = Pool(("same", "p"), (Block(named, tuple(map(DeviceModel, devices))),), tuple(somewhere for _ in devices))
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
         seen.pools = (SeenPool(pool),)
-        return self._lens.fingerprint(seen, self._ledger)
+        return self._keys.of(seen, self._ledger)
 
 
 CHANGES: dict[str, Any] = field_specimens(Traits)
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_devices_that_differ_in_one_trait_look_different(field: str) -> None:
+def test_devices_that_differ_in_one_trait_have_different_keys(field: str) -> None:
     other = msgspec.structs.replace(SAME, **{field: CHANGES[field]})
-    looks = Looks(focused(*other.attributes))
-    assert looks.of(SAME) == looks.of(msgspec.structs.replace(SAME))
-    assert looks.of(SAME) != looks.of(other)
+    keys = Keys(reading(*other.attributes))
+    assert keys.of(SAME) == keys.of(msgspec.structs.replace(SAME))
+    assert keys.of(SAME) != keys.of(other)
 
 
 def test_an_ordinary_attribute_counts_only_when_it_is_read() -> None:
     one, two = (msgspec.structs.replace(SAME, attributes={"serial": DeviceAttribute(int_=number)}) for number in (0, 1))
-    unread, read = Looks(focused()), Looks(focused("same/serial"))
+    unread, read = Keys(reading()), Keys(reading("same/serial"))
     assert unread.of(one, one) == unread.of(one, two)
     assert read.of(one, one) != read.of(one, two)
 
@@ -82,9 +82,9 @@ def test_an_ordinary_attribute_counts_only_when_it_is_read() -> None:
     ],
 )
 def test_types_and_presence_of_attributes_count(one: DeviceAttribute, other: DeviceAttribute | None) -> None:
-    looks = Looks(focused("same/a"))
+    keys = Keys(reading("same/a"))
     found = [
-        looks.of(msgspec.structs.replace(SAME, attributes={} if value is None else {"a": value}))
+        keys.of(msgspec.structs.replace(SAME, attributes={} if value is None else {"a": value}))
         for value in (one, other)
     ]
     assert found[0] != found[1]

@@ -1,8 +1,8 @@
-"""Verdicts of many nodes for one pod, from a cache that is never wrong.
+"""The results of many nodes for one pod, from a cache that is never wrong.
 
-Promises: the answer is the one a fresh search on every node would give; `Verdicts` lists nodes in the order asked.
-One search per distinct fingerprint: 5,000 equal nodes cost one, an allocation on one of them one more. Asking again
-costs look-ups only, and after a change only the nodes it touched are looked at.
+Promises: the answer is the one a fresh search on every node would give; `NodeResults` lists nodes in the order asked.
+One search per distinct equivalence key: 5,000 equal nodes cost one, an allocation on one of them one more. Asking again
+costs look-ups only, and after a change only for the nodes it touched keys are computed again.
 
 Upstream evaluates nodes in parallel and reports the error of whichever fails first (Kubernetes 1.36,
 pkg/scheduler/schedule_one.go). Here it is the first in the order asked, and nodes after it are not evaluated.
@@ -19,31 +19,31 @@ from typing import Final
 import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
-from dra_extender.allocation.cache.lens import Fingerprint, Lens
+from dra_extender.allocation.cache.equivalence import EquivalenceKey, EquivalenceKeys
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.nodes import Nodes, SeenNode
 from dra_extender.devices.overlay import Overlay
 
-REMEMBERED_FINGERPRINTS = 50_000
-REMEMBERED_OUTCOMES = 50_000
+REMEMBERED_KEYS = 50_000
+REMEMBERED_RESULTS = 50_000
 """There are as many as scores."""
 
 UNDECIDED = 0
-"""Outcome of a node that has to be looked at (again)."""
+"""Number of the result of a node for which it is not known, or not any more."""
 NO_NODE = 1
 FAILED = 2
 
-LOOK: Final = 4
-"""Units of work that looking at a node costs."""
+NODE: Final = 4
+"""Units of work that the key of a node costs."""
 
-Search = Callable[[str, Hashable], tuple[Plan | Unfit | Failure, int]]
+SearchNode = Callable[[str, Hashable], tuple[Plan | Unfit | Failure, int]]
 """A fresh search on the node of this name, and the raw score of what it found. Searches with equal keys, the second
 argument, have the same answer. Raises TurnSpent and Deferred.
 """
 
 
-class Verdicts(msgspec.Struct, frozen=True):
+class NodeResults(msgspec.Struct, frozen=True):
     """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
 
     `waiting`: some are refused only because workers have to answer first, or for want of time.
@@ -55,7 +55,7 @@ class Verdicts(msgspec.Struct, frozen=True):
     waiting: bool = False
 
 
-class _Outcome(msgspec.Struct, frozen=True):
+class NodeResult(msgspec.Struct, frozen=True):
     """What a search came to. `score` counts for nodes that fit."""
 
     fits: bool
@@ -64,69 +64,69 @@ class _Outcome(msgspec.Struct, frozen=True):
     waiting: bool = False
 
 
-_FIXED = (_Outcome(False), _Outcome(False, NOT_SYNCED), _Outcome(False))
+_FIXED = (NodeResult(False), NodeResult(False, NOT_SYNCED), NodeResult(False))
 """Those of UNDECIDED, NO_NODE and FAILED."""
 
 
-class Table:
-    """The verdicts for claims of one content.
+class ResultCache:
+    """The results for claims of one content.
 
-    Scores are those of the searches: the lens has to be made for what the scorer reads, or nobody may ask for them.
+    Scores are those of the searches. Ask for them only when the keys are made for what the scorer reads.
     """
 
-    def __init__(self, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
-        self.size = lens.size
+    def __init__(self, keys: EquivalenceKeys, nodes: Nodes, ledger: Ledger) -> None:
+        self.size = keys.size
         """How many bytes its filters count for."""
-        self._lens = lens
+        self._keys = keys
         self._nodes = nodes
         self._seen_nodes = nodes.seen
         self._ledger = ledger
         self._position = -1
         self.is_hard = False
-        """True when a search was too large to be done on the spot."""
-        self._outcomes = list(_FIXED)
-        self._numbers: dict[_Outcome, int] = {}
-        self._by_fingerprint: dict[Fingerprint, int] = {}
+        """True when a search was too large for a turn."""
+        self._results = list(_FIXED)
+        self._numbers: dict[NodeResult, int] = {}
+        self._by_key: dict[EquivalenceKey, int] = {}
         self._by_node: array[int] = array("I")
-        """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
+        """Number of the result by index of the node; the last entry, index -1, stands for unknown nodes."""
 
-    def verdicts(
-        self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget = UNLIMITED
-    ) -> Verdicts:
-        """The verdicts for these nodes in the state that the overlay shows. `search`, on the same state, is used for
-        what is not known yet, and for the text of an error. Nodes for which workers have to answer first are refused.
+    def results(
+        self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget = UNLIMITED
+    ) -> NodeResults:
+        """The results for these nodes in the state that the overlay shows. `search`, on the same state, is used for
+        nodes without a result, and for the text of an error. Nodes for which workers have to answer first are refused.
         Raises TurnSpent.
         """
         row = self._row(names, search, overlay, budget)
         numbers = set(row)
         if FAILED in numbers:
             return self._failed(names, names[row.index(FAILED)], search, overlay, budget)
-        outcomes = self._outcomes
-        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in numbers}
-        waiting = any(outcomes[number].waiting for number in numbers)
+        results = self._results
+        found_here = {(results[number].fits, results[number].reason) for number in numbers}
+        waiting = any(results[number].waiting for number in numbers)
         if all(fits for fits, _ in found_here):
-            return Verdicts(list(names), {})
+            return NodeResults(list(names), {})
         if len(found_here) == 1:
             # Pods that wait are refused everywhere for one reason, and asked about again and again.
             ((_, reason),) = found_here
-            return Verdicts([], dict.fromkeys(names, reason), waiting=waiting)
-        reasons = {number: outcomes[number].reason for number in numbers if not outcomes[number].fits}
+            return NodeResults([], dict.fromkeys(names, reason), waiting=waiting)
+        reasons = {number: results[number].reason for number in numbers if not results[number].fits}
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if number in reasons}
         fits = list(filterfalse(refused.__contains__, names))
-        return Verdicts(fits, refused, waiting=waiting)
+        return NodeResults(fits, refused, waiting=waiting)
 
     def _failed(
-        self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, budget: WorkBudget
-    ) -> Verdicts:
+        self, names: Sequence[str], failed: str, search: SearchNode, overlay: Overlay, budget: WorkBudget
+    ) -> NodeResults:
         """The text names claims, so it is made anew for these."""
         try:
-            found, _ = search(failed, (self, self._fingerprint(failed, overlay, budget)))
+            found, _ = search(failed, (self, self._key(failed, overlay, budget)))
         except Deferred as waiting:
-            return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
-        return Verdicts([], {}, found.error if isinstance(found, Failure) else "")
+            return NodeResults([], dict.fromkeys(names, str(waiting)), waiting=True)
+        return NodeResults([], {}, found.error if isinstance(found, Failure) else "")
 
     def scores(
-        self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget = UNLIMITED
+        self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget = UNLIMITED
     ) -> Mapping[str, int]:
         """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal. Raises
         TurnSpent.
@@ -134,13 +134,13 @@ class Table:
         row = self._row(names, search, overlay, budget)
         if FAILED in row:
             return {}
-        outcomes = self._outcomes
-        return {name: outcomes[number].score for name, number in zip(names, row, strict=True) if outcomes[number].fits}
+        results = self._results
+        return {name: results[number].score for name, number in zip(names, row, strict=True) if results[number].fits}
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
-    def _row(self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget) -> list[int]:
-        """The outcome of each node. After a failed one the others are left out. Raises TurnSpent."""
+    def _row(self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget) -> list[int]:
+        """The result of each node. After a failed one the others are left out. Raises TurnSpent."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
         indexes = list(map(index.get, names, repeat(-1)))
@@ -167,16 +167,16 @@ class Table:
         return row
 
     def _refusal(self, reason: str) -> int:
-        return self._number_of(_Outcome(False, reason, waiting=True))
+        return self._number_of(NodeResult(False, reason, waiting=True))
 
     def _catch_up(self) -> None:
         changes = self._nodes.changes
         noted = changes.since(self._position)
         wanted = len(self._nodes.by_index) + 1
-        if len(self._outcomes) >= REMEMBERED_OUTCOMES:
-            self._outcomes, noted = list(_FIXED), None
+        if len(self._results) >= REMEMBERED_RESULTS:
+            self._results, noted = list(_FIXED), None
             self._numbers.clear()
-            self._by_fingerprint.clear()
+            self._by_key.clear()
         if noted is None:
             self._by_node = array("I", [UNDECIDED]) * wanted
             self._by_node[-1] = NO_NODE
@@ -190,22 +190,22 @@ class Table:
                 by_node[node] = UNDECIDED
         self._position = changes.position
 
-    def _decide(self, name: str, search: Search, overlay: Overlay | None, budget: WorkBudget) -> int:
+    def _decide(self, name: str, search: SearchNode, overlay: Overlay | None, budget: WorkBudget) -> int:
         """Raises TurnSpent and Deferred."""
-        budget.spend(LOOK)
+        budget.spend(NODE)
         if overlay is not None:
             seen = self._seen(name, overlay)
         else:  # as `_seen`, without calls at each node
             seen = self._seen_nodes[name]
             if seen.new or seen.stale:
                 self._nodes.current(seen)
-        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, budget)
-        number = self._by_fingerprint.get(fingerprint)
+        key = self._keys.of(seen, self._ledger, overlay, budget)
+        number = self._by_key.get(key)
         if number is None:
-            number = self._number(*search(name, (self, fingerprint)))
-            if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
-                self._by_fingerprint.clear()
-            self._by_fingerprint[fingerprint] = number
+            number = self._number(*search(name, (self, key)))
+            if len(self._by_key) >= REMEMBERED_KEYS:
+                self._by_key.clear()
+            self._by_key[key] = number
         if overlay is None or not overlay.differs_for(seen):
             self._by_node[seen.index] = number
         return number
@@ -214,18 +214,20 @@ class Table:
         seen = overlay.hypothetical(name) if overlay is not None else None
         return seen or self._nodes.current(self._seen_nodes[name])
 
-    def _fingerprint(self, name: str, overlay: Overlay, budget: WorkBudget) -> Fingerprint:
+    def _key(self, name: str, overlay: Overlay, budget: WorkBudget) -> EquivalenceKey:
         different = None if overlay.is_empty else overlay
-        return self._lens.fingerprint(self._seen(name, different), self._ledger, different, budget)
+        return self._keys.of(self._seen(name, different), self._ledger, different, budget)
 
     def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):
             return FAILED
-        return self._number_of(_Outcome(False, found.reason) if isinstance(found, Unfit) else _Outcome(True, "", score))
+        return self._number_of(
+            NodeResult(False, found.reason) if isinstance(found, Unfit) else NodeResult(True, "", score)
+        )
 
-    def _number_of(self, outcome: _Outcome) -> int:
-        number = self._numbers.get(outcome)
+    def _number_of(self, result: NodeResult) -> int:
+        number = self._numbers.get(result)
         if number is None:
-            number = self._numbers[outcome] = len(self._outcomes)
-            self._outcomes.append(outcome)
+            number = self._numbers[result] = len(self._results)
+            self._results.append(result)
         return number

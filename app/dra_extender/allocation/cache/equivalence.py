@@ -1,0 +1,255 @@
+"""Equivalence keys of nodes: nodes with equal keys get the same result for claims.
+
+Promises: two nodes with equal keys make the search take the same turns. A key holds, per pool and in search order, what
+the search reads: the signature of each device, whether it is free, and what the pool's counters still have. Left out
+are names of nodes, pools and devices, and devices that no request selects. A device that is in use is left out too,
+unless a request reads devices in use (mode All, admin access). Keys made for a scorer hold what the scorer reads as
+well, so nodes with equal keys get equal scores.
+
+The signature of a device holds what the filters of requests say about it, the attributes that constraints or a scorer
+compare, and all other traits as a whole: a new field of the traits is part of it without a change here. Only ordinary
+attributes that nothing reads are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
+from dra_extender.allocation.requests import REMEMBERED_BYTES, DeviceFilter, PreparedClaims
+from dra_extender.allocation.scoring import Scorer
+from dra_extender.allocation.selection import suitability
+from dra_extender.allocation.signatures import PoolSignature, PoolSignatures
+from dra_extender.devices.belongings import Belongings
+from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.nodes import SeenNode, SeenPool
+from dra_extender.devices.overlay import Overlay
+from dra_extender.devices.pools import Pool
+from dra_extender.devices.poolstate import PoolState, PoolStates
+
+REMEMBERED: Final = 50_000
+"""How many parts of keys, and signatures of devices, are remembered. A forgotten number is never given again."""
+
+FILTERS_PER_UNIT: Final = 4
+"""The answers of filters are charged when they are computed."""
+
+NOTHING: Final = 0
+"""The part of pools that make no difference."""
+INCOMPLETE, INVALID = -1, -2
+"""Parts of pools without devices."""
+
+NOT_SELECTED: Final = 0
+"""The signature of devices that no request can have."""
+
+EquivalenceKey = tuple[Hashable, ...]
+
+Selected = tuple[tuple[int, int, int, bool], ...]
+"""Devices of a pool that some request may have: index, signature, locality, True when it consumes counters."""
+
+
+class NodeReads(msgspec.Struct, frozen=True):
+    """What a decision reads of nodes: `filters` of requests, `attributes` of constraints and scorers (full names).
+    `in_use`: devices in use as well; `every`: all devices, selected or not, and all that is left of capacity and
+    counters.
+    """
+
+    filters: tuple[DeviceFilter, ...]
+    attributes: tuple[str, ...]
+    in_use: bool
+    every: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many bytes its filters count for."""
+        return sum(filter.size for filter in self.filters)
+
+
+def node_reads(prepared: PreparedClaims, scorer: Scorer | None = None) -> NodeReads:
+    """What the search for the claims reads, and the scorer that rates what it finds."""
+    asks = [ask for request in prepared.requests for ask in request.asks]
+    attributes = {
+        name
+        for claim in prepared.claims
+        for constraint in claim.constraints
+        if (name := constraint.match_attribute or constraint.distinct_attribute)
+    }
+    every = scorer is not None and scorer.reads_use
+    if scorer is not None:
+        attributes.update(scorer.attributes)
+    filters = tuple(dict.fromkeys(ask.filter for ask in asks))
+    return NodeReads(filters, tuple(sorted(attributes)), every or any(ask.all or ask.admin for ask in asks), every)
+
+
+class DeviceSignatures:
+    """Signatures of devices, as numbers."""
+
+    def __init__(self, reads: NodeReads) -> None:
+        self._reads = reads
+        self._numbers: dict[Hashable, int] = {}
+        self._next = count(NOT_SELECTED + 1)
+        self._known: Belongings[DeviceModel, int] = Belongings()
+
+    def of(self, model: DeviceModel, budget: WorkBudget = UNLIMITED) -> int:
+        """The signature of devices with this model. Raises TurnSpent and Deferred."""
+        known = self._known.get(id(model))
+        return known.value if known is not None else self._known.give(model, self._number(model, budget))
+
+    def prepare(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
+        """Evaluate the filters one after the other: not all compiled selectors together may be remembered. Raises
+        TurnSpent; requests to workers are deferred.
+        """
+        new = [model for model in dict.fromkeys(models) if id(model) not in self._known]
+        for filter in self._reads.filters if len(new) > 1 else ():
+            for model in new:
+                with suppress(Deferred):
+                    suitability(model, filter, budget)
+
+    def _number(self, model: DeviceModel, budget: WorkBudget) -> int:
+        reads = self._reads
+        budget.spend(2 + len(reads.filters) // FILTERS_PER_UNIT)
+        suitabilities = tuple(
+            (found.lost, found.selected, found.takes, found.objection is not None)
+            for found in (suitability(model, filter, budget) for filter in reads.filters)
+        )
+        if not reads.every and not any(selected or objection for _, selected, _, objection in suitabilities):
+            return NOT_SELECTED
+        content = suitabilities, tuple(model.traits.attribute(name) for name in reads.attributes), model.bare
+        number = self._numbers.get(content)
+        if number is None:
+            if len(self._numbers) >= REMEMBERED:
+                self._numbers.clear()
+            number = self._numbers[content] = next(self._next)
+        return number
+
+
+class _PoolParts:
+    """`parts` are the numbers of a pool signature in keys, by state of the pool."""
+
+    __slots__ = ("devices", "parts")
+
+    def __init__(self) -> None:
+        self.devices: Selected | None = None
+        self.parts: dict[PoolState, int] = {}
+
+
+class EquivalenceKeys:
+    """Claims with equal reads share the keys. `pools` has to be made for what the reads' selectors and attributes read;
+    several keys may share it.
+    """
+
+    def __init__(self, reads: NodeReads, *, pools: PoolSignatures, states: PoolStates) -> None:
+        self.size = reads.size
+        self._reads = reads
+        self._devices = DeviceSignatures(reads)
+        self._pools = pools
+        self._states = states
+        self._numbers: dict[Hashable, int] = {}
+        self._selected: dict[Selected, Selected] = {}
+        self._parts: Belongings[PoolSignature, _PoolParts] = Belongings()
+        self._remembered = 0
+        self._next = count(1)
+
+    def of(
+        self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, budget: WorkBudget = UNLIMITED
+    ) -> EquivalenceKey:
+        """Of an up-to-date node, in the state of the ledger, or of the overlay on it. Raises TurnSpent, and Deferred
+        after all requests to workers were deferred.
+        """
+        if seen.error:
+            return (seen.error,)
+        signatures, parts, revision = self._pools.known, self._parts, ledger.revision
+        found: list[int] = []
+        for seen_pool in seen.pools:
+            pool = seen_pool.pool
+            if pool is not None:
+                listed = signatures.get(id(seen_pool))
+                signature = listed.value if listed is not None else self._pools.of(seen_pool, pool, budget)
+                state = seen_pool.state if overlay is None and seen_pool.revision == revision(pool.id) else None
+                if state is None:
+                    state = self._state(seen_pool, pool, ledger, overlay)
+                known = parts.get(id(signature))
+                part = known.value.parts.get(state) if known is not None else None
+                if part is None:
+                    part = self._part(signature, state, budget)
+                if part != NOTHING:
+                    found.append(part)
+        return tuple(found)
+
+    def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None) -> PoolState:
+        if overlay is not None and overlay.touches(pool.id):
+            return self._states.of(pool, overlay.holdings(pool.id))
+        revision = ledger.revision(pool.id)
+        if seen_pool.state is None or seen_pool.revision != revision:
+            seen_pool.revision, seen_pool.state = revision, self._states.of(pool, ledger.holdings(pool.id))
+        return seen_pool.state
+
+    # --- pools -------------------------------------------------------------------------------------------------------
+
+    def _part(self, signature: PoolSignature, state: PoolState, budget: WorkBudget) -> int:
+        """A number for what the search can read of a pool."""
+        if self._remembered >= REMEMBERED:
+            self._parts.clear()
+            self._numbers.clear()
+            self._selected.clear()
+            self._remembered = 0
+        known = self._parts.get(id(signature))
+        parts = known.value if known is not None else self._parts.give(signature, _PoolParts())
+        content = self._content(signature, state, parts, budget)
+        if isinstance(content, int):
+            number = content
+        else:
+            number = self._numbers.get(content, 0) or next(self._next)
+            self._numbers[content] = number
+        parts.parts[state] = number
+        self._remembered += 1
+        return number
+
+    def _content(
+        self, signature: PoolSignature, state: PoolState, parts: _PoolParts, budget: WorkBudget
+    ) -> tuple[Hashable, ...] | int:
+        if signature.invalid:
+            return INVALID
+        if signature.incomplete:
+            return INCOMPLETE if self._reads.in_use else NOTHING
+        budget.spend(1 + len(signature.devices) // 2)
+        if parts.devices is None:
+            selected = self._select(signature, budget)
+            parts.devices = self._selected.setdefault(selected, selected)
+        devices: list[Hashable] = []
+        consuming, in_use, all_owned = self._reads.every, self._reads.in_use, state.owned
+        for index, device, locality, consumes in parts.devices:
+            owned = bool(all_owned >> index & 1)
+            if owned and not in_use:
+                continue
+            used = state.shared.get(index)
+            devices.append((device, owned, locality, used) if owned or locality or used is not None else device)
+            consuming = consuming or consumes
+        if not devices:
+            return NOTHING
+        return (*devices, state.left) if consuming and signature.counted else tuple(devices)
+
+    def _select(self, signature: PoolSignature, budget: WorkBudget) -> Selected:
+        """The devices that some request may have. Raises TurnSpent, and Deferred after all requests to workers were
+        deferred.
+        """
+        if self.size > REMEMBERED_BYTES:
+            self._devices.prepare((model for model, _ in signature.devices), budget)
+        found: list[tuple[int, int, int, bool]] = []
+        waiting: Deferred | None = None
+        for index, (model, locality) in enumerate(signature.devices):
+            try:
+                device = self._devices.of(model, budget)
+            except Deferred as problem:
+                waiting = problem
+                continue
+            if device != NOT_SELECTED:
+                found.append((index, device, locality, bool(model.traits.consumes)))
+        if waiting is not None:
+            raise waiting
+        return tuple(found)

@@ -1,0 +1,173 @@
+"""Device selectors on a work budget: compiled and evaluated on the event loop, or by workers when that is too large.
+
+Promises: the same answers either way. An expression that does not compile fails on every device.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from dra_extender.allocation.budget import EVALUATING, Deferred, WorkBudget
+from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.allocation.workerrequests import (
+    CompileReply,
+    CompileRequest,
+    EvaluateReply,
+    EvaluateRequest,
+    Overrun,
+    WorkerReply,
+)
+from dra_extender.api.features import FeatureGates
+from dra_extender.cel import (
+    CelCompileError,
+    CelGates,
+    CelRuntimeError,
+    DeviceView,
+    Program,
+    Work,
+    WorkExceeded,
+    compile_selector,
+)
+from dra_extender.devices.models import DeviceModel
+
+CompiledSelector = Program | CompileReply
+
+SelectorSource = Literal["class", "request"]
+
+
+def cel_gates(features: FeatureGates) -> CelGates:
+    """The features that change the language of selectors."""
+    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity, stored=True)
+
+
+def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
+    """The device as selectors see it; remembered by the model."""
+    key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
+    found: DeviceView | None = model.memo.get(key)
+    if found is None:
+        traits, gates = model.traits, cel_gates(features)
+        built = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+        found = model.remember(key, built)
+    return found
+
+
+def compiled(expression: str, gates: CelGates, budget: WorkBudget) -> CompiledSelector:
+    """The selector, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
+    key = "compile", expression, gates
+    known = budget.known(key)
+    if known is not None:
+        reply = known.reply
+        return reply if isinstance(reply, CompileReply) else CompileReply(problem=_overrun(reply, "to compile"))
+    if not budget.is_deferred(key):
+        try:
+            return budget.attempt(lambda work: compile_selector(expression, gates, work))
+        except WorkExceeded:
+            pass
+    raise budget.defer(key, CompileRequest(expression, gates), EVALUATING)
+
+
+def matches(
+    selector: CompiledSelector, expression: str, gates: CelGates, view: DeviceView, budget: WorkBudget
+) -> bool | str:
+    """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
+    if not budget.limited:
+        return evaluated(selector if isinstance(selector, Program) else compile_selector(expression, gates), view)
+    content = expression, gates
+    if isinstance(selector, Program) and not budget.is_heavy(content):
+        program = selector
+        try:
+            return budget.attempt(lambda work: evaluated(program, view, work))
+        except WorkExceeded:
+            budget.note_heavy(content)
+    key = "evaluate", expression, gates, view.read_key(selector.reads)
+    known = budget.known(key)
+    if known is None:
+        raise budget.defer(key, EvaluateRequest(expression, gates, view), EVALUATING)
+    reply = known.reply
+    return (reply.problem or reply.matches) if isinstance(reply, EvaluateReply) else _overrun(reply, "on a device")
+
+
+def evaluated(program: Program, view: DeviceView, work: Work | None = None) -> bool | str:
+    """Whether the device matches, or the text of the error. Raises WorkExceeded."""
+    try:
+        return program.evaluate(view, work)
+    except CelRuntimeError as error:
+        return f"CEL runtime error: {error}"
+
+
+def _overrun(reply: WorkerReply, what: str) -> str:
+    """The text of an error."""
+    return f"{reply.text} {what}" if isinstance(reply, Overrun) else f"unexpected answer of a worker {what}"
+
+
+def reply_to(request: CompileRequest | EvaluateRequest) -> CompileReply | EvaluateReply:
+    """What a worker replies. Never raises for what the request contains."""
+    if isinstance(request, CompileRequest):
+        try:
+            return CompileReply(compile_selector(request.expression, request.gates).reads)
+        except CelCompileError as error:
+            return CompileReply(problem=f"CEL compile error: {error}")
+    found = evaluated(compile_selector(request.expression, request.gates), request.view)
+    return EvaluateReply(False, found) if isinstance(found, str) else EvaluateReply(found)
+
+
+class FilterSelector:
+    """A selector of a filter in its place: the `index`-th of the class or of the request."""
+
+    __slots__ = ("_compiled", "_expression", "_gates", "_problem", "index", "is_local", "source")
+
+    def __init__(
+        self, source: SelectorSource, index: int, expression: str, gates: CelGates, budget: WorkBudget
+    ) -> None:
+        """Raises TurnSpent and Deferred."""
+        self.source: Final = source
+        self.index = index
+        self._expression = expression
+        self._gates = gates
+        self._compiled: CompiledSelector | None = None
+        self._problem = ""
+        try:
+            self._compiled = compiled(expression, gates, budget)
+        except CelCompileError as error:
+            self._problem = f"CEL compile error: {error}"
+        self.is_local = not isinstance(self._compiled, CompileReply)
+        if isinstance(self._compiled, CompileReply):
+            self._problem = self._compiled.problem
+
+    def matches(self, view: DeviceView, budget: WorkBudget) -> bool | str:
+        """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
+        if self._compiled is None or self._problem:
+            return self._problem
+        return matches(self._compiled, self._expression, self._gates, view, budget)
+
+
+def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSelector, ...]:
+    """All selectors of the filter in the order of evaluation. Kept by the filter one by one, but for those that workers
+    evaluate. Raises TurnSpent, and Deferred after all requests to workers were deferred.
+    """
+    if filter.compiled is not None:
+        found: tuple[FilterSelector, ...] = filter.compiled
+        return found
+    filter.keep()
+    gates = cel_gates(filter.features)
+    sources: tuple[tuple[SelectorSource, tuple[str, ...]], ...]
+    sources = ("class", filter.class_selectors), ("request", filter.selectors)
+    selectors: list[FilterSelector] = []
+    waiting: Deferred | None = None
+    for source, expressions in sources:
+        for index, text in enumerate(expressions):
+            selector = filter.begun.get((source, index))
+            try:
+                selector = selector or FilterSelector(source, index, text, gates, budget)
+            except Deferred as problem:
+                waiting = problem
+                continue
+            selectors.append(selector)
+            if selector.is_local:
+                filter.begun[source, index] = selector
+    if waiting is not None:
+        raise waiting
+    if all(selector.is_local for selector in selectors):
+        filter.compiled = tuple(selectors)
+        filter.begun = {}
+    return tuple(selectors)

@@ -1,0 +1,218 @@
+"""Signatures: what a decision reads of claims, devices and pools, as something to compare.
+
+Promises
+- Devices with equal attribute signatures get the same answers from every selector and constraint whose reads the
+  signature was made for, and their traits are equal in everything but ordinary attributes that nothing reads. So a
+  serial number does not make every device different.
+- Pools with the same devices in this sense share one `PoolSignature`. Nothing is kept of a pool that no node sees.
+- The signature of a claim is made once per version, remembered for as long as that lives, and charged by its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Final
+from weakref import WeakValueDictionary
+
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
+from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.allocation.selectors import cel_gates, compiled
+from dra_extender.allocation.workerrequests import CompileReply
+from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
+from dra_extender.cel import CelCompileError, ReadSet
+from dra_extender.devices.belongings import Belongings
+from dra_extender.devices.content import Interner, encode, shortened
+from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.nodes import SeenPool
+from dra_extender.devices.pools import Pool
+
+BYTES_PER_UNIT: Final = 256
+
+AttributeReads = frozenset[tuple[str, str]] | None
+"""(domain, id) of the attributes that are read, ("*", domain) where only the domain's existence is; None: all."""
+
+DOMAIN: Final = "*"
+
+
+class ClaimSignatures:
+    """The signatures of claims: equal for claims with equal specs. By identity of the spec: comparing specs costs what
+    signatures cost.
+    """
+
+    def __init__(self) -> None:
+        self._known: Belongings[ResourceClaimSpec, bytes] = Belongings()
+
+    def of(self, claims: Iterable[ResourceClaim], budget: WorkBudget = UNLIMITED) -> tuple[bytes, ...]:
+        """The signature of each claim. Raises what the budget does."""
+        return tuple([self._signature(claim.spec, budget) for claim in claims])
+
+    def _signature(self, spec: ResourceClaimSpec, budget: WorkBudget) -> bytes:
+        known = self._known.get(id(spec))
+        if known is not None:
+            return known.value
+        budget.spend(0)
+        encoded = encode(spec)
+        found = self._known.give(spec, shortened(encoded))
+        budget.spend(len(encoded) // BYTES_PER_UNIT)
+        return found
+
+
+# --- attributes -------------------------------------------------------------------------------------------------------
+
+
+def reads_of(
+    filters: Iterable[DeviceFilter], attributes: Iterable[str], budget: WorkBudget = UNLIMITED
+) -> AttributeReads:
+    """What the selectors of filters and the constraints on these attributes (full names) read. Raises TurnSpent, and
+    Deferred after all requests to workers were deferred.
+    """
+    found: set[tuple[str, str]] = set()
+    everything = False
+    waiting: Deferred | None = None
+    for name in attributes:
+        domain, _, identifier = name.partition("/")
+        found.add((domain, identifier))
+    for filter in filters:
+        for expression in filter.class_selectors + filter.selectors:
+            try:
+                reads = _selector_reads(expression, filter, budget)
+            except Deferred as problem:
+                waiting = problem
+                continue
+            everything = everything or reads is None
+            found |= reads or frozenset()
+    if waiting is not None:
+        raise waiting
+    return None if everything else frozenset(found)
+
+
+def _selector_reads(expression: str, filter: DeviceFilter, budget: WorkBudget) -> AttributeReads:
+    """An expression that does not compile reads nothing: it fails on every device. Kept by the filter, unless a worker
+    was stopped at a limit.
+    """
+    if expression not in filter.reads:
+        try:
+            selector = compiled(expression, cel_gates(filter.features), budget)
+        except CelCompileError:
+            filter.reads[expression] = frozenset()
+        else:
+            if isinstance(selector, CompileReply) and selector.problem:
+                return frozenset()
+            filter.reads[expression] = _read(selector.reads)
+    found: AttributeReads = filter.reads[expression]
+    return found
+
+
+def _read(reads: ReadSet) -> AttributeReads:
+    if reads.everything:
+        return None
+    entries = {(domain, identifier) for kind, domain, identifier in reads.entries if kind == "attributes"}
+    return frozenset(entries | {(DOMAIN, domain) for kind, domain in reads.domains if kind == "attributes"})
+
+
+class AttributeSignatures:
+    """Signatures of devices for these reads. As it is asked about every device of a cluster, the names under which a
+    driver can publish an attribute are found once.
+    """
+
+    __slots__ = ("_domains", "_names", "_reads")
+
+    def __init__(self, reads: frozenset[tuple[str, str]]) -> None:
+        self._reads = reads
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._domains = sorted(domain for kind, domain in reads if kind == DOMAIN)
+
+    def of(self, model: DeviceModel) -> Hashable:
+        """The signature of devices with this model."""
+        driver, attributes = model.traits.driver, model.traits.attributes
+        names = self._names.get(driver)
+        if names is None:
+            names = self._names[driver] = _published_names(self._reads, driver)
+        key: tuple[Hashable, ...] = (model.rest, *map(attributes.get, names))
+        if self._domains:
+            present = {_domain(name, driver) for name in attributes}
+            key = (*key, *(domain in present for domain in self._domains))
+        return key
+
+
+def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
+    """The names under which a driver can publish what is read: with the domain, or without it when it is the driver."""
+    names: set[str] = set()
+    for domain, identifier in reads:
+        if domain != DOMAIN:
+            names.add(f"{domain}/{identifier}")
+            if domain == driver:
+                names.add(identifier)
+    return tuple(sorted(names))
+
+
+def _domain(name: str, driver: str) -> str:
+    domain, slash, _ = name.partition("/")
+    return domain if slash else driver
+
+
+# --- pools ------------------------------------------------------------------------------------------------------------
+
+
+class PoolSignature:
+    """What claims read of a pool, whatever is allocated in it: one model for each device, which stands for all with the
+    same attribute signature, with the locality of the device, in order.
+
+    A locality says what node selection does to a device: 1 it is for other nodes, 2 that is unknown, 4 its node
+    selector cannot be expressed in an allocation.
+    """
+
+    __slots__ = ("__weakref__", "counted", "devices", "incomplete", "invalid")
+
+    def __init__(self, devices: tuple[tuple[DeviceModel, int], ...], pool: Pool) -> None:
+        self.devices = devices
+        self.counted = bool(pool.counters)
+        self.incomplete = pool.incomplete
+        self.invalid = bool(pool.invalid)
+
+
+class PoolSignatures:
+    """The signatures of pools for these reads. Equal signatures are one object for as long as some object holds it."""
+
+    def __init__(self, reads: AttributeReads) -> None:
+        self._attributes = AttributeSignatures(reads) if reads is not None else None
+        self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
+        self._signatures = Interner(PoolSignature)
+        self._by_content: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
+        self.known: Belongings[SeenPool, PoolSignature] = Belongings()
+        """The signatures made so far; ask `of` for the others."""
+
+    def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget = UNLIMITED) -> PoolSignature:
+        """The signature of what a node sees; `pool` is what `seen` shows. Raises TurnSpent and Deferred."""
+        known = self.known.get(id(seen))
+        if known is not None:
+            return known.value
+        budget.spend(1 + 2 * len(pool.models))
+        return self.known.give(seen, self._of(pool))
+
+    def _of(self, pool: Pool) -> PoolSignature:
+        localities = _localities(pool)
+        flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
+        models = pool.models
+        known = self._by_content.get((models, localities, flags))
+        if known is None:
+            devices: tuple[Hashable, ...] = models
+            reduced = models
+            if self._attributes is not None:
+                devices = tuple(map(self._attributes.of, models))
+                reduced = tuple(map(self._representatives.setdefault, devices, models))
+            listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
+            known = self._signatures.of((devices, localities, flags), listed, pool)
+            self._by_content[models, localities, flags] = known
+        return known
+
+
+def _localities(pool: Pool) -> tuple[int, ...]:
+    """The locality of each device; empty when all are 0."""
+    many_terms = any(selection.has_many_terms for selection in set(pool.selections))
+    if not many_terms and not pool.elsewhere and not pool.unmatchable:
+        return ()
+    return tuple(
+        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | selection.has_many_terms << 2
+        for index, selection in enumerate(pool.selections)
+    )
