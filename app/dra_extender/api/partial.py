@@ -28,7 +28,8 @@ class PartialAllocation(msgspec.Struct, frozen=True):
 
     uid: str = ""
     results: tuple[DeviceRequestAllocationResult, ...] = ()
-    complete: bool = True
+    complete: bool = msgspec.field(default=True, name="whole")
+    """`whole` is its name in snapshot files of format 1."""
     pools: tuple[tuple[str, str], ...] = ()
     nodes: tuple[str, ...] = ()
 

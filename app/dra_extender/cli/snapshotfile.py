@@ -30,7 +30,8 @@ class Unreadable(Object, frozen=True):
     kind: str
     name: str
     problem: str
-    partial: PartialAllocation | None = None
+    partial: PartialAllocation | None = msgspec.field(default=None, name="salvaged")
+    """`salvaged` is its name in files of format 1."""
 
 
 class ClusterFile(Object, frozen=True, kw_only=True):
