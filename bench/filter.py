@@ -24,6 +24,7 @@ from bench.timing import Timing, timed
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert, decode
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
@@ -76,11 +77,11 @@ def cluster_of(nodes: int, *, serials: bool = False, devices: int = DEVICES) -> 
     """Equal nodes with so many idle devices each."""
     cluster = Cluster(FeatureGates())
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
-    cluster.apply(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec}))
+    cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec})))
     for node in range(nodes):
         labels = {"kubernetes.io/hostname": f"node-{node}", "topology.kubernetes.io/zone": f"z{node % 3}"}
-        cluster.apply(convert(Node, {"metadata": {"name": f"node-{node}", "labels": labels}}))
-        cluster.apply(decode(ResourceSlice, slice_json(node, serials, devices)))
+        cluster.apply(Applied(convert(Node, {"metadata": {"name": f"node-{node}", "labels": labels}})))
+        cluster.apply(Applied(decode(ResourceSlice, slice_json(node, serials, devices))))
     return cluster
 
 
@@ -95,7 +96,7 @@ def occupy(cluster: Cluster, devices_of: Callable[[int], list[int]]) -> None:
     for node in range(len(cluster.nodes)):
         devices = devices_of(node)
         if devices:
-            cluster.apply(allocated(node, devices, 10 + node))
+            cluster.apply(Applied(allocated(node, devices, 10 + node)))
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ def _changer(cluster: Cluster, state: str) -> Callable[[], None]:
     def change() -> None:
         node = random.randrange(len(cluster.nodes))
         devices = [random.randrange(DEVICES)] if state != "busy" else random.sample(range(DEVICES), DEVICES - 1)
-        cluster.apply(allocated(node, devices, next(versions)))
+        cluster.apply(Applied(allocated(node, devices, next(versions))))
 
     return change
 

@@ -22,6 +22,7 @@ from bench.filter import DRIVER, allocated, cluster_of, resident
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, decode, encode
+from dra_extender.api.events import Applied
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.placement import Placement
@@ -80,7 +81,7 @@ def measure(size: Size) -> Row:
     """In this process."""
     cluster = cluster_of(size.nodes, serials=True, devices=size.devices)
     for node in range(size.claims):
-        cluster.apply(allocated(node, [0], 1 + node))
+        cluster.apply(Applied(allocated(node, [0], 1 + node)))
     decisions = Decisions(cluster, share_ids=lambda: "share")
     config, nobody = SchedulingConfig(offered_percent=0), cast(Ports, Mock())  # nothing is read or written
     with asyncio.Runner() as runner:
@@ -102,7 +103,7 @@ def measure(size: Size) -> Row:
             nonlocal body
             random.shuffle(names)
             node = random.randrange(size.nodes)
-            cluster.apply(allocated(node, [random.randrange(size.devices)], 1_000_000 + next(numbers)))
+            cluster.apply(Applied(allocated(node, [random.randrange(size.devices)], 1_000_000 + next(numbers))))
             body = msgspec.json.encode({"Pod": _arrive(extender, next(numbers)), "Nodes": None, "NodeNames": names})
 
         for _ in range(3):
@@ -131,10 +132,12 @@ def _arrive(extender: Extender, number: int) -> dict[str, Any]:
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
     requests = [{"name": "r", "exactly": exactly}]
     claim_metadata = {**metadata, "uid": f"{name}-claim"}
-    extender.apply(convert(ResourceClaim, {"metadata": claim_metadata, "spec": {"devices": {"requests": requests}}}))
+    extender.apply(
+        Applied(convert(ResourceClaim, {"metadata": claim_metadata, "spec": {"devices": {"requests": requests}}}))
+    )
     spec = {"containers": [{"name": "main"}], "resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
     pod = {"metadata": metadata, "spec": spec}
-    extender.apply(convert(Pod, pod))
+    extender.apply(Applied(convert(Pod, pod)))
     return pod
 
 

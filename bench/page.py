@@ -25,7 +25,9 @@ from bench.filter import allocated, cluster_of
 from bench.machine import described
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
+from dra_extender.api.events import Applied
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
@@ -34,7 +36,6 @@ from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.server import HttpServer
 from dra_extender.insight.problems import Check, ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -125,7 +126,7 @@ def cost_of(feed: PageUpdates) -> Cost:
 async def run(nodes: int) -> Results:
     cluster = cluster_of(nodes, serials=True)
     for node in range(0, nodes, 2):
-        cluster.apply(allocated(node, [0, 1, 2], nodes + node + 1))
+        cluster.apply(Applied(allocated(node, [0, 1, 2], nodes + node + 1)))
     service = Scripted(view_of(cluster))
     gc.collect()
     gc.freeze()
@@ -161,7 +162,7 @@ async def _look(url: str, cluster: Cluster, nodes: int) -> dict[str, Any]:
         for number in range(UPDATES):
             node = 2 * (number % (nodes // 2)) + 1
             before = await page.evaluate("measured.updates")
-            cluster.apply(allocated(node, [0, 1, 2, 3], 10 * nodes + number))
+            cluster.apply(Applied(allocated(node, [0, 1, 2, 3], 10 * nodes + number)))
             await _until(page, f"measured.updates > {before}")
             updates.append(await page.evaluate("measured.lastUpdate"))
             frames.append(await page.evaluate("measured.lastFrame"))

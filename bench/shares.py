@@ -26,8 +26,8 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "watches, and what is known of the cluster": (
         "/dra_extender/kube/", "/dra_extender/api/", "/dra_extender/devices/",
-        "/dra_extender/service/sink.py", "/dra_extender/scheduling/intake.py",
-        "/dra_extender/scheduling/pods.py", "/dra_extender/scheduling/requeue.py", "/dra_extender/scheduling/idle.py",
+        "/dra_extender/scheduling/intake.py",
+        "/dra_extender/devices/pods.py", "/dra_extender/scheduling/requeue.py", "/dra_extender/scheduling/idle.py",
     ),
     "nomination ahead of the queue": ("/dra_extender/scheduling/earlynomination/",),
     "binding": ("/dra_extender/scheduling/bind/", "/dra_extender/scheduling/release/"),

@@ -12,8 +12,9 @@ from typing import Generic, TypeVar
 
 from cachetools import LRUCache
 
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.mirror import Callbacks, Named
+from dra_extender.kube.mirror import Named
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import Resource
 
@@ -45,7 +46,7 @@ class Informer(Generic[T]):
         self._reflector = Reflector(
             client,
             resource,
-            Callbacks(self._watched, self._removed, lambda name, problem: None),
+            self._watched,
             on_synced=self.synced.set,
             selector=selector,
         )
@@ -70,8 +71,11 @@ class Informer(Generic[T]):
         if obj.metadata.uid not in self._gone:
             self._apply(obj)
 
-    def _watched(self, obj: T) -> None:
-        self._apply(obj)
+    def _watched(self, event: ClusterEvent) -> None:
+        if isinstance(event, Applied):
+            self._apply(event.object)
+        elif isinstance(event, Removed) and event.uid is not None:
+            self._removed(event.key.name, event.uid)
 
     def _apply(self, obj: T) -> None:
         key = obj.metadata.key
@@ -82,11 +86,10 @@ class Informer(Generic[T]):
         self._reindex(key, old, obj)
         self._notify(old, obj)
 
-    def _removed(self, obj: T) -> None:
-        self._gone[obj.metadata.uid] = None
-        key = obj.metadata.key
+    def _removed(self, key: str, uid: str) -> None:
+        self._gone[uid] = None
         known = self.objects.get(key)
-        if known is None or known.metadata.uid != obj.metadata.uid:
+        if known is None or known.metadata.uid != uid:
             return
         del self.objects[key]
         self._reindex(key, known, None)

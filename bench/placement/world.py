@@ -19,6 +19,7 @@ from bench.placement.trace import PARTITIONED, WHOLE, Job, Machine
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -70,15 +71,20 @@ class World:
         self._shares = 0
         self._specs: dict[Job, Any] = {}
         self.extender.apply(
-            convert(
-                DeviceClass,
-                {"metadata": {"name": CLASS}, "spec": {"selectors": [_selector("device.driver == 'gpu.example.com'")]}},
+            Applied(
+                convert(
+                    DeviceClass,
+                    {
+                        "metadata": {"name": CLASS},
+                        "spec": {"selectors": [_selector("device.driver == 'gpu.example.com'")]},
+                    },
+                )
             )
         )
         for name, machine in zip(self.names, machines, strict=True):
-            self.extender.apply(node_of(name, machine))
+            self.extender.apply(Applied(node_of(name, machine)))
             for item in slices_of(name, machine):
-                self.extender.apply(item)
+                self.extender.apply(Applied(item))
 
     def _share_id(self) -> str:
         self._shares += 1
@@ -91,9 +97,9 @@ class World:
         self._numbers += 1
         name = f"pod-{self._numbers}"
         if job.gpus:
-            self.extender.apply(self._claim(name, job))
+            self.extender.apply(Applied(self._claim(name, job)))
         pod = self._pod(name, job, "")
-        self.extender.apply(pod)
+        self.extender.apply(Applied(pod))
         return pod
 
     def example(self, job: Job, name: str = "example") -> tuple[Pod, tuple[ResourceClaim, ...]]:
@@ -137,16 +143,18 @@ class World:
                 reserved_for=convert(type(claim.status), {"reservedFor": reserved}).reserved_for,
             )
             metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self._numbers))
-            self.extender.apply(msgspec.structs.replace(claim, metadata=metadata, status=status))
-        self.extender.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name)))
+            self.extender.apply(Applied(msgspec.structs.replace(claim, metadata=metadata, status=status)))
+        self.extender.apply(
+            Applied(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name)))
+        )
 
     def leave(self, pod: Pod) -> None:
         """The pod is gone, with its claim."""
-        self.extender.remove(pod)
+        self.extender.apply(Removed.of(pod))
         for entry in pod.spec.resource_claims:
             claim = self.extender.view.ledger.get(NAMESPACE, entry.resource_claim_name or "")
             if claim is not None:
-                self.extender.remove(claim)
+                self.extender.apply(Removed.of(claim))
 
     def _claim(self, name: str, job: Job) -> ResourceClaim:
         kind = job._replace(cpu=0, memory=0)

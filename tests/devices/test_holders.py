@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.devices.cluster import Cluster
@@ -35,7 +36,7 @@ def test_the_owner_is_named_with_the_pods_it_is_reserved_for(cluster: Cluster, m
     claim = make_claim("c", devices=["gpu/node-1/d0"])
     pods = tuple(ResourceClaimConsumerReference(resource="pods", name=name, uid=name) for name in ("p", "q"))
     status = msgspec.structs.replace(claim.status, reserved_for=pods)
-    cluster.apply(msgspec.structs.replace(claim, status=status))
+    cluster.apply(Applied(msgspec.structs.replace(claim, status=status)))
     assert found(cluster) == [Holder(claim="default/c", pods=("p", "q"))]
 
 
@@ -43,7 +44,7 @@ def test_what_is_decided_and_not_stored_is_in_flight(
     cluster: Cluster, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
 ) -> None:
     claim = make_claim("a", 1)
-    cluster.apply(claim)
+    cluster.apply(Applied(claim))
     cluster.ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod")
     assert found(cluster) == [Holder(claim=claim.metadata.key, in_flight=True)]
 
@@ -58,7 +59,7 @@ def test_a_claim_that_nobody_has_created_yet_is_named_by_its_uid(
 def test_every_share_has_a_holder_with_what_it_consumes(cluster: Cluster, make_claim: ClaimBuilder) -> None:
     for name, share in (("b", "s2"), ("a", "s1")):
         result = {"request": "r", "driver": "gpu", "pool": "node-1", "device": "d0", "shareID": share}
-        cluster.apply(make_claim(name, devices=[result | {"consumedCapacity": {"memory": "1Gi"}}]))
+        cluster.apply(Applied(make_claim(name, devices=[result | {"consumedCapacity": {"memory": "1Gi"}}])))
     assert [(holder.claim, holder.share, str(holder.consumed["memory"])) for holder in found(cluster)] == [
         ("default/a", "s1", "1Gi"),
         ("default/b", "s2", "1Gi"),

@@ -88,7 +88,7 @@ class TestVersions:
 
     def test_a_late_reply_does_not_revive_a_deleted_claim(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
         ledger.observe(make_claim("a", 1), watched=True)
-        ledger.forget("default", "a", "uid-a")
+        ledger.forget("default/a", "uid-a")
         ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"]), watched=False)
         assert ledger.in_use(POOL) == {}
         assert ledger.get("default", "a") is None
@@ -102,7 +102,7 @@ class TestVersions:
 
     def test_deletion_frees_the_devices(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
-        assert ledger.forget("default", "a", "uid-a")
+        assert ledger.forget("default/a", "uid-a")
         assert ledger.in_use(POOL) == {}
         assert list(ledger.claims()) == []
 
@@ -120,7 +120,7 @@ class TestVersions:
         ledger.observe(make_claim("b", 2, pod="pod-1"), watched=True)
         ledger.observe(make_claim("c", 3, pod="pod-2"), watched=True)
         assert [claim.metadata.name for claim in ledger.owned_by("pod-1")] == ["a", "b"]
-        ledger.forget("default", "a", "uid-a")
+        ledger.forget("default/a", "uid-a")
         assert [claim.metadata.name for claim in ledger.owned_by("pod-1")] == ["b"]
         assert ledger.owned_by("nobody") == ()
 
@@ -136,7 +136,7 @@ class TestUse:
     ) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
         ledger.observe(make_claim("b", 2, ["gpu/node-1/d0"]), watched=True)
-        ledger.forget("default", "a", "uid-a")
+        ledger.forget("default/a", "uid-a")
         assert owners(ledger, "gpu/node-1/d0") == {"uid-b"}
 
     def test_shares_are_kept_apart_from_owners(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
@@ -250,7 +250,7 @@ class TestHolds:
         self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
     ) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
-        ledger.forget("default", "a", "uid-a")
+        ledger.forget("default/a", "uid-a")
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}, "our write may still be on its way"
         ledger.confirm(hold, make_claim("a", 9, ["gpu/node-1/d0"]))
         assert ledger.in_use(POOL) == {}

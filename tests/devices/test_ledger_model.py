@@ -91,7 +91,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if present:
             self.ledger.observe(claim, watched=True)
         else:
-            self.ledger.forget("ns", claim.metadata.name, claim.metadata.uid)
+            self.ledger.forget(claim.metadata.key, claim.metadata.uid)
 
     @rule(target=in_flight, name=st.sampled_from(NAMES), results=RESULTS)
     def we_hold(self, name: str, results: list[tuple[str, str | None]]) -> tuple[Hold, str] | None:

@@ -13,6 +13,7 @@ import pytest
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.errors import ConflictError, NotFoundError, RejectedError
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import (
     FINALIZER,
     GROUP,
@@ -35,7 +36,6 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.discovery import Served, discover
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
-from dra_extender.kube.mirror import Callbacks
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import NODES
 from dra_extender.kube.writer import RequeueClaim, Writer
@@ -266,15 +266,15 @@ async def test_the_newest_version_that_has_taint_rules_is_found(client: KubeClie
 async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: KubeClient) -> None:
     name = f"writer-{uuid.uuid4().hex[:8]}"
     seen: dict[str, Node] = {}
-    reflector = Reflector(
-        client,
-        NODES,
-        Callbacks(
-            lambda node: seen.__setitem__(node.name, node),
-            lambda node: seen.pop(node.name),
-            lambda key, problem: pytest.fail(f"{key}: {problem}"),
-        ),
-    )
+
+    def apply(event: ClusterEvent) -> None:
+        if isinstance(event, Applied):
+            seen[event.key.name] = event.object
+        else:
+            assert isinstance(event, Removed), event
+            del seen[event.key.name]
+
+    reflector = Reflector(client, NODES, apply)
     following = asyncio.create_task(reflector.run())
 
     body = {"metadata": {"name": name}}

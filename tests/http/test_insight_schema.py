@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import AllocationResult
 from dra_extender.devices.audit import Violation
 from dra_extender.http.application import Pages, create_insight_app
@@ -122,8 +124,8 @@ def busy() -> View:
         assert await service.bind(pods["sharing"], "n3") == ""
         for name in ("refused", "waiting"):
             assert not (await service.filter(pods[name])).NodeNames
-        service.extender.poison("DeviceClass", "broken", "spec.selectors: nonsense")
-        service.extender.poison("ResourceSlice", "unreadable", "spec.devices: nonsense")
+        service.extender.apply(Undecodable(ObjectKey("DeviceClass", "broken"), "spec.selectors: nonsense"))
+        service.extender.apply(Undecodable(ObjectKey("ResourceSlice", "unreadable"), "spec.devices: nonsense"))
         await world.settle()
         services.append(service)
 

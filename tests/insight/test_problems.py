@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 
+from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import cluster_problems
@@ -17,22 +19,14 @@ from dra_extender.kube.discovery import Served
 
 def followed() -> list[str]:
     """Every kind of objects that may be found unreadable."""
-    made = watches.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), cast(watches.Sink, _Nobody()))
+    made = watches.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), lambda event: None)
     return [progress.kind for progress in made.progress()]
-
-
-class _Nobody:
-    """Takes no changes: there are none."""
-
-    def apply(self, obj: object) -> None: ...
-
-    def remove(self, obj: object) -> None: ...
 
 
 @pytest.mark.parametrize("kind", followed())
 def test_an_object_of_any_kind_that_cannot_be_read_comes_with_advice(kind: str) -> None:
     cluster = Cluster(FeatureGates())
-    cluster.poison(kind, "some", "spec: nonsense")
+    cluster.apply(Undecodable(ObjectKey(kind, "some"), "spec: nonsense"))
     (found,) = cluster_problems(cluster, [], [], [])
     assert (found.object, found.problem) == (f"{kind} some", "cannot be read: spec: nonsense")
     assert "correct" in found.what_to_do

@@ -11,36 +11,32 @@ from hypothesis import strategies as st
 
 from dra_extender.api.core import Node
 from dra_extender.api.errors import ApiError, GoneError, OutcomeUnknownError
-from dra_extender.api.resource import ResourceClaim
-from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
+from dra_extender.kube.mirror import Mirror
 from dra_extender.kube.resources import NODES, resource_claims
 from tests.support.unexpected import Reports
 
 
 class Seen:
-    """Records callbacks; applying a node called `bomb` fails."""
+    """Records events; applying a node called `bomb` fails."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, ...]] = []
         self.nodes: dict[str, str] = {}
 
-    def apply(self, node: Node) -> None:
-        if node.name == "bomb":
-            raise RuntimeError("does not fit")
-        self.log.append(("apply", node.name, node.metadata.resource_version))
-        self.nodes[node.name] = node.metadata.uid
-
-    def remove(self, node: Node) -> None:
-        self.log.append(("remove", node.name, node.metadata.resource_version))
-        self.nodes.pop(node.name, None)
-
-    def callbacks(self) -> Callbacks[Node]:
-        return Callbacks(
-            self.apply,
-            self.remove,
-            lambda name, problem: self.log.append(("undecodable", name, problem)),
-            lambda name: self.log.append(("healed", name)),
-        )
+    def apply(self, event: ClusterEvent) -> None:
+        name = event.key.name
+        match event:
+            case Applied(object=obj):
+                if name == "bomb":
+                    raise RuntimeError("does not fit")
+                self.log.append(("apply", name, obj.metadata.resource_version))
+                self.nodes[name] = obj.metadata.uid
+            case Removed(uid=uid):
+                self.log.append(("remove", name, str(uid)))
+                self.nodes.pop(name, None)
+            case Undecodable(problem=problem):
+                self.log.append(("undecodable", name, problem))
 
 
 def node(name: str, version: int = 1, uid: str = "u", **fields: Any) -> dict[str, Any]:
@@ -62,7 +58,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 def mirror(seen: Seen) -> Mirror[Node]:
-    return Mirror(NODES, seen.callbacks())
+    return Mirror(NODES, seen.apply)
 
 
 def relist(mirror: Mirror[Node], version: str, *objects: Any) -> None:
@@ -81,7 +77,7 @@ def test_a_second_list_reports_only_differences(mirror: Mirror[Node], seen: Seen
     relist(mirror, "7", node("same"), node("changed"), node("gone"))
     seen.log.clear()
     relist(mirror, "9", node("same"), node("changed", 8), node("new", 9))
-    assert seen.log == [("apply", "changed", "8"), ("apply", "new", "9"), ("remove", "gone", "1")]
+    assert seen.log == [("apply", "changed", "8"), ("apply", "new", "9"), ("remove", "gone", "u")]
 
 
 def test_a_list_is_decoded_as_it_comes_and_reported_in_one_step(seen: Seen) -> None:
@@ -93,7 +89,7 @@ def test_a_list_is_decoded_as_it_comes_and_reported_in_one_step(seen: Seen) -> N
         decoded.append(node.name)
         return node
 
-    mirror = Mirror(msgspec.structs.replace(NODES, decode=decode), seen.callbacks())
+    mirror = Mirror(msgspec.structs.replace(NODES, decode=decode), seen.apply)
     mirror.begin_list()
     mirror.listed(raws(node("a"), node("b")))
     assert (decoded, seen.log) == (["a", "b"], [])
@@ -105,7 +101,7 @@ def test_an_object_made_anew_between_two_lists_is_removed_first(mirror: Mirror[N
     relist(mirror, "7", node("a", 1, uid="old"))
     seen.log.clear()
     relist(mirror, "9", node("a", 8, uid="new"))
-    assert seen.log == [("remove", "a", "1"), ("apply", "a", "8")]
+    assert seen.log == [("remove", "a", "old"), ("apply", "a", "8")]
 
 
 def test_events_apply_remove_and_advance_the_version(mirror: Mirror[Node], seen: Seen) -> None:
@@ -115,12 +111,12 @@ def test_events_apply_remove_and_advance_the_version(mirror: Mirror[Node], seen:
     mirror.watched(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}}))
     assert mirror.version == "40"
     mirror.watched(event("DELETED", node("a", 41)))
-    assert seen.log == [("apply", "a", "2"), ("apply", "a", "3"), ("remove", "a", "3")]
+    assert seen.log == [("apply", "a", "2"), ("apply", "a", "3"), ("remove", "a", "u")]
     assert mirror.version == "41"
     assert len(mirror) == 0
 
 
-def test_a_undecodable_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
+def test_an_undecodable_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
     bad = node("bad", status={"allocatable": {"cpu": "lots"}})
     relist(mirror, "5", node("a"), bad, node("b"))
     assert [entry[:2] for entry in seen.log] == [("apply", "a"), ("undecodable", "bad"), ("apply", "b")]
@@ -131,10 +127,10 @@ def test_a_undecodable_object_is_reported_once_and_the_others_go_on(mirror: Mirr
     assert seen.log == []
 
 
-def test_a_undecodable_object_that_becomes_good_recovers(mirror: Mirror[Node], seen: Seen) -> None:
+def test_an_undecodable_object_that_becomes_good_recovers(mirror: Mirror[Node], seen: Seen) -> None:
     mirror.watched(event("ADDED", node("a", status={"allocatable": {"cpu": "lots"}})))
     mirror.watched(event("MODIFIED", node("a", 2)))
-    assert [entry[0] for entry in seen.log] == ["undecodable", "apply", "healed"]
+    assert [entry[0] for entry in seen.log] == ["undecodable", "apply"]
     assert mirror.undecodable == 0
 
 
@@ -146,16 +142,16 @@ def test_an_object_that_turns_undecodable_keeps_its_last_good_form_until_it_is_d
     mirror.watched(event("MODIFIED", bad))
     assert "a" in seen.nodes
     mirror.watched(event("DELETED", bad))
-    assert [entry[0] for entry in seen.log] == ["apply", "undecodable", "healed", "remove"]
+    assert [entry[0] for entry in seen.log] == ["apply", "undecodable", "remove"]
 
 
-def test_a_undecodable_object_that_vanishes_between_lists_recovers(mirror: Mirror[Node], seen: Seen) -> None:
+def test_the_end_of_an_object_that_was_never_decodable_is_reported(mirror: Mirror[Node], seen: Seen) -> None:
     relist(mirror, "5", node("a", status={"allocatable": {"cpu": "lots"}}))
     relist(mirror, "6")
-    assert [entry[0] for entry in seen.log] == ["undecodable", "healed"]
+    assert [(entry[0], entry[2]) for entry in seen.log][1:] == [("remove", "None")]
 
 
-def test_an_exception_in_a_callback_marks_only_that_object(
+def test_an_object_whose_event_fails_counts_as_undecodable(
     mirror: Mirror[Node], seen: Seen, tolerated: Reports
 ) -> None:
     relist(mirror, "5", node("bomb"), node("a"))
@@ -191,18 +187,6 @@ def test_a_malformed_line_ends_the_watch_and_changes_nothing(mirror: Mirror[Node
     assert seen.log == []
 
 
-def test_what_is_remembered_can_be_shrunk(seen: Seen) -> None:
-    def keep(node: Node) -> Node:
-        return Node(metadata=node.metadata)
-
-    removed: list[Node] = []
-    callbacks = Callbacks(seen.apply, removed.append, lambda *_: None)
-    mirror = Mirror(NODES, callbacks, keep=keep)
-    mirror.watched(event("ADDED", node("a", spec={"unschedulable": True})))
-    mirror.watched(event("DELETED", node("a")))
-    assert [node.spec.unschedulable for node in removed] == [False]
-
-
 DEEP = b"[" * 100_000 + b"]" * 100_000
 NAMED = b'"metadata":{"name":"c","namespace":"n","uid":"u","resourceVersion":"7"}'
 OPAQUE = b'{"driver":"d","parameters":%s}'
@@ -233,48 +217,40 @@ UNDECODABLE_CLAIMS = {
 
 @pytest.mark.parametrize("raw", UNDECODABLE_CLAIMS.values(), ids=UNDECODABLE_CLAIMS)
 def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_it(raw: bytes) -> None:
-    log: list[str] = []
-    callbacks: Callbacks[ResourceClaim] = Callbacks(
-        lambda claim: log.append(f"apply {claim.metadata.key}"),
-        lambda claim: log.append(f"remove {claim.metadata.key}"),
-        lambda name, _problem: log.append(f"undecodable {name}"),
-        lambda name: log.append(f"healed {name}"),
-    )
-    mirror = Mirror(resource_claims("v1"), callbacks)
+    seen = Seen()
+    mirror = Mirror(resource_claims("v1"), seen.apply)
+
+    def log() -> list[tuple[str, ...]]:
+        return [entry[:2] for entry in seen.log]
+
     mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
-    assert (log, mirror.version, mirror.undecodable) == (["undecodable n/c"], "7", 1)
+    assert (log(), mirror.version, mirror.undecodable) == ([("undecodable", "n/c")], "7", 1)
     mirror.watched(b'{"object":%s,"type":"MODIFIED"}\n' % raw)
-    assert log == ["undecodable n/c"]
+    assert len(seen.log) == 1
     mirror.watched(event("MODIFIED", {"metadata": {"name": "d", "namespace": "n", "uid": "v", "resourceVersion": "8"}}))
     mirror.watched(b'{"type":"DELETED","object":%s}' % raw.replace(b'"7"', b'"9"'))
-    assert (log, mirror.version) == (["undecodable n/c", "apply n/d", "healed n/c"], "9")
+    assert (log()[1:], mirror.version) == ([("apply", "n/d"), ("remove", "n/c")], "9")
     mirror.begin_list()
     mirror.listed([msgspec.Raw(raw)])
     mirror.end_list("10")
-    assert log[3:] == ["undecodable n/c", "remove n/d"]
+    assert log()[3:] == [("undecodable", "n/c"), ("remove", "n/d")]
 
 
-def test_a_claim_that_cannot_be_decoded_keeps_its_devices_from_the_watch_on() -> None:
-    told: list[tuple[str, list[str], bool]] = []
-    callbacks: Callbacks[ResourceClaim] = Callbacks(
-        lambda _: None,
-        lambda _: None,
-        lambda *_: told.append(("not partial", [], False)),
-        on_partial=lambda name, _problem, found: told.append(
-            (name, [result.device for result in found.results], found.complete)
-        ),
-    )
-    mirror = Mirror(resource_claims("v1"), callbacks)
+def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_changes() -> None:
+    found: list[ClusterEvent] = []
+    mirror = Mirror(resource_claims("v1"), found.append)
     bare = claim_with(DEEP)
     status = b',"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}]}}}}'
     allocated = bare[:-1] + status
     for raw in (bare, bare, allocated, allocated):
         mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
-    assert told == [("n/c", [], True), ("n/c", ["x"], True)]
     mirror.begin_list()
     mirror.listed([msgspec.Raw(bare)])
     mirror.end_list("10")
-    assert told[2:] == [("n/c", [], True)]
+    partials = [event.partial for event in found if isinstance(event, Undecodable) and event.partial is not None]
+    assert [[result.device for result in partial.results] for partial in partials] == [[], ["x"], []]
+    assert len(found) == 3
+    assert all(partial.complete for partial in partials)
 
 
 @pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])
@@ -314,26 +290,23 @@ anything = st.recursive(
 
 @given(anything, anything, st.permutations(["metadata", "spec", "status"]))
 def test_whatever_an_object_contains_the_next_one_is_applied(spec: Any, status: Any, order: list[str]) -> None:
-    applied: list[str] = []
-    callbacks: Callbacks[ResourceClaim] = Callbacks(
-        lambda claim: applied.append(claim.metadata.key), lambda _: None, lambda *_: None
-    )
-    mirror = Mirror(resource_claims("v1beta1"), callbacks)
+    seen = Seen()
+    mirror = Mirror(resource_claims("v1beta1"), seen.apply)
     parts = {"metadata": node("odd", 2)["metadata"], "spec": spec, "status": status}
     mirror.watched(event("ADDED", {name: parts[name] for name in order}))
     assert mirror.version == "2"
     mirror.watched(event("ADDED", node("a", 3)))
-    assert applied[-1] == "a"
+    assert seen.log[-1][:2] == ("apply", "a")
 
 
 changes = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "delete", "relist", "bad"])), max_size=40)
 
 
 @given(changes)
-def test_after_any_history_the_callbacks_have_seen_exactly_what_exists(history: list[tuple[str, str]]) -> None:
+def test_after_any_history_the_events_have_shown_exactly_what_exists(history: list[tuple[str, str]]) -> None:
     """Missed deletions, recreations and bad objects included."""
     seen = Seen()
-    mirror = Mirror(NODES, seen.callbacks())
+    mirror = Mirror(NODES, seen.apply)
     stored: dict[str, dict[str, Any]] = {}
     for version, (name, action) in enumerate(history, start=1):
         if action == "put":

@@ -10,10 +10,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from dra_extender.api.core import Node
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.backoff import Backoff
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.mirror import Callbacks
 from dra_extender.kube.pages import SIZE
 from dra_extender.kube.reflector import Reflector, portioned
 from dra_extender.kube.resources import NODES
@@ -46,16 +45,16 @@ class Harness:
         self.reflector = Reflector(
             client,
             NODES,
-            Callbacks(self.apply, self.remove, lambda *_: None),
+            self.apply,
             on_synced=self.on_synced,
             **{"backoff": Backoff(0.001, 0.002), **options},
         )
 
-    def apply(self, node: Node) -> None:
-        self.nodes[node.name] = node.metadata.resource_version
-
-    def remove(self, node: Node) -> None:
-        del self.nodes[node.name]
+    def apply(self, event: ClusterEvent) -> None:
+        if isinstance(event, Applied):
+            self.nodes[event.key.name] = event.object.metadata.resource_version
+        elif isinstance(event, Removed):
+            del self.nodes[event.key.name]
 
     def on_synced(self) -> None:
         self.synced += 1

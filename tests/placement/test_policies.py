@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dra_extender.api.events import Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
@@ -153,7 +155,7 @@ def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: 
         made.placement.learn(made.pod(f"seen-{number}"), [wanted])
     assert made.choose(made.pod("no devices", cpu=62)) == "a free"
     partial = PartialAllocation(uid="u", pools=((DRIVER, "z withheld"),))
-    made.cluster.poison("ResourceClaim", f"{NAMESPACE}/unreadable", "cannot be read", partial)
+    made.cluster.apply(Undecodable(ObjectKey("ResourceClaim", f"{NAMESPACE}/unreadable"), "cannot be read", partial))
     made.placement.standing.catch_up()
     assert made.placement.standing.state("z withheld").stock.free == 0
     assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"

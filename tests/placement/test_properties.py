@@ -13,7 +13,8 @@ from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, to_builtins
-from dra_extender.devices.cluster import Cluster, Watched
+from dra_extender.api.events import Applied
+from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
@@ -29,9 +30,8 @@ Answer = Plan | Unfit | Failure
 def world(case: dict[str, Any], policy: PolicyName) -> tuple[Scenario, Decisions, Placement]:
     parts = Scenario(case)
     cluster = Cluster(parts.features)
-    objects: tuple[Watched, ...] = (*parts.classes.values(), parts.node, *parts.slices, *parts.rules, *parts.allocated)
-    for obj in objects:
-        cluster.apply(obj)
+    for obj in (*parts.classes.values(), parts.node, *parts.slices, *parts.rules, *parts.allocated):
+        cluster.apply(Applied(obj))
     shares = iter(range(10**6))
     decisions = Decisions(cluster, share_ids=lambda: f"share-{next(shares)}")
     return parts, decisions, Placement(cluster, Strategy(policy=policy))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
@@ -35,7 +36,7 @@ def take(made: GpuNodes, name: str, *gpus: int) -> ResourceClaim:
     results = [{"request": "r", "driver": DRIVER, "pool": "n", "device": f"gpu-{index}"} for index in gpus]
     metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": "1"}
     claim = convert(ResourceClaim, {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}})
-    made.cluster.apply(claim)
+    made.cluster.apply(Applied(claim))
     return claim
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.placement import ranking, weighing
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import GpuNodes, gpus
@@ -50,7 +51,7 @@ def test_a_node_is_looked_at_again_when_it_has_more_and_not_when_it_is_alive() -
     for cpu, looked in ((69, False), (200, True)):
         amounts = {"cpu": str(cpu), "memory": "256Gi"}
         node = convert(Node, {"metadata": {"name": "n05"}, "status": {"allocatable": amounts}})
-        made.cluster.apply(node)
+        made.cluster.apply(Applied(node))
         made.placement.put(node)
         assert (looked_at(made, "again") > 0) == looked
 
@@ -92,6 +93,6 @@ def test_the_layout_of_a_pool_goes_with_it() -> None:
     del seen
     for item in list(made.cluster.inventory.slices()):
         if item.spec.node_name == "n05":
-            made.cluster.remove(item)
+            made.cluster.apply(Removed.of(item))
     looked_at(made, "second")
     assert [one() for one in left] == [None]

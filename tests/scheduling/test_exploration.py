@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dra_extender.api.events import Applied
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
@@ -99,8 +100,9 @@ def _late_events_ignored(record: Any, claim: ResourceClaim, uses: Any, after_gap
         _show(record, claim, uses, after_gap)
 
 
-def _gaps_unnoticed(self: Any, obj: Any, *, after_gap: bool = False) -> None:
-    _apply(self, obj)
+def _gaps_unnoticed(self: Any, event: Any) -> Any:
+    watched = Applied(event.object) if isinstance(event, Applied) and event.source == "list" else event
+    return _apply(self, watched)
 
 
 _undo, _write_once = ClaimRollback._write, ClaimWrite._write_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.pods import Pods
+from dra_extender.devices.pods import Pods
 from tests.support.simulation.objects import make_pod
 
 
@@ -16,7 +16,7 @@ def at(pod: Pod, version: int) -> Pod:
 def test_the_newest_version_wins_whoever_brings_it() -> None:
     pods = Pods()
     new, old = at(make_pod("p", node="n"), 5), at(make_pod("p"), 4)
-    pods.learn(new)
+    pods.apply(new, reply=True)
     pods.apply(old)
     assert pods.get("uid-p") is new
     pods.apply(at(new, 6))
@@ -27,8 +27,8 @@ def test_a_deleted_pod_does_not_come_back_with_a_late_read() -> None:
     pods = Pods()
     pod = at(make_pod("p"), 4)
     pods.apply(pod)
-    pods.remove(pod)
-    pods.learn(pod)
+    pods.remove("uid-p")
+    pods.apply(pod, reply=True)
     assert pods.get("uid-p") is None
     assert pods.leaving("uid-p")
 
@@ -41,7 +41,7 @@ def test_a_pod_made_anew_replaces_its_namesake() -> None:
     assert pods.named("default", "p") is new
     assert pods.get("old") is None
     assert pods.leaving("old")
-    pods.remove(old)
+    pods.remove("old")
     assert pods.named("default", "p") is new
     assert list(pods) == [new]
 
@@ -49,12 +49,12 @@ def test_a_pod_made_anew_replaces_its_namesake() -> None:
 def test_a_late_event_of_a_predecessor_leaves_its_successor_alone() -> None:
     pods = Pods()
     old, new = at(make_pod("p", uid="old"), 4), at(make_pod("p", uid="new"), 6)
-    pods.learn(new)  # a read is ahead of the watch, which shows the end of the old pod later
+    pods.apply(new, reply=True)  # a read is ahead of the watch, which shows the end of the old pod later
     pods.apply(at(old, 5))
     assert pods.named("default", "p") is new
     assert list(pods) == [new]
     assert pods.leaving("old")
-    pods.remove(old)
+    pods.remove("old")
     assert pods.named("default", "p") is new
 
 
@@ -84,8 +84,8 @@ def test_the_lowest_priority_is_that_of_the_pods_that_are_there() -> None:
     assert pods.lowest_priority == -5
     pods.apply(make_pod("low", priority=9))
     assert pods.lowest_priority == 7
-    pods.remove(high)
-    pods.remove(high)
+    pods.remove("uid-high")
+    pods.remove("uid-high")
     assert pods.lowest_priority == 9
     pods.apply(make_pod("low", uid="another", priority=3))
     assert pods.lowest_priority == 3

@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from dra_extender.api.events import Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.scheduling.verbs import explain as explaining
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
@@ -163,7 +165,7 @@ async def test_problems_name_the_object_and_what_to_do(world: World, start_servi
     async with start_service(wait=False) as service:
         await until(lambda: service.replica.engine is not None and service.replica.engine.watches.synced)
         assert service.replica.engine is not None
-        service.replica.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+        service.replica.engine.apply(Undecodable(ObjectKey("ResourceSlice", "broken"), "spec.devices: nonsense"))
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.stored("resourceslices", name, "")
         published["spec"]["pool"]["resourceSliceCount"] = 2

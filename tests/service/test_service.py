@@ -12,6 +12,8 @@ import msgspec
 import pytest
 import trustme
 
+from dra_extender.api.events import Applied, Removed, Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
@@ -82,11 +84,11 @@ async def test_a_bind_of_a_pod_that_vanished_is_an_error(world: World, service: 
 async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(world: World, service: Service) -> None:
     engine = service.replica.engine
     assert engine is not None
-    engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+    engine.apply(Undecodable(ObjectKey("ResourceSlice", "broken"), "spec.devices: nonsense"))
     assert [str(problem.object) for problem in engine.cluster.problems] == ["ResourceSlice broken"]
     world.claim("c")
     assert (await world.filter(service, world.pod("p", "c")))["NodeNames"] == world.nodes
-    engine.sink.heal("ResourceSlice", "broken")
+    engine.apply(Removed(ObjectKey("ResourceSlice", "broken")))
     assert engine.cluster.problems == []
 
 
@@ -122,8 +124,8 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
     second = rival(world, service, "c")
     assert service.replica.engine is not None
-    service.replica.engine.sink.apply(second)
-    service.replica.engine.sink.remove(second)
+    service.replica.engine.apply(Applied(second))
+    service.replica.engine.apply(Removed.of(second))
     _, text = await world.get(service.url + "/metrics")
     assert "dra_extender_violations_reported_total 1.0" in text
 
@@ -139,7 +141,7 @@ async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound
     await until(lambda: slow.hits)
     engine = service.replica.engine
     assert engine is not None
-    engine.sink.apply(rival(world, service, "c"))
+    engine.apply(Applied(rival(world, service, "c")))
     assert engine.audit.reported == 0
     finish.set()
     assert await call == ""

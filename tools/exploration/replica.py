@@ -21,6 +21,7 @@ from msgspec import UNSET, UnsetType
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
@@ -214,7 +215,7 @@ class Replica:
         if not removed:
             self._bring(obj)
         elif self._shown.pop((type(obj), obj.metadata.key), None) is not None:
-            self.extender.remove(obj)
+            self.extender.apply(Removed.of(obj))
 
     def _list(self, kind: type, objects: Sequence[KubernetesObject]) -> None:
         """A watch had broken, and this is what there is now."""
@@ -231,7 +232,7 @@ class Replica:
 
     def _bring(self, obj: KubernetesObject, *, after_gap: bool = False) -> None:
         self._shown[type(obj), obj.metadata.key] = obj
-        self.extender.apply(obj, after_gap=after_gap)
+        self.extender.apply(Applied(obj, "list" if after_gap else "watch"))
 
     def _reply(self, number: int, result: Any) -> None:
         self.ports.reply(number, result)
@@ -367,7 +368,7 @@ class Replica:
             ledger._records,
             ledger._by_name,
             ledger._deleted,
-            vars(intake.pods),
+            vars(intake.cluster.pods),
             intake.idle._idle,
             intake.unseen._since,
             dict(self.extender.view.binding),

@@ -15,17 +15,19 @@ from typing import Any
 import msgspec
 
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.partial import PartialAllocation
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.snapshotfile import ClusterFile, Recording, load
 from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.discovery import Served, discover
-from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.kube.mirror import Mirror
 from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import BUDGETS, PODS, Resource, followed, resource_slices
 from dra_extender.kube.snapshot import list_all
@@ -36,7 +38,6 @@ from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import SystemClock
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from dra_extender.version import VERSION
@@ -46,8 +47,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What a service knows that has just read the cluster. Objects that cannot be read are in `cluster.problems`."""
 
     cluster: Cluster
-    pods: Pods
-    budgets: tuple[PodDisruptionBudget, ...] = ()
+
+    @property
+    def pods(self) -> Pods:
+        return self.cluster.pods
+
+    @property
+    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        return tuple(self.cluster.budgets.values())
 
     def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
         """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
@@ -83,9 +90,9 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
     if source.file:
         return _restored(stored(source), features)
     async with connected(source) as (client, served):
-        cluster, pods = Cluster(features), Pods()
+        cluster = Cluster(features)
         for kind in followed(served):
-            mirror = _mirror(kind, cluster, pods, recording)
+            mirror = _mirror(kind, cluster, recording)
             async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
                 mirror.listed(page.items or [])
                 mirror.report()
@@ -94,7 +101,9 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
             raise problems[0]
         if recording is not None:
             recording.objects[BUDGETS.plural] = list(budgets)
-        return Snapshot(cluster, pods, tuple(budgets))
+        for budget in budgets:
+            cluster.apply(Applied(budget, "list"))
+        return Snapshot(cluster)
 
 
 async def read_slices(source: Source) -> Sequence[ResourceSlice]:
@@ -136,29 +145,24 @@ async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
 
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
-    cluster, pods = Cluster(features), Pods()
+    cluster = Cluster(features)
     for kind in followed(Served(version="v1", taint_rules="v1")):
-        mirror = _mirror(kind, cluster, pods)
+        mirror = _mirror(kind, cluster)
         mirror.listed(file.objects.get(kind.plural, []))
         mirror.report()
     for found in file.unreadable:
-        cluster.poison(found.kind, found.name, found.problem, found.partial)
-    return Snapshot(cluster, pods, tuple(map(BUDGETS.decode, file.objects.get(BUDGETS.plural, ()))))
+        cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
+    for item in file.objects.get(BUDGETS.plural, ()):
+        cluster.apply(Applied(BUDGETS.decode(item), "list"))
+    return Snapshot(cluster)
 
 
-def _mirror(kind: Resource[Any], cluster: Cluster, pods: Pods, recording: Recording | None = None) -> Mirror[Any]:
+def _mirror(kind: Resource[Any], cluster: Cluster, recording: Recording | None = None) -> Mirror[Any]:
     """What lists of the kind go to; objects that cannot be read count for what the service makes of them."""
-    is_pod = kind.plural == PODS.plural
 
-    def applied(item: Any) -> None:
+    def apply(event: ClusterEvent) -> None:
         if recording is not None:
-            recording.add(kind.plural, item)
-        (pods if is_pod else cluster).apply(item)
+            recording.add(kind.plural, event)
+        cluster.apply(event)
 
-    def undecodable(name: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        if recording is not None:
-            recording.undecodable(kind.kind, name, problem, partial)
-        cluster.poison(kind.kind, name, problem, partial)
-
-    removed = pods.remove if is_pod else cluster.remove
-    return Mirror(kind, Callbacks(applied, removed, undecodable, on_partial=undecodable))
+    return Mirror(kind, apply)

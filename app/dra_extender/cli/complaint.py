@@ -13,7 +13,7 @@ import typer
 
 from dra_extender.cli.colours import is_coloured
 from dra_extender.cli.columns import folded, width_of
-from dra_extender.devices.problems import Problem
+from dra_extender.devices.validity import ObjectProblem
 from dra_extender.plurals import counted
 
 MOST: Final = 10
@@ -25,7 +25,7 @@ def complain(problem: object) -> None:
     _say(f"dra-extender: {problem}", typer.colors.RED)
 
 
-def note(problems: Iterable[Problem]) -> None:
+def note(problems: Iterable[ObjectProblem]) -> None:
     """What is wrong in the cluster that was looked at, and what to do about each."""
     found = list(problems)
     for problem in found[:MOST]:

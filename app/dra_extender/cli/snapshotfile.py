@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dra_extender.api.decoding import DecodeError, decode, encode, to_builtins
+from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.meta import Object
 from dra_extender.api.partial import PartialAllocation
 
@@ -56,11 +57,12 @@ class Recording:
         self.objects: dict[str, list[Any]] = {}
         self.unreadable: list[Unreadable] = []
 
-    def add(self, plural: str, item: object) -> None:
-        self.objects.setdefault(plural, []).append(item)
-
-    def undecodable(self, kind: str, name: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        self.unreadable.append(Unreadable(kind, name, problem, partial))
+    def add(self, plural: str, event: ClusterEvent) -> None:
+        """An object of a list."""
+        if isinstance(event, Applied):
+            self.objects.setdefault(plural, []).append(event.object)
+        elif isinstance(event, Undecodable):
+            self.unreadable.append(Unreadable(event.key.kind, event.key.name, event.problem, event.partial))
 
 
 def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: bool, compressed: bool) -> bytes:

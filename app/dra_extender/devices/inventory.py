@@ -18,10 +18,9 @@ from dra_extender.devices.catalogue import PublishedPool
 from dra_extender.devices.classes import Classes
 from dra_extender.devices.nodes import Nodes, SeenNode
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.problems import Problem
 from dra_extender.devices.taintrules import TaintRules, reaches
 from dra_extender.devices.uses import PoolID
-from dra_extender.devices.validity import problems_of
+from dra_extender.devices.validity import ObjectProblem, problems_of
 
 
 class Inventory:
@@ -35,7 +34,7 @@ class Inventory:
         self._blocks = Blocks()
         self._pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
-        self._problems: dict[PoolID, tuple[Problem, ...]] = {}
+        self._problems: dict[PoolID, tuple[ObjectProblem, ...]] = {}
         self._unchecked: dict[PoolID, None] = {}
 
     # --- slices ------------------------------------------------------------------------------------------------------
@@ -193,7 +192,7 @@ class Inventory:
                 self._problems.pop(pool, None)
             yield
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[ObjectProblem]:
         """What is wrong with slices of the newest generation of their pool."""
         for _ in self.check_pools():
             pass

@@ -158,7 +158,7 @@ class Ledger:
         version = claim.metadata.version
         if newest is not None and (0 < version < newest.metadata.version or (version == 0 and not watched)):
             return None
-        return self.forget(claim.metadata.namespace, claim.metadata.name, known)
+        return self.forget(claim.metadata.key, known)
 
     def _store(self, record: _Record, uid: str, claim: ResourceClaim, uses: Uses) -> None:
         before = record.claim
@@ -173,9 +173,8 @@ class Ledger:
             if owner is not None:
                 self._by_owner.setdefault(owner.uid, {})[uid] = None
 
-    def forget(self, namespace: str, name: str, uid: str) -> bool:
-        """The claim is gone from the API server. True when devices became free."""
-        key = f"{namespace}/{name}" if namespace else name
+    def forget(self, key: str, uid: str = "") -> bool:
+        """The claim (namespace/name) is gone from the API server. True when devices became free."""
         uid = uid or self._by_name.get(key, key)
         record = self._records.get(uid)
         if record is None or record.claim is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dra_extender.api.core import Node
+from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -19,9 +20,9 @@ from dra_extender.devices.holdings import PoolHoldings
 from dra_extender.devices.ledger import Hold
 from dra_extender.devices.nodes import SeenNode
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.problems import Problem
 from dra_extender.devices.usage import DeviceUse
 from dra_extender.devices.uses import PoolID, Uses
+from dra_extender.devices.validity import ObjectProblem
 
 
 class ReadOnlyLedger(Protocol):
@@ -80,7 +81,7 @@ class ReadOnlyInventory(Protocol):
 
     def check_pools(self) -> Iterator[None]: ...
 
-    def problems(self) -> Iterator[Problem]: ...
+    def problems(self) -> Iterator[ObjectProblem]: ...
 
 
 class ReadOnlyCluster(Protocol):
@@ -105,7 +106,7 @@ class ReadOnlyCluster(Protocol):
     def ledger(self) -> ReadOnlyLedger: ...
 
     @property
-    def unreadable(self) -> Mapping[ObjectKey, str]: ...
+    def undecodable(self) -> Mapping[ObjectKey, Undecodable]: ...
 
     @property
-    def problems(self) -> Sequence[Problem]: ...
+    def problems(self) -> Sequence[ObjectProblem]: ...

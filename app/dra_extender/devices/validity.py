@@ -17,9 +17,16 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import Device, ResourceSlice
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.nodeselector import NodeSelectorError
-from dra_extender.devices.problems import Problem
 from dra_extender.devices.uses import PoolID
 from dra_extender.plurals import counted
+
+
+class ObjectProblem(msgspec.Struct, frozen=True, order=True):
+    """`what` is wrong with an object of the cluster; `advice` says what to do."""
+
+    object: ObjectKey
+    what: str
+    advice: str
 
 
 class Defect(msgspec.Struct, frozen=True):
@@ -109,22 +116,22 @@ def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, obj
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[Problem]:
+def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
     """The problems of the slices of a pool's newest generation, by name of the slice within each rule."""
     name = "/".join(pool)
     for item in newest:
         yield from _incomplete(name, item, len(newest))
     for defect in defects(newest, features):
         key = ObjectKey("ResourceSlice", defect.slice)
-        yield Problem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
+        yield ObjectProblem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
     for item in newest:
         yield from _node_selectors(item)
 
 
-def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[Problem]:
+def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[ObjectProblem]:
     wanted = item.spec.pool.resource_slice_count
     if not is_complete(wanted, found):
-        yield Problem(
+        yield ObjectProblem(
             ObjectKey("ResourceSlice", item.metadata.name),
             f"pool {pool} has {counted(found, 'slice')} of generation {item.spec.pool.generation}, "
             f"but spec.pool.resourceSliceCount is {wanted}",
@@ -133,7 +140,7 @@ def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[Problem]
         )
 
 
-def _node_selectors(item: ResourceSlice) -> Iterator[Problem]:
+def _node_selectors(item: ResourceSlice) -> Iterator[ObjectProblem]:
     selections = [("spec.nodeSelector", NodeSelection(item.spec))]
     selections += [
         (f"spec.devices[{index}].nodeSelector", NodeSelection(device)) for index, device in enumerate(item.spec.devices)
@@ -142,7 +149,7 @@ def _node_selectors(item: ResourceSlice) -> Iterator[Problem]:
         try:
             selection.matcher()
         except NodeSelectorError as error:
-            yield Problem(
+            yield ObjectProblem(
                 ObjectKey("ResourceSlice", item.metadata.name),
                 f"{field}: {error}",
                 "no pod can be decided on the nodes that have to look at it, until the driver corrects it",

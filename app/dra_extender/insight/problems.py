@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from dra_extender.devices.audit import Violation
-from dra_extender.devices.problems import Problem
 from dra_extender.devices.readonly import ReadOnlyCluster
+from dra_extender.devices.validity import ObjectProblem
 
 ProblemKind = Literal["object", "unfinished", "conflict", "permission"]
 
@@ -50,7 +50,7 @@ class Check(msgspec.Struct, frozen=True):
 
 def cluster_problems(
     cluster: ReadOnlyCluster,
-    unfinished: Iterable[Problem],
+    unfinished: Iterable[ObjectProblem],
     violations: Iterable[Violation],
     missing_permissions: Iterable[str],
 ) -> Iterator[ClusterProblem]:
@@ -61,7 +61,7 @@ def cluster_problems(
     yield from map(_missing_permission, missing_permissions)
 
 
-def _of_object(found: Problem, kind: ProblemKind) -> ClusterProblem:
+def _of_object(found: ObjectProblem, kind: ProblemKind) -> ClusterProblem:
     return ClusterProblem(kind=kind, object=str(found.object), problem=found.what, what_to_do=found.advice)
 
 

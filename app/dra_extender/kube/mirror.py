@@ -1,9 +1,9 @@
-"""What has been seen of one kind of objects, and what each list or watch event changes in it.
+"""What has been seen of one kind of objects, and which events a list or a line of a watch brings.
 
-`Mirror` turns pages of lists and lines of watches into calls of `on_apply` and `on_remove`. It promises: every object
-that disappears is reported, also when it disappeared between two watches; an object that cannot be understood is
-reported by name and changes nothing for the others; an exception in a callback does the same; nothing is reported
-twice in a row at the same version. It is synchronous and does no I/O.
+`Mirror` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: the end of every object is
+reported, also when the object disappeared between two watches; an object that cannot be decoded is reported by name and
+changes nothing for the others, and so is an object whose event fails; no version is reported twice in a row. It is
+synchronous and does no I/O.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 from dra_extender.api.decoding import UNDECODABLE, DecodeError
 from dra_extender.api.errors import ApiError, GoneError, error_from_status
-from dra_extender.api.meta import Object, ObjectMeta
+from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
+from dra_extender.api.meta import Object, ObjectKey, ObjectMeta
 from dra_extender.api.outline import Outline, OutlineError
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.kube.resources import Identity, Resource, identify
 from dra_extender.unexpected import unexpected
 
@@ -45,64 +45,26 @@ _event = msgspec.json.Decoder(_Event)
 _status = msgspec.json.Decoder(_Status)
 
 
-class _Unreadable(msgspec.Struct, frozen=True):
-    """Why an object cannot be used, and what it holds all the same."""
-
-    problem: str
-    partial: PartialAllocation | None = None
-
-
-def _ignore(_name: str) -> None:
-    return None
-
-
-class Callbacks(Generic[T]):
-    """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again.
-
-    `on_jump` is called instead of `on_apply` when versions of the object before this one may have been missed: it comes
-    from a list, or after a version that could not be used. `on_partial` is called instead of `on_poisoned` for a kind
-    of which something can be partial, whenever that changes.
-    """
-
-    def __init__(
-        self,
-        on_apply: Callable[[T], object],
-        on_remove: Callable[[T], object],
-        on_poisoned: Callable[[str, str], object],
-        on_healed: Callable[[str], object] = _ignore,
-        on_jump: Callable[[T], object] | None = None,
-        on_partial: Callable[[str, str, PartialAllocation], object] | None = None,
-    ) -> None:
-        self.on_apply = on_apply
-        self.on_jump = on_jump or on_apply
-        self.on_remove = on_remove
-        self.on_poisoned = on_poisoned
-        self.on_partial = on_partial or (lambda name, problem, _: on_poisoned(name, problem))
-        self.on_healed = on_healed
-
-
 class Mirror(Generic[T]):
-    """The objects of one kind by key. `keep` shrinks what is remembered of an object until it is removed."""
+    """Which objects of one kind exist, by key, in which versions. `apply` gets the events."""
 
-    def __init__(
-        self, resource: Resource[T], callbacks: Callbacks[T], *, keep: Callable[[T], T] = lambda obj: obj
-    ) -> None:
+    def __init__(self, resource: Resource[T], apply: Callable[[ClusterEvent], object]) -> None:
         self.version = ""
         """The resourceVersion up to which everything has been seen; empty before the first complete list."""
         self._resource = resource
-        self._callbacks = callbacks
-        self._keep = keep
-        self._known: dict[str, T] = {}
-        self._undecodable: dict[str, tuple[str, PartialAllocation | None]] = {}
+        self._apply = apply
+        self._known: dict[str, tuple[str, str]] = {}
+        """UID and resourceVersion of the objects that could be decoded, as they were last."""
+        self._undecodable: dict[str, Undecodable] = {}
         self._listed: set[str] = set()
-        self._changed: list[tuple[Identity, T | _Unreadable]] = []
+        self._changed: list[tuple[Identity, T | Undecodable]] = []
 
     def __len__(self) -> int:
         return len(self._known)
 
     @property
     def undecodable(self) -> int:
-        """How many objects cannot be used now."""
+        """How many objects cannot be decoded now."""
         return len(self._undecodable)
 
     def begin_list(self) -> None:
@@ -115,8 +77,8 @@ class Mirror(Generic[T]):
         for raw in items:
             identity = identify(raw)
             self._listed.add(identity.key)
-            known = self._known.get(identity.key)
-            if known is None or not _same_version(known.metadata, identity) or identity.key in self._undecodable:
+            version = identity.uid, identity.resource_version
+            if self._known.get(identity.key) != version or not version[1] or identity.key in self._undecodable:
                 self._changed.append((identity, self._read(raw, identity)))
 
     def report(self) -> None:
@@ -128,9 +90,7 @@ class Mirror(Generic[T]):
     def end_list(self, version: str) -> None:
         """The list is complete: report what has changed and what is gone, in one step."""
         self.report()
-        for key in [key for key in self._undecodable if key not in self._listed]:
-            self._heal(key)
-        for key in [key for key in self._known if key not in self._listed]:
+        for key in [key for key in {**self._undecodable, **self._known} if key not in self._listed]:
             self._remove(key)
         self._listed = set()
         self.version = version
@@ -147,59 +107,56 @@ class Mirror(Generic[T]):
         if event.type in ("ADDED", "MODIFIED"):
             self._take(self._read(event.object, identity), identity)
         elif event.type == "DELETED":
-            self._heal(identity.key)
             self._remove(identity.key)
         if identity.resource_version:
             self.version = identity.resource_version
 
-    def _read(self, raw: msgspec.Raw, identity: Identity) -> T | _Unreadable:
+    def _key(self, key: str) -> ObjectKey:
+        return ObjectKey(self._resource.kind, key)
+
+    def _read(self, raw: msgspec.Raw, identity: Identity) -> T | Undecodable:
         try:
             return self._resource.decode(raw)
         except DecodeError as problem:
             partial = self._resource.partial
-            return _Unreadable(problem.problem, partial(raw) if partial is not None else None)
+            found = partial(raw) if partial is not None else None
+            return Undecodable(self._key(identity.key), problem.problem, found)
         except Exception as problem:  # one object must never stop the others
-            unexpected("object", problem, kind=self._resource.kind, name=identity.key)
-            return _Unreadable(f"{type(problem).__name__}: {problem}")
+            return self._failed(identity.key, problem)
 
-    def _take(self, found: T | _Unreadable, identity: Identity, *, listed: bool = False) -> None:
+    def _take(self, found: T | Undecodable, identity: Identity, *, listed: bool = False) -> None:
         key = identity.key
-        if isinstance(found, _Unreadable):
-            self._poison(key, found.problem, found.partial)
+        if isinstance(found, Undecodable):
+            self._leave_out(found)
             return
+        meta = found.metadata
         try:
-            known = self._known.get(key)
-            if known is not None and known.metadata.uid != found.metadata.uid:
+            if self._known.get(key, (meta.uid,))[0] != meta.uid:
                 self._remove(key)  # deleted and created again between two watches
-            self._known[key] = self._keep(found)
-            (self._callbacks.on_jump if listed or key in self._undecodable else self._callbacks.on_apply)(found)
+            self._known[key] = meta.uid, meta.resource_version
+            self._apply(Applied(found, "list" if listed or key in self._undecodable else "watch"))
         except Exception as problem:  # as above
-            unexpected("object", problem, kind=self._resource.kind, name=key)
-            self._poison(key, f"{type(problem).__name__}: {problem}")
+            self._leave_out(self._failed(key, problem))
         else:
-            self._heal(key)
+            self._undecodable.pop(key, None)
 
     def _remove(self, key: str) -> None:
-        known = self._known.pop(key, None)
-        if known is None:
+        known, undecodable = self._known.pop(key, None), self._undecodable.pop(key, None)
+        if known is None and undecodable is None:
             return
         try:
-            self._callbacks.on_remove(known)
+            self._apply(Removed(self._key(key), known[0] if known is not None else None))
         except Exception as problem:  # as above
-            unexpected("object", problem, kind=self._resource.kind, name=key)
+            self._failed(key, problem)
 
-    def _poison(self, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        if self._undecodable.get(key) == (problem, partial):
-            return
-        self._undecodable[key] = problem, partial
-        if partial is None:
-            self._callbacks.on_poisoned(key, problem)
-        else:
-            self._callbacks.on_partial(key, problem, partial)
+    def _leave_out(self, found: Undecodable) -> None:
+        if self._undecodable.get(found.key.name) != found:
+            self._undecodable[found.key.name] = found
+            self._apply(found)
 
-    def _heal(self, key: str) -> None:
-        if self._undecodable.pop(key, None) is not None:
-            self._callbacks.on_healed(key)
+    def _failed(self, key: str, problem: Exception) -> Undecodable:
+        unexpected("object", problem, kind=self._resource.kind, name=key)
+        return Undecodable(self._key(key), f"{type(problem).__name__}: {problem}")
 
 
 def _read_event(line: bytes) -> _Event:
@@ -227,10 +184,6 @@ def _outlined_event(line: bytes) -> _Event:
             if kind and identify(raw).resource_version:  # otherwise the watch could not go on behind it
                 return _Event(kind, raw)
     raise OutlineError("no event")
-
-
-def _same_version(known: ObjectMeta, found: Identity) -> bool:
-    return known.uid == found.uid and known.resource_version == found.resource_version != ""
 
 
 def _watch_error(raw: msgspec.Raw) -> ApiError:

@@ -20,9 +20,10 @@ import msgspec
 import structlog
 
 from dra_extender.api.errors import ApiError, GoneError, NotFoundError
+from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.backoff import Backoff
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.mirror import Callbacks, Mirror, Named
+from dra_extender.kube.mirror import Mirror, Named
 from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected
@@ -63,24 +64,23 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Reflector(Generic[T]):
-    """Keeps callbacks informed about one kind. `run` never returns; cancel it to stop."""
+    """Brings the events of one kind. `run` never returns; cancel it to stop."""
 
     def __init__(
         self,
         client: KubeClient,
         resource: Resource[T],
-        callbacks: Callbacks[T],
+        apply: Callable[[ClusterEvent], object],
         *,
         on_synced: Callable[[], object] = lambda: None,
         selector: Mapping[str, str] | None = None,
-        keep: Callable[[T], T] = lambda obj: obj,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`selector` holds fieldSelector and labelSelector; `keep` is that of `Mirror`."""
+        """`selector` holds fieldSelector and labelSelector; `apply` gets the events."""
         self.resource = resource
         self._client = client
-        self._mirror = Mirror(resource, callbacks, keep=keep)
+        self._mirror = Mirror(resource, apply)
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()

@@ -1,7 +1,7 @@
 """All kinds of objects that are followed, as one thing with one state: synced or not, how far behind, what is wrong.
 
-`Watches` promises: `sink` hears of every object of every kind; `on_synced` is called once, when every kind was listed;
-one kind that cannot be followed does not stop the others.
+`Watches` promises: `apply` gets the events of every kind, one at a time; `on_synced` is called once, when every kind
+was listed; one kind that cannot be followed does not stop the others.
 """
 
 from __future__ import annotations
@@ -9,34 +9,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
-from dra_extender.api.core import Pod
-from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.partial import PartialAllocation
+from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.discovery import Served
-from dra_extender.kube.mirror import Callbacks
 from dra_extender.kube.reflector import Progress, Reflector
-from dra_extender.kube.resources import PODS, Resource, followed
+from dra_extender.kube.resources import PODS, followed
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """As kube-scheduler follows them: a pod that finishes counts as removed."""
-
-
-class Sink(Protocol):
-    """Where changes go, one at a time, on the event loop."""
-
-    def apply(self, obj: Any, *, after_gap: bool = False) -> object:
-        """A new or changed object. `after_gap`: versions of it before this one may have been missed."""
-
-    def remove(self, obj: Any) -> object: ...
-
-    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> object:
-        """An object that exists and cannot be used. `partial`: what it holds, if it is a claim."""
-
-    def heal(self, kind: str, key: str) -> object:
-        """It can be used again, or is gone."""
 
 
 class Watches:
@@ -46,7 +27,7 @@ class Watches:
         self,
         client: KubeClient,
         served: Served,
-        sink: Sink,
+        apply: Callable[[ClusterEvent], object],
         *,
         budgets: bool = False,
         on_synced: Callable[[], object] = lambda: None,
@@ -55,7 +36,14 @@ class Watches:
         self._on_synced = on_synced
         self._synced = False
         self._reflectors = tuple(
-            self._reflector(client, resource, sink) for resource in followed(served, budgets=budgets)
+            Reflector(
+                client,
+                resource,
+                apply,
+                on_synced=self._one_synced,
+                selector=UNFINISHED_PODS if resource is PODS else None,
+            )
+            for resource in followed(served, budgets=budgets)
         )
 
     @property
@@ -84,37 +72,7 @@ class Watches:
             for reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"follow {reflector.resource.plural}")
 
-    def _reflector(self, client: KubeClient, resource: Resource[Any], sink: Sink) -> Reflector[Any]:
-        kind = resource.kind
-        callbacks: Callbacks[Any] = Callbacks(
-            sink.apply,
-            sink.remove,
-            lambda name, problem: sink.poison(kind, name, problem),
-            lambda name: sink.heal(kind, name),
-            lambda obj: sink.apply(obj, after_gap=True),
-            lambda name, problem, partial: sink.poison(kind, name, problem, partial),
-        )
-        pods = resource is PODS
-        return Reflector(
-            client,
-            resource,
-            callbacks,
-            on_synced=self._one_synced,
-            selector=UNFINISHED_PODS if pods else None,
-            keep=_identity_of_pod if pods else lambda obj: obj,
-        )
-
     def _one_synced(self) -> None:
         if not self._synced and all(reflector.synced for reflector in self._reflectors):
             self._synced = True
             self._on_synced()
-
-
-def _identity_of_pod(pod: Pod) -> Pod:
-    """What has to be remembered of a pod here to report its end: clusters have many pods, and others keep the rest."""
-    meta = pod.metadata
-    return Pod(
-        metadata=ObjectMeta(
-            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
-        )
-    )

@@ -104,9 +104,9 @@ class Placement:
         else:
             self.standing.node_seen(obj)
 
-    def drop(self, pod: Pod) -> None:
+    def drop(self, pod_uid: str) -> None:
         """The pod is gone."""
-        self.loads.drop(pod.metadata.uid)
+        self.loads.drop(pod_uid)
 
     def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
         """A pod wants a place; `claims` are those to be allocated. A pod that comes again is not counted again."""

@@ -1,7 +1,7 @@
 """The verbs and what is behind them as one thing: what the service talks to.
 
-`Extender` promises: the state of the cluster changes only through `apply`, `remove`, `poison` and `heal` (what the
-watches bring) and through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
+`Extender` promises: the state of the cluster changes only through `apply` (what the watches bring) and
+through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
 must be done without a caller: requeueing refused pods and clearing unused allocations; without it nothing is wrong,
 only slower to recover.
 """
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.extender import (
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -24,10 +25,9 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.problems import Problem
+from dra_extender.devices.cluster import Cluster, Effects
+from dra_extender.devices.validity import ObjectProblem
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.context import BindContext, Holds
@@ -38,7 +38,6 @@ from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.intake import Watched
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.outcomes import Silent
 from dra_extender.scheduling.ports import Clock, Observer, Ports, Workers
@@ -147,7 +146,7 @@ class Extender:
         return len(self._binder)
 
     @property
-    def problems(self) -> Sequence[Problem]:
+    def problems(self) -> Sequence[ObjectProblem]:
         """What could not be taken back as yet, and why."""
         return [*self.pending_rollbacks.problems, *self._clearer.problems]
 
@@ -211,29 +210,19 @@ class Extender:
 
     # --- what the watches bring -------------------------------------------------------------------------------------
 
-    def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
-        """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
-        self._intake.apply(obj, after_gap=after_gap)
-        if isinstance(obj, Pod):
-            self._preemption.seen(obj)
-            self._early.seen(obj)
-            if obj.spec.node_name or obj.finished:
-                self._settle(obj.metadata.uid)
-
-    def remove(self, obj: Watched) -> None:
-        """A deleted object."""
-        self._intake.remove(obj)
-        if isinstance(obj, Pod):
-            self._early.gone(obj.metadata.uid)
-            self._settle(obj.metadata.uid)
-
-    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read. `partial`: what it holds, if it is a claim."""
-        self._intake.poison(kind, key, problem, partial)
-
-    def heal(self, kind: str, key: str) -> None:
-        """An object that could not be read can be again, or is gone."""
-        self._intake.heal(kind, key)
+    def apply(self, event: ClusterEvent) -> Effects:
+        """Take in what a watch shows, and what follows for the verbs. Returns the effects on the cluster."""
+        effects = self._intake.apply(event)
+        if isinstance(event, Applied) and isinstance(event.object, Pod):
+            pod = event.object
+            self._preemption.seen(pod)
+            self._early.seen(pod)
+            if pod.spec.node_name or pod.finished:
+                self._settle(pod.metadata.uid)
+        elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
+            self._early.gone(event.uid)
+            self._settle(event.uid)
+        return effects
 
     def _settle(self, pod_uid: str) -> None:
         """The pod does not wait any more."""
@@ -257,7 +246,7 @@ class Extender:
         """Ask what the first pods will ask, a turn at a step: it spares them that work."""
         return warm_up(self.view)
 
-    def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
+    def claims_in_use(self, obj: object) -> Iterator[ResourceClaim]:
         """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
         known: Sequence[ResourceClaim] = ()
         if isinstance(obj, ResourceClaim):

@@ -1,8 +1,7 @@
-"""What is learned of the cluster: from the watches, and from the replies to reads and writes of our own.
+"""The one way into what scheduling knows: events of watches, and the replies to reads and writes of our own.
 
-Promises: the one writer of the cluster (but for holds, which binds have), of the pods, and of what is remembered about
-claims. Every change that may let
-a refused pod fit is an improvement, whatever brought it; who waits for a claim or a pod is notified of each version.
+Promises: `apply` changes the cluster and everything that is remembered beside it, and acts on the effects: refused pods
+are requeued when one of them may fit now, and binds that wait for a claim or a pod are notified of each version.
 """
 
 from __future__ import annotations
@@ -10,139 +9,91 @@ from __future__ import annotations
 import msgspec
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.partial import PartialAllocation
-from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.cluster import Watched as ClusterWatched
+from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.claims import known_claims
-from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.idle import IdleAllocations
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
 
-Watched = ClusterWatched | Pod | PodDisruptionBudget
-
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module."""
+    """The cluster, and what else an event changes."""
 
     cluster: Cluster
-    pods: Pods
     requeue: RequeueTrigger
     signals: Signals
     idle: IdleAllocations
     unseen: Unseen
     resources: ResourceNames
-    budgets: DisruptionBudgets
     placement: Placement | None = None
 
-    # --- from the watches -------------------------------------------------------------------------------------------
-
-    def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
-        """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
-        if isinstance(obj, Pod):
-            before = self.pods.get(obj.metadata.uid)
-            self.pods.apply(obj)
-            self._place(obj)
-            self.signals.notify(obj.metadata.uid)
-            if obj.spec.node_name and (before is None or not before.spec.node_name) and self._ends_doubt(obj):
-                self.requeue.improved()
-            return
-        if isinstance(obj, ResourceClaim):
-            self._observe(obj, watched=True, after_gap=after_gap)
-            self.idle.observe(obj, after_gap=after_gap)
-            return
-        if isinstance(obj, PodDisruptionBudget):
-            self.budgets.apply(obj)
-            return
-        improved = self.cluster.apply(obj)
-        if isinstance(obj, Node) and self.placement is not None:
-            self.placement.put(obj)
-        if isinstance(obj, DeviceClass):
-            self.resources.class_seen(obj)
-        if improved:
-            self.requeue.improved()
-
-    def remove(self, obj: Watched) -> None:
-        """A deleted object."""
-        if isinstance(obj, Pod):
-            self.pods.remove(obj)
-            if self.placement is not None:
-                self.placement.drop(obj)
-            self.signals.notify(obj.metadata.uid)
-            return
-        if isinstance(obj, PodDisruptionBudget):
-            self.budgets.remove(obj)
-            return
-        improved = self.cluster.remove(obj)
-        if isinstance(obj, DeviceClass):
+    def apply(self, event: ClusterEvent) -> Effects:
+        """Take in what a watch, a list or a reply shows. Returns the effects on the cluster."""
+        effects = self.cluster.apply(event)
+        requeue = effects.requeue
+        if isinstance(event, Applied):
+            requeue |= self._put(event, effects)
+        elif event.key.kind == DeviceClass.__name__:
             self.resources.classes_changed()
-        if isinstance(obj, ResourceClaim):
-            self.idle.strike(obj.metadata.uid)
-            self.unseen.forget(obj.metadata.uid)
-            self.signals.notify(obj.metadata.uid)
-        if improved:
+        elif isinstance(event, Removed) and event.uid is not None:
+            self._remove(event.key.kind, event.uid)
+        if requeue:
             self.requeue.improved()
+        return effects
 
-    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read. `partial`: what it holds, if it is a claim."""
-        improved = self.cluster.poison(kind, key, problem, partial)
-        if kind == DeviceClass.__name__:
-            self.resources.classes_changed()
-        if improved:
-            self.requeue.improved()
+    def learn(self, obj: ResourceClaim | Pod) -> None:
+        """A reply to a read or write of ours shows this object."""
+        self.apply(Applied(obj, "reply"))
 
-    def heal(self, kind: str, key: str) -> None:
-        """An object that could not be read can be again, or is gone."""
-        if self.cluster.heal(kind, key):
-            self.requeue.improved()
+    def gone(self, claim: ResourceClaim) -> None:
+        """A read or write of ours found that the claim does not exist."""
+        self.apply(Removed.of(claim, "reply"))
+
+    def _put(self, event: Applied, effects: Effects) -> bool:
+        """True when refused pods may fit now besides those that the effects are about."""
+        match event.object:
+            case Pod() as pod:
+                known = self.cluster.pods.get(pod.metadata.uid)
+                if known is not None and self.placement is not None:
+                    self.placement.put(known)
+                self.signals.notify(pod.metadata.uid)
+                return effects.bound and self._ends_doubt(pod)
+            case ResourceClaim() as claim:
+                return self._put_claim(claim, event)
+            case DeviceClass() as device_class:
+                self.resources.class_seen(device_class)
+            case Node() as node if self.placement is not None:
+                self.placement.put(node)
+        return False
+
+    def _put_claim(self, claim: ResourceClaim, event: Applied) -> bool:
+        """True when a pod was refused because it misses the claim."""
+        uid, watched = claim.metadata.uid, event.source != "reply"
+        if watched:
+            self.idle.observe(claim, after_gap=event.source == "list")
+        if watched or self.cluster.ledger.seen(uid):
+            self.unseen.forget(uid)
+        else:
+            self.unseen.replied(uid)
+        self.signals.notify(uid)
+        return self.requeue.appeared(claim.metadata.key)
+
+    def _remove(self, kind: str, uid: str) -> None:
+        if kind == Pod.__name__ and self.placement is not None:
+            self.placement.drop(uid)
+        elif kind == ResourceClaim.__name__:
+            self.idle.strike(uid)
+            self.unseen.forget(uid)
+        self.signals.notify(uid)
 
     def _ends_doubt(self, pod: Pod) -> bool:
-        """True when the pod, which is bound now, shares a claim of which it cannot be told whether it gives something
-        away twice: a pod runs with it, so that was verified, and others may join it.
+        """True when the pod, which has just been bound, shares a claim that could not be verified: a pod runs with the
+        claim, so it was verified, and others may join it.
         """
         ledger = self.cluster.ledger
         return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
-
-    def _place(self, pod: Pod) -> None:
-        """The newest version of the pod counts on its node."""
-        if self.placement is not None and (known := self.pods.get(pod.metadata.uid)) is not None:
-            self.placement.put(known)
-
-    # --- from replies -----------------------------------------------------------------------------------------------
-
-    def learn(self, claim: ResourceClaim) -> None:
-        """The reply to a read or write of ours: newer than what the watch brought, perhaps."""
-        self._observe(claim)
-
-    def learn_pod(self, pod: Pod) -> None:
-        """The reply to a read of ours; the watch may be ahead of it."""
-        self.pods.learn(pod)
-        self._place(pod)
-
-    def gone(self, claim: ResourceClaim) -> None:
-        """A read or write of ours found the claim gone."""
-        meta = claim.metadata
-        self.unseen.forget(meta.uid)
-        if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
-            self.requeue.improved()
-        self.signals.notify(meta.uid)
-
-    def _observe(self, claim: ResourceClaim, *, watched: bool = False, after_gap: bool = False) -> None:
-        """A claim that is seen for the first time helps only the pods that miss it; it must not wake all others."""
-        meta = claim.metadata
-        new = self.cluster.ledger.by_uid(meta.uid) is None
-        improved = self.cluster.apply(claim, after_gap=after_gap) if watched else self.cluster.learn(claim)
-        if watched or self.cluster.ledger.seen(meta.uid):
-            self.unseen.forget(meta.uid)
-        else:
-            self.unseen.replied(meta.uid)
-        missed = self.requeue.appeared(meta.key)
-        if missed or (improved and not new):
-            self.requeue.improved()
-        self.signals.notify(meta.uid)

@@ -14,11 +14,9 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.nomination.nominations import Nominations
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
@@ -33,12 +31,12 @@ class Records:
 
     def __init__(self, cluster: Cluster, config: SchedulingConfig, clock: Clock) -> None:
         self._cluster, self._config, self._clock = cluster, config, clock
-        self.pods = Pods()
+        self.pods = cluster.pods
         self.signals = Signals()
         self.idle = IdleAllocations(clock, config)
         self.unseen = Unseen(clock)
         self.resources = ResourceNames(cluster.classes, clock, config)
-        self.budgets = DisruptionBudgets()
+        self.budgets = cluster.budgets
         self.reservations = Reservations(config.tentative_seconds, clock)
         self.nominations = Nominations()
         self.binding: dict[str, str] = {}
@@ -68,12 +66,10 @@ class Records:
         """For what the watches bring."""
         return Intake(
             cluster=self._cluster,
-            pods=self.pods,
             requeue=requeue,
             signals=self.signals,
             idle=self.idle,
             unseen=self.unseen,
             resources=self.resources,
-            budgets=self.budgets,
             placement=placement,
         )

@@ -159,12 +159,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def classes_unreadable(self) -> bool:
         """True when a device class cannot be read: nobody knows which resource it stands behind."""
-        return any(key.kind == DeviceClass.__name__ for key in self.cluster.unreadable)
+        return any(key.kind == DeviceClass.__name__ for key in self.cluster.undecodable)
 
     def is_unreadable(self, claim: ResourceClaim) -> bool:
         """True when the claim as stored now cannot be decoded: what is known of it is older."""
-        unreadable = self.cluster.unreadable
-        return bool(unreadable) and ObjectKey(ResourceClaim.__name__, claim.metadata.key) in unreadable
+        return ObjectKey(ResourceClaim.__name__, claim.metadata.key) in self.cluster.undecodable
 
     def uses_devices(self, pod: Pod) -> bool:
         """True when there is anything to decide for the pod."""

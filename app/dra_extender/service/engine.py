@@ -21,6 +21,7 @@ import structlog
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
+from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import Check
@@ -40,7 +41,6 @@ from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
 from dra_extender.service.process import ProcessMemory
 from dra_extender.service.settings import Settings
-from dra_extender.service.sink import ClusterSink
 from dra_extender.unexpected import unexpected
 from dra_extender.workers.pool import WorkerPool
 
@@ -129,14 +129,29 @@ class Engine:
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False
-        self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         budgets = settings.preemption != "off"
-        self.watches = Watches(client, served, self.sink, budgets=budgets, on_synced=self._synced)
+        self.watches = Watches(client, served, self.apply, budgets=budgets, on_synced=self._synced)
         self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
         self._memory = ProcessMemory(own=own_process)
         self._started = time.perf_counter()
         self._leading = False
         self._leadership_changed = asyncio.Event()
+
+    def apply(self, event: ClusterEvent) -> None:
+        """Take in what a watch shows, and report what it means for people: objects that cannot be decoded, devices in
+        two claims.
+        """
+        effects = self.extender.apply(event)
+        kind, name = event.key.kind, event.key.name
+        if isinstance(event, Undecodable):
+            partial = event.partial
+            known = {} if partial is None else {"devices": len(partial.results), "all_devices_known": partial.complete}
+            log.warning("object left out", kind=kind, name=name, problem=event.problem, **known)
+        elif effects.recovered:
+            log.info("object usable again", kind=kind, name=name)
+        if isinstance(event, Applied) and self._known.is_set():  # before that, the audit's first look has everything
+            for claim in self.extender.claims_in_use(event.object):
+                self.audit.notice(self.cluster.ledger.violations_of(claim))
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Everything that has to run until the engine ends."""
@@ -178,11 +193,11 @@ class Engine:
     def readings(self) -> Iterator[Reading]:
         """The metrics that are read at a scrape."""
         yield from self.watch_health.readings()
-        placeholders, extender = self.cluster.placeholders, self.extender
+        undecodable, extender = self.cluster.undecodable, self.extender
         values: dict[str, float] = {
             "binds_in_flight": extender.binds_under_way,
-            "unreadable_claims_holding": placeholders.complete,
-            "unreadable_claims_incomplete": placeholders.incomplete,
+            "unreadable_claims_holding": undecodable.complete,
+            "unreadable_claims_incomplete": undecodable.incomplete,
             "binds_unfinished": len(extender.pending_rollbacks),
             "preemption_nominations": len(extender.nominations),
             "preemption_victims_stuck": extender.stuck_victims,

@@ -21,6 +21,7 @@ from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scoring import PrioritizedList
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
@@ -85,7 +86,7 @@ class VerdictMachine(RuleBasedStateMachine):
 
     def put_slice(self, name: str, spec: Json) -> None:
         self.slices[name] = convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec})
-        self.cluster.apply(self.slices[name])
+        self.cluster.apply(Applied(self.slices[name]))
 
     # --- slices, nodes, classes, rules -------------------------------------------------------------------------------
 
@@ -137,26 +138,26 @@ class VerdictMachine(RuleBasedStateMachine):
     def withdraw_from_many(self) -> None:
         for name in ("s", "t"):
             if name in self.slices:
-                self.cluster.remove(self.slices.pop(name))
+                self.cluster.apply(Removed.of(self.slices.pop(name)))
 
     @rule(name=st.sampled_from(NODES), zone=st.sampled_from("ab"))
     def put_node(self, name: str, zone: str) -> None:
-        self.cluster.apply(convert(Node, {"metadata": {"name": name, "labels": {"zone": zone}}}))
+        self.cluster.apply(Applied(convert(Node, {"metadata": {"name": name, "labels": {"zone": zone}}})))
 
     @rule(name=st.sampled_from(NODES))
     def drop_node(self, name: str) -> None:
         if name in self.cluster.nodes:
-            self.cluster.remove(self.cluster.nodes[name])
+            self.cluster.apply(Removed.of(self.cluster.nodes[name]))
 
     @rule(name=st.just("gpu"), expression=st.sampled_from(SELECTORS))
     def put_class(self, name: str, expression: str) -> None:
         spec = {"selectors": [{"cel": {"expression": expression}}]}
-        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec}))
+        self.cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec})))
 
     @rule()
     def drop_class(self) -> None:
         if "gpu" in self.cluster.classes:
-            self.cluster.remove(self.cluster.classes["gpu"])
+            self.cluster.apply(Removed.of(self.cluster.classes["gpu"]))
 
     @rule(
         selector=st.fixed_dictionaries({"device": st.sampled_from(DEVICES)}, optional={"pool": st.sampled_from(NODES)})
@@ -164,12 +165,12 @@ class VerdictMachine(RuleBasedStateMachine):
     def put_taint_rule(self, selector: Json) -> None:
         spec = {"taint": {"key": "t", "effect": "NoExecute"}, "deviceSelector": selector}
         self.taint_rules = [convert(DeviceTaintRule, {"metadata": {"name": "rule"}, "spec": spec})]
-        self.cluster.apply(self.taint_rules[0])
+        self.cluster.apply(Applied(self.taint_rules[0]))
 
     @rule()
     def drop_taint_rule(self) -> None:
         if self.taint_rules:
-            self.cluster.remove(self.taint_rules.pop())
+            self.cluster.apply(Removed.of(self.taint_rules.pop()))
 
     # --- claims and holds --------------------------------------------------------------------------------------------
 
@@ -184,18 +185,18 @@ class VerdictMachine(RuleBasedStateMachine):
         result: Json = {"request": "r", "driver": "gpu", "pool": pool, "device": device}
         if memory:
             result |= {"shareID": f"share-{self.version}", "consumedCapacity": {"memory": memory}}
-        self.cluster.apply(claim_of(name, self.version, {}, [result]))
+        self.cluster.apply(Applied(claim_of(name, self.version, {}, [result])))
 
     @rule(name=st.sampled_from(CLAIMS))
     def give_back(self, name: str) -> None:
         self.version += 1
-        self.cluster.apply(claim_of(name, self.version, {}))
+        self.cluster.apply(Applied(claim_of(name, self.version, {})))
 
     @rule(name=st.sampled_from(CLAIMS))
     def drop_claim(self, name: str) -> None:
         known = self.cluster.ledger.get("ns", name)
         if known is not None:
-            self.cluster.remove(known)
+            self.cluster.apply(Removed.of(known))
 
     @rule(pod=st.integers(0, 2), node=st.sampled_from(NODES))
     def hold_a_plan(self, pod: int, node: str) -> None:

@@ -12,6 +12,7 @@ from dra_extender.allocation.plan import Plan, Unfit
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceTaintRule
 from dra_extender.devices.models import DeviceModel
 from tests.support.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
@@ -117,7 +118,7 @@ class TestWork:
             world.add_node({})
         world.ask(wanted(exactly()))
         world.put_class("unrelated", "true")
-        world.cluster.apply(convert(Node, {"metadata": {"name": "n3", "labels": {"new": "label"}}}))
+        world.cluster.apply(Applied(convert(Node, {"metadata": {"name": "n3", "labels": {"new": "label"}}})))
         world.ask(wanted(exactly()))
         assert world.decisions.searches == 1
 
@@ -240,7 +241,7 @@ class TestDifferences:
         for _ in range(2):
             world.add_node({})
         spec = {"taint": {"key": "t", "effect": "NoSchedule"}, "deviceSelector": {"pool": "n1"}}
-        world.cluster.apply(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
+        world.cluster.apply(Applied(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec})))
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
     def test_the_state_of_a_pool_counts(self) -> None:
@@ -296,7 +297,7 @@ class TestAnswers:
         world.add_node({})
         world.add_node()
         assert world.ask(wanted(exactly())) == ("n0", "n1")
-        world.cluster.remove(world.cluster.nodes["n0"])
+        world.cluster.apply(Removed.of(world.cluster.nodes["n0"]))
         assert world.ask(wanted(exactly()))[0] == ""
         world.add_node()
         assert world.ask(wanted(exactly()))[0] == ""

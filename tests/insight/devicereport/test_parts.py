@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.parts import Following, Part, PartID
@@ -35,7 +36,7 @@ class Followed:
         return found
 
     def apply(self, kind: Any, document: dict[str, Any]) -> None:
-        self.cluster.apply(convert(kind, document))
+        self.cluster.apply(Applied(convert(kind, document)))
 
 
 @pytest.fixture
@@ -83,14 +84,14 @@ def test_a_claim_that_gets_a_device_changes_one_part(followed: Followed) -> None
 def test_a_device_that_is_free_again_changes_one_part(followed: Followed) -> None:
     held = followed.view.ledger.get("default", "train")
     assert held is not None
-    followed.cluster.remove(held)
+    followed.cluster.apply(Removed.of(held))
     assert set(followed.look()) == {(GPU, "a1-gpu", "a1")}
     assert {row.state for row in followed.parts[GPU, "a1-gpu", "a1"].devices} == {"free"}
 
 
 def test_a_pool_that_goes_is_told(followed: Followed) -> None:
     (published,) = (item for item in followed.view.cluster.inventory.slices() if item.spec.pool.name == "a1-gpu")
-    followed.cluster.remove(published)
+    followed.cluster.apply(Removed.of(published))
     assert followed.look() == {(GPU, "a1-gpu", "a1"): None}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dra_extender.api.events import Removed
 from dra_extender.insight.whatif.asking import asking, what_if
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.report import WhatIf
@@ -93,9 +94,9 @@ def test_changes_between_two_steps_are_not_seen() -> None:
     next(steps)
     (slices,) = [[*asked.cluster.inventory.slices()]]
     for item in slices:
-        asked.cluster.remove(item)  # type: ignore[attr-defined]  # the watch does this
+        asked.cluster.apply(Removed.of(item))  # type: ignore[attr-defined]  # the watch does this
     for number in range(10):
-        asked.cluster.remove(asked.cluster.nodes[f"n{number:04}"])  # type: ignore[attr-defined]
+        asked.cluster.apply(Removed.of(asked.cluster.nodes[f"n{number:04}"]))  # type: ignore[attr-defined]
     while True:
         try:
             next(steps)

@@ -7,13 +7,14 @@ from typing import NamedTuple
 import pytest
 
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import slices
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
@@ -31,13 +32,13 @@ class Done(NamedTuple):
 def work(nodes: int, claim: Json) -> Done:
     """Diagnose a pod with this request among so many nodes of two kinds, eight devices each."""
     cluster = Cluster(FeatureGates())
-    cluster.apply(make_class())
+    cluster.apply(Applied(make_class()))
     for number in range(nodes):
         name = f"n{number:05}"
         model = "H100" if number % 4 == 0 else "A100"
-        cluster.apply(make_node(name, cpu="64", pods="110"))
-        cluster.apply(make_slice(name, [_device(name, index, model) for index in range(8)]))
-    cluster.apply(make_claim("c", requests=[{"name": "r", "exactly": claim}]))
+        cluster.apply(Applied(make_node(name, cpu="64", pods="110")))
+        cluster.apply(Applied(make_slice(name, [_device(name, index, model) for index in range(8)])))
+    cluster.apply(Applied(make_claim("c", requests=[{"name": "r", "exactly": claim}])))
     config, clock = SchedulingConfig(), Stopped()
     decisions = Decisions(cluster, share_ids=str)
     view = View(

@@ -6,7 +6,9 @@ import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
+from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.bind import failure
@@ -71,7 +73,7 @@ async def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(w
     world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
     service = world.service()
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-    service.extender.poison("DeviceClass", "a", "spec.selectors: nonsense")
+    service.extender.apply(Undecodable(ObjectKey("DeviceClass", "a"), "spec.selectors: nonsense"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
     (claim,) = made(world)
     assert [request.exactly.device_class_name for request in claim.spec.devices.requests if request.exactly] == ["gpu"]

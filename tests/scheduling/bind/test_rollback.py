@@ -15,7 +15,7 @@ from dra_extender.api.errors import (
     UnreachableError,
 )
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.problems import Problem
+from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
@@ -90,7 +90,7 @@ async def blocked(world: World, block: Block, error: ApiError) -> Service:
     return service
 
 
-def problem(service: Service) -> Problem:
+def problem(service: Service) -> ObjectProblem:
     (found,) = service.extender.problems
     return found
 

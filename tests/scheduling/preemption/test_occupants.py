@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import AllocationResult
 from tests.support.scheduling.preempting import Situation, pod_of
 
@@ -39,13 +41,13 @@ def test_the_consumers_of_a_claim_that_are_gone_count_no_more() -> None:
     gone = situation.pods.get("uid-gone")
     assert gone is not None
     assert situation.text() == "n1: low gone"
-    situation.pods.remove(gone)
+    situation.pods.remove(gone.metadata.uid)
     assert situation.text() == "n1: low"
 
 
 def test_an_unreadable_claim_stays() -> None:
     situation = Situation({"nodes": {"n1": 1}, "pods": {"low": LOW}})
-    situation.cluster.poison("ResourceClaim", "ns/low-claim", "cannot be read")
+    situation.cluster.apply(Undecodable(ObjectKey("ResourceClaim", "ns/low-claim"), "cannot be read"))
     assert situation.text() == "hopeless"
 
 

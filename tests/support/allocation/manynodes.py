@@ -7,6 +7,7 @@ from typing import Any
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
@@ -27,12 +28,12 @@ class World:
 
     def put_class(self, name: str, *selectors: str) -> None:
         spec = {"selectors": [{"cel": {"expression": selector}} for selector in selectors]}
-        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec}))
+        self.cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec})))
 
     def add_node(self, *devices: Json, counters: Json | None = None, labels: Json | None = None) -> str:
         name = f"n{len(self.names)}"
         self.names.append(name)
-        self.cluster.apply(convert(Node, {"metadata": {"name": name, "labels": labels or {}}}))
+        self.cluster.apply(Applied(convert(Node, {"metadata": {"name": name, "labels": labels or {}}})))
         self.publish(name, *devices, counters=counters)
         return name
 
@@ -46,18 +47,18 @@ class World:
             self.put_slice(f"{node}-counters", spec | {"sharedCounters": [{"name": "c", "counters": values}]})
 
     def put_slice(self, name: str, spec: Json) -> None:
-        self.cluster.apply(_slice(name, spec))
+        self.cluster.apply(Applied(_slice(name, spec)))
 
     def withdraw(self, node: str) -> None:
         """The slices of the node's devices go."""
-        self.cluster.remove(_slice(f"{node}-devices", {"driver": "gpu", "pool": {"name": node}}))
+        self.cluster.apply(Removed.of(_slice(f"{node}-devices", {"driver": "gpu", "pool": {"name": node}})))
 
     def take(self, claim: str, node: str, *devices: str, **more: Any) -> None:
         self.version += 1
         results = [{"request": "r", "driver": "gpu", "pool": node, "device": device, **more} for device in devices]
         metadata = {"name": claim, "namespace": "ns", "uid": claim, "resourceVersion": str(self.version)}
         status = {"allocation": {"devices": {"results": results}}} if devices else {}
-        self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
+        self.cluster.apply(Applied(convert(ResourceClaim, {"metadata": metadata, "status": status})))
 
     def ask(self, *claims: ResourceClaim) -> tuple[str, str]:
         """Fitting and refused nodes as text."""

@@ -16,15 +16,16 @@ import msgspec
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.diagnose import diagnose
 from dra_extender.insight.why.draft import defaulted
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 
@@ -68,7 +69,7 @@ class Scene:
                 found = convert(kind, document)
                 if isinstance(found, ResourceClaim):
                     found = msgspec.structs.replace(found, spec=defaulted(found.spec))
-                cluster.apply(found)
+                cluster.apply(Applied(found))
         return View(
             cluster=cluster,
             decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),

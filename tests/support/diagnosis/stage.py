@@ -12,12 +12,13 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, convert
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.draft import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.slices import QueryBudgets
 from dra_extender.scheduling.view import View
@@ -36,7 +37,7 @@ def view_of(objects: Iterable[KubernetesObject]) -> View:
         if isinstance(item, Pod):
             pods.apply(item)
         else:
-            cluster.apply(item)
+            cluster.apply(Applied(item))
     return View(
         cluster=cluster,
         decisions=Decisions(cluster, share_ids=lambda: "share"),

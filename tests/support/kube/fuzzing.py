@@ -26,11 +26,12 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ApiError
+from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.cli.main import FRAMES
 from dra_extender.devices.cluster import Cluster
-from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.kube.mirror import Mirror
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
@@ -55,35 +56,19 @@ class Kind:
     def __init__(self, resource: Resource[Any], extender: Extender) -> None:
         self.applied: dict[str, str] = {}
         self.undecodable: dict[str, str] = {}
-        self._kind = resource.kind
         self._extender = extender
-        self.mirror: Mirror[Any] = Mirror(
-            resource,
-            Callbacks(
-                self._apply,
-                self._remove,
-                self._poison,
-                self._heal,
-                lambda obj: self._apply(obj, after_gap=True),
-                self._poison,
-            ),
-        )
+        self.mirror: Mirror[Any] = Mirror(resource, self._apply)
 
-    def _apply(self, obj: Any, *, after_gap: bool = False) -> None:
-        self.applied[obj.metadata.key] = obj.metadata.resource_version
-        self._extender.apply(obj, after_gap=after_gap)
-
-    def _remove(self, obj: Any) -> None:
-        self.applied.pop(obj.metadata.key, None)
-        self._extender.remove(obj)
-
-    def _poison(self, key: str, problem: str, partial: Any = None) -> None:
-        self.undecodable[key] = problem
-        self._extender.poison(self._kind, key, problem, partial)
-
-    def _heal(self, key: str) -> None:
+    def _apply(self, event: ClusterEvent) -> None:
+        key = event.key.name
         self.undecodable.pop(key, None)
-        self._extender.heal(self._kind, key)
+        if isinstance(event, Applied):
+            self.applied[key] = event.object.metadata.resource_version
+        elif isinstance(event, Undecodable):
+            self.undecodable[key] = event.problem
+        else:
+            self.applied.pop(key, None)
+        self._extender.apply(event)
 
     def accounts_for(self, key: str, version: str) -> bool:
         """True when this version of the object is known, or is reported as left out."""

@@ -11,6 +11,7 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
@@ -43,7 +44,7 @@ class GpuNodes:
         selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
         annotations = {"dra-extender.dev/placement": policy} if policy else {}
         metadata = {"name": name, "annotations": annotations}
-        self.cluster.apply(convert(DeviceClass, {"metadata": metadata, "spec": {"selectors": [selector]}}))
+        self.cluster.apply(Applied(convert(DeviceClass, {"metadata": metadata, "spec": {"selectors": [selector]}})))
 
     def add(self, name: str, gpus: int, *, cpu: int = 64, memory: int = 256, model: str = "A") -> str:
         """A node with so many cores and GiB."""
@@ -62,12 +63,14 @@ class GpuNodes:
         self, name: str, devices: list[Json], *, cpu: int = 64, memory: int = 256, counters: list[Json] | None = None
     ) -> str:
         amounts = {"cpu": str(cpu), "memory": f"{memory}Gi"}
-        self.cluster.apply(convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}}))
+        self.cluster.apply(Applied(convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}})))
         pool = {"name": name, "generation": 1, "resourceSliceCount": 2 if counters else 1}
         spec = {"driver": DRIVER, "pool": pool, "nodeName": name}
         slices = [{**spec, "devices": devices}, *([{**spec, "sharedCounters": counters}] if counters else ())]
         for number, item in enumerate(slices):
-            self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": item}))
+            self.cluster.apply(
+                Applied(convert(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": item}))
+            )
         self.names.append(name)
         return name
 
@@ -101,7 +104,7 @@ class GpuNodes:
             self._numbers += 1
             metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self._numbers))
             status = msgspec.structs.replace(claim.status, allocation=allocation)
-            self.cluster.apply(msgspec.structs.replace(claim, metadata=metadata, status=status))
+            self.cluster.apply(Applied(msgspec.structs.replace(claim, metadata=metadata, status=status)))
         self.placement.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
 
     def occupy(self, node: str, *parts: int) -> None:
@@ -116,7 +119,7 @@ class GpuNodes:
                 name = f"used-{self._numbers}"
                 metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": str(self._numbers)}
                 status = {"allocation": {"devices": {"results": [result]}}}
-                self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
+                self.cluster.apply(Applied(convert(ResourceClaim, {"metadata": metadata, "status": status})))
 
     def publish_nics(self, node: str, count: int, *roots: str) -> None:
         """NICs of another driver on a node that is there, perhaps behind these PCIe roots."""
@@ -125,7 +128,7 @@ class GpuNodes:
         for device, root in zip(devices, roots, strict=False):
             device["attributes"] = {"resource.kubernetes.io/pcieRoot": {"string": root}}
         spec = {"driver": "nic.example.com", "pool": pool, "nodeName": node, "devices": devices}
-        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": f"{node}-nics"}, "spec": spec}))
+        self.cluster.apply(Applied(convert(ResourceSlice, {"metadata": {"name": f"{node}-nics"}, "spec": spec})))
 
     def take_nics(self, node: str, count: int) -> None:
         """The first NICs of the node are in use."""
@@ -137,7 +140,7 @@ class GpuNodes:
         name = f"used-{self._numbers}"
         metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": str(self._numbers)}
         status = {"allocation": {"devices": {"results": results}}}
-        self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
+        self.cluster.apply(Applied(convert(ResourceClaim, {"metadata": metadata, "status": status})))
 
 
 def gpus(count: int = 1, *, milli: int = 1000, name: str = "wanted", model: str = "") -> ResourceClaim:

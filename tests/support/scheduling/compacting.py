@@ -19,15 +19,16 @@ from bench.placement import partitions
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.pods import Pods
 from dra_extender.insight.compaction.advice import Advice
 from dra_extender.insight.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
 from dra_extender.insight.compaction.movable import Rules
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.placement.gpunodes import gpus
@@ -53,7 +54,7 @@ class Compacting:
         self.decisions = Decisions(self.cluster, share_ids=self._share)
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
         spec = {"selectors": [selector]}
-        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec}))
+        self.cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec})))
         for name, told in nodes.items():
             count, fields = told if isinstance(told, tuple) else (told, {})
             self._put_node(name, count, fields)
@@ -80,7 +81,9 @@ class Compacting:
         amounts = {"cpu": str(fields.get("cpu", 64)), "memory": "256Gi", "pods": str(fields.get("pods", 110))}
         spec = {key: value for key, value in fields.items() if key in ("taints", "unschedulable")}
         metadata = {"name": name, "labels": fields.get("labels", {})}
-        self.cluster.apply(convert(Node, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}}))
+        self.cluster.apply(
+            Applied(convert(Node, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}}))
+        )
         contents: list[Json] = [{"devices": devices}]
         if fields.get("partitioned"):
             parts = [device for gpu in range(count) for device in partitions.devices(gpu)]
@@ -88,7 +91,9 @@ class Compacting:
         pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
         for number, content in enumerate(contents):
             published = {"driver": DRIVER, "pool": pool, "nodeName": name, **content}
-            self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": published}))
+            self.cluster.apply(
+                Applied(convert(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": published}))
+            )
 
     def _put_pod(self, name: str, node: str, devices: Sequence[str], fields: Json) -> None:
         self.pods.apply(self.pod(name, node, **fields))
@@ -104,15 +109,17 @@ class Compacting:
         users = [{"resource": "pods", "name": name, "uid": name}]
         users += [{"resource": "pods", "name": other, "uid": other} for other in fields.get("shares", "").split()]
         self.cluster.apply(
-            msgspec.structs.replace(
-                part(profile, name) if profile else gpus(len(parts), milli=milli, name=name),
-                status=convert(
-                    ResourceClaim,
-                    {
-                        "metadata": {"name": name},
-                        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": users},
-                    },
-                ).status,
+            Applied(
+                msgspec.structs.replace(
+                    part(profile, name) if profile else gpus(len(parts), milli=milli, name=name),
+                    status=convert(
+                        ResourceClaim,
+                        {
+                            "metadata": {"name": name},
+                            "status": {"allocation": {"devices": {"results": results}}, "reservedFor": users},
+                        },
+                    ).status,
+                )
             )
         )
 
@@ -148,11 +155,11 @@ class Compacting:
         """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""
         for move in advice.moves:
             for claim in move.item.claims:
-                self.cluster.remove(claim)
+                self.cluster.apply(Removed.of(claim))
             assert self.decisions.node_results(move.item.anew, [move.target]).fits == [move.target], move
             for claim, allocation in move.plans:
                 status = msgspec.structs.replace(claim.status, allocation=allocation)
-                self.cluster.apply(msgspec.structs.replace(claim, status=status))
+                self.cluster.apply(Applied(msgspec.structs.replace(claim, status=status)))
             pod = move.item.pod
             self.pods.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=move.target)))
             assert self.cluster.ledger.violations() == ()

@@ -26,13 +26,14 @@ from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
+from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
@@ -72,7 +73,7 @@ class Situation:
         self._put_classes(told.get("classes", {}))
         counters = told.get("counters", {})
         for node, devices in told.get("nodes", {}).items():
-            self.cluster.apply(convert(Node, {"metadata": {"name": node}}))
+            self.cluster.apply(Applied(convert(Node, {"metadata": {"name": node}})))
             self._publish(node, {"nodeName": node}, devices, counters.get(node))
         if "network" in told:
             self._publish("net", {"allNodes": True}, told["network"], None)
@@ -132,7 +133,7 @@ class Situation:
         """`any` selects every device; others by extended resource name."""
         for name, resource in {"any": "", **classes}.items():
             spec = {"extendedResourceName": resource} if resource else {}
-            self.cluster.apply(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec}))
+            self.cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec})))
 
     def _publish(self, pool: str, where: Json, devices: int | Sequence[Json], counters: Json | None) -> None:
         listed: Sequence[Json] = [{}] * devices if isinstance(devices, int) else devices
@@ -146,7 +147,7 @@ class Situation:
             )
 
     def _put_slice(self, name: str, spec: Json) -> None:
-        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
+        self.cluster.apply(Applied(convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec})))
 
     def _put_pod(self, name: str, told: Json) -> None:
         """Besides, `has` gives the pod a claim of its own, with `admin` for admin access, or `shares` of devices by
@@ -179,7 +180,7 @@ class Situation:
                 {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": _uid(owner), "controller": True}
             ]
         claim = convert(ResourceClaim, {"metadata": metadata, "spec": spec, "status": status})
-        self.cluster.apply(claim)
+        self.cluster.apply(Applied(claim))
         return claim
 
     def _preemptor(self, told: Json) -> Pod:

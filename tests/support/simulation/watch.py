@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.events import Applied, Removed, Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.scheduling.extender import Extender
@@ -115,23 +116,20 @@ class Watch:
     ) -> None:
         key = (type(obj), obj.metadata.key)
         was_spoiled = key in self._spoiled
-        after_gap = after_gap or was_spoiled
         self._spoiled.discard(key)
         if removed:
-            if was_spoiled:
-                self.sink.heal(type(obj).__name__, obj.metadata.key)
             known = self._seen.pop(key, None)
-            if known is not None:
-                self.sink.remove(_identity(known))
+            if known is not None or was_spoiled:
+                self.sink.apply(Removed.of(known or obj))
             return
         self._seen[key] = obj
         if spoiled:
             self._spoiled.add(key)
             self.hit["undecodable object"] += 1
-            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded", _partial(obj))
+            name = ObjectKey(type(obj).__name__, obj.metadata.key)
+            self.sink.apply(Undecodable(name, "cannot be decoded", _partial(obj)))
         else:
-            self.sink.apply(obj, after_gap=after_gap)
-            self.sink.heal(type(obj).__name__, obj.metadata.key)
+            self.sink.apply(Applied(obj, "list" if after_gap or was_spoiled else "watch"))
 
 
 def _is_over(obj: KubernetesObject) -> bool:
@@ -148,12 +146,3 @@ def _partial(obj: KubernetesObject) -> PartialAllocation | None:
         return PartialAllocation(obj.metadata.uid, results)
     pools = {(result.driver, result.pool): None for result in results}
     return PartialAllocation(obj.metadata.uid, complete=False, pools=tuple(pools))
-
-
-def _identity(obj: KubernetesObject) -> Any:
-    """What is remembered of a pod to report its end."""
-    if not isinstance(obj, Pod):
-        return obj
-    meta = obj.metadata
-    kept = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
-    return Pod(metadata=kept)

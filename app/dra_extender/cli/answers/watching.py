@@ -14,14 +14,12 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import typer
 
-from dra_extender.api.core import Pod
+from dra_extender.api.events import ClusterEvent
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.partial import PartialAllocation
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, judging
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.colours import is_coloured
@@ -31,7 +29,6 @@ from dra_extender.cli.statuses import FAILED
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.reflector import Progress
 from dra_extender.kube.watches import Watches
-from dra_extender.scheduling.pods import Pods
 from dra_extender.service import logs
 
 _CLEAR: Final = "\x1b[H\x1b[2J"
@@ -46,36 +43,13 @@ class Live:
 
     def __init__(self, features: FeatureGates) -> None:
         self.changed = asyncio.Event()
-        self._cluster, self._pods = Cluster(features), Pods()
-        self._budgets: dict[str, PodDisruptionBudget] = {}
+        self._cluster = Cluster(features)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self._cluster, self._pods, tuple(self._budgets.values()))
+        return Snapshot(self._cluster)
 
-    def apply(self, obj: Any, *, after_gap: bool = False) -> None:
-        if isinstance(obj, PodDisruptionBudget):
-            self._budgets[obj.metadata.key] = obj
-        elif isinstance(obj, Pod):
-            self._pods.apply(obj)
-        else:
-            self._cluster.apply(obj, after_gap=after_gap)
-        self.changed.set()
-
-    def remove(self, obj: Any) -> None:
-        if isinstance(obj, PodDisruptionBudget):
-            self._budgets.pop(obj.metadata.key, None)
-        elif isinstance(obj, Pod):
-            self._pods.remove(obj)
-        else:
-            self._cluster.remove(obj)
-        self.changed.set()
-
-    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
-        self._cluster.poison(kind, key, problem, partial)
-        self.changed.set()
-
-    def heal(self, kind: str, key: str) -> None:
-        self._cluster.heal(kind, key)
+    def apply(self, event: ClusterEvent) -> None:
+        self._cluster.apply(event)
         self.changed.set()
 
 
@@ -89,7 +63,7 @@ async def follow(source: Source, answering: Answering, *, evictions: bool = Fals
             live = Live(FeatureGates.parse(source.gates))
             client, served = await stack.enter_async_context(connected(source))
         end = await stack.enter_async_context(_ended())
-        watches = Watches(client, served, live, budgets=evictions, on_synced=live.changed.set)
+        watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)
         following = asyncio.create_task(watches.run())
         try:
             return await _answered(live, watches, answering, end)

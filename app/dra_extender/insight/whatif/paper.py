@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
-from dra_extender.devices.cluster import Cluster, Watched
+from dra_extender.api.events import Applied, Removed
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.feasibility import NodeAllocation
-from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.tenants import Tenants
@@ -42,7 +42,7 @@ class Paper:
 
     def __init__(self, view: View) -> None:
         self.cluster = Cluster(view.features)
-        self.pods = Pods()
+        self.pods = self.cluster.pods
         self.tenants = Tenants(())
         self._names = ResourceNames(self.cluster.classes, view.clock, view.config)
         self.view = View(
@@ -64,14 +64,14 @@ class Paper:
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
-    def put(self, item: Watched) -> None:
+    def put(self, item: Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim) -> None:
         """An object that is there from now on, instead of one of the same name."""
         if isinstance(item, ResourceClaim):
             known = self.cluster.ledger.get(item.metadata.namespace, item.metadata.name)
             if known is not None and known.metadata.uid != item.metadata.uid:
                 item = replace(item, metadata=replace(item.metadata, uid=known.metadata.uid))
             item = replace(item, metadata=replace(item.metadata, resource_version=""))
-        self.cluster.apply(item)
+        self.cluster.apply(Applied(item))
         self._names.classes_changed()
 
     def put_pod(self, pod: Pod) -> None:
@@ -81,14 +81,14 @@ class Paper:
         self.tenants.put(pod)
 
     def add_node(self, node: Node, slices: Iterable[ResourceSlice]) -> None:
-        self.cluster.apply(node)
+        self.cluster.apply(Applied(node))
         for item in slices:
-            self.cluster.apply(item)
+            self.cluster.apply(Applied(item))
 
     def drop_node(self, name: str) -> None:
         node = self.cluster.nodes.get(name)
         if node is not None:
-            self.cluster.remove(node)
+            self.cluster.apply(Removed.of(node))
 
     def _drop_tenant(self, pod: Pod) -> None:
         known = self.pods.get(pod.metadata.uid)
@@ -115,9 +115,9 @@ class Paper:
         """The pod is gone, with the claims that are its own."""
         self.evict(pod)
         for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
-            self.cluster.remove(claim)
+            self.cluster.apply(Removed.of(claim))
         self._drop_tenant(pod)
-        self.pods.remove(pod)
+        self.pods.remove(pod.metadata.uid)
 
     def bind(self, decision: NodeAllocation, node: str) -> Callable[[], None]:
         """The pod runs on the node, with the devices that were decided on. What takes that back."""
@@ -142,7 +142,7 @@ class Paper:
 
         def undo() -> None:
             for claim in made:
-                self.cluster.remove(claim)
+                self.cluster.apply(Removed.of(claim))
             for claim in before:
                 self.put(claim)
             self.put_pod(pod)
@@ -170,18 +170,23 @@ def copied(view: View) -> Slices[Paper]:
     paper = Paper(view)
     cluster, ledger = view.cluster, view.cluster.ledger
     slices, claims, pods = list(cluster.inventory.slices()), list(ledger.claims()), list(view.pods)
-    nodes, classes, unreadable = list(cluster.nodes.values()), list(cluster.classes.values()), dict(cluster.unreadable)
+    nodes, classes = list(cluster.nodes.values()), list(cluster.classes.values())
+    undecodable = list(cluster.undecodable.values())
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
-    yield from _in_steps(classes, paper.cluster.apply, lambda _: _NODE)
-    yield from _in_steps(nodes, paper.cluster.apply, lambda _: _NODE)
-    yield from _in_steps(slices, paper.cluster.apply, lambda item: _SLICE + _DEVICE * len(item.spec.devices))
-    yield from _in_steps(claims, paper.cluster.apply, _cost_of_claim)
+
+    def put(item: object) -> None:
+        paper.cluster.apply(Applied(item))
+
+    yield from _in_steps(classes, put, lambda _: _NODE)
+    yield from _in_steps(nodes, put, lambda _: _NODE)
+    yield from _in_steps(slices, put, lambda item: _SLICE + _DEVICE * len(item.spec.devices))
+    yield from _in_steps(claims, put, _cost_of_claim)
     for claim, hold in holds:
         with suppress(HeldError):  # somebody was faster: that counts, and the bind will find out
             paper.cluster.ledger.hold(claim, hold.allocation, owner=hold.owner)
-    for key, problem in unreadable.items():
-        paper.cluster.poison(key.kind, key.name, problem)
+    for event in undecodable:
+        paper.cluster.apply(event)
     yield from _in_steps(pods, paper.pods.apply, lambda _: _POD)
     yield from _in_steps(pods, paper.tenants.put, lambda _: _POD)
     yield from _in_steps(paper.cluster.inventory.nodes.look(), lambda _: None, lambda _: _NODE)

@@ -144,5 +144,5 @@ class LivePod:
     def _learned(self, pod: Pod | None) -> Pod | None:
         if pod is None or pod.metadata.uid != self.uid:
             return None
-        self._context.intake.learn_pod(pod)
+        self._context.intake.learn(pod)
         return pod

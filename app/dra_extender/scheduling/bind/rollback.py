@@ -26,7 +26,7 @@ import structlog
 
 from dra_extender.api.errors import ApiError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.meta import ObjectKey
-from dra_extender.devices.problems import Problem
+from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
@@ -264,7 +264,7 @@ class PendingRollbacks:
         return any(entry.rollback.pod.uid == pod_uid for entry in self._entries.values())
 
     @property
-    def problems(self) -> Sequence[Problem]:
+    def problems(self) -> Sequence[ObjectProblem]:
         """One per bind: why it is not rolled back, and what to do."""
         return [_problem(entry) for entry in self._entries.values()]
 
@@ -302,11 +302,11 @@ class PendingRollbacks:
             log.info("a failed bind is settled", pod=entry.rollback.pod.key, how=how)
 
 
-def _problem(entry: _Entry) -> Problem:
+def _problem(entry: _Entry) -> ObjectProblem:
     rollback = entry.rollback
     claims = ", ".join(rollback.claims)
     what = f"a bind failed ({rollback.problem.text}) and its writes to {claims} are not rolled back: {entry.why.text}"
-    return Problem(ObjectKey("Pod", rollback.pod.key), what, _ADVICE[entry.why.reason])
+    return ObjectProblem(ObjectKey("Pod", rollback.pod.key), what, _ADVICE[entry.why.reason])
 
 
 _ADVICE = {

@@ -11,7 +11,7 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 import msgspec
@@ -19,7 +19,7 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
-from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
+from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.lifecycle import NominationLifecycle
@@ -40,7 +40,13 @@ _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needles
 class PreemptionController:
     """`restore` when this replica begins to lead, then `work` about once a second."""
 
-    def __init__(self, handle: Handle, nominations: Nominations, budgets: DisruptionBudgets, clearer: Clearer) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        nominations: Nominations,
+        budgets: Mapping[str, PodDisruptionBudget],
+        clearer: Clearer,
+    ) -> None:
         self._view = handle.view
         self._handle = handle
         self._nominations = nominations
@@ -92,7 +98,7 @@ class PreemptionController:
         return PreemptionTerms(
             preemptor=pod,
             args=args,
-            budgets=self._budgets.all(),
+            budgets=tuple(self._budgets.values()),
             leaving=frozenset(chain.from_iterable(victims)),
             stuck=self._evictions.stuck,
             spared=self._evictions.refused,

@@ -26,7 +26,7 @@ from cachetools import LRUCache
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import FINALIZER, ResourceClaim
-from dra_extender.devices.problems import Problem
+from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
 from dra_extender.scheduling.pauses import Pauses
@@ -60,11 +60,13 @@ class Clearer:
         self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
 
     @property
-    def problems(self) -> Sequence[Problem]:
+    def problems(self) -> Sequence[ObjectProblem]:
         """The claims that could not be cleared when that was tried last, and are as they were then."""
         advice = "grant the permission, as manifests/rbac does, or delete the claim's pods; its devices stay taken"
         return [
-            Problem(ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice)
+            ObjectProblem(
+                ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice
+            )
             for found in list(self._refused.values())
             if self._is_as_judged(found.claim)
         ]
@@ -129,7 +131,7 @@ class Clearer:
         for consumer in claim.status.reserved_for:
             pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
             if pod is not None and pod.metadata.uid == consumer.uid:
-                self._intake.learn_pod(pod)
+                self._intake.learn(pod)
                 if pod.spec.node_name:
                     return True
         return False

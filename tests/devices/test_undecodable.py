@@ -9,13 +9,16 @@ import pytest
 
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Removed
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.ledger import HeldError
 from dra_extender.devices.poolstate import PoolStates
+from tests.support.devices.changing import drop, put, spoil
 
 
 @pytest.fixture
@@ -54,15 +57,15 @@ def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
     published_first: bool,
 ) -> None:
     for name in ("n", "m"):
-        cluster.apply(convert(Node, {"metadata": {"name": name, "uid": name}}))
+        put(cluster, convert(Node, {"metadata": {"name": name, "uid": name}}))
     slices = [make_slice("s", "p", ["d0", "d1"], nodeName="n"), make_slice("t", "q", ["d0"], nodeName="m")]
     for item in slices if published_first else ():
-        cluster.apply(item)
-    cluster.poison("ResourceClaim", "default/c", "too deep", partial)
+        put(cluster, item)
+    spoil(cluster, "ResourceClaim", "default/c", "too deep", partial)
     for item in slices if not published_first else ():
-        cluster.apply(item)
+        put(cluster, item)
     free = make_claim("free", 1)
-    cluster.apply(free)
+    put(cluster, free)
     for device in ("d0", "d1"):
         with pytest.raises(HeldError):
             cluster.ledger.hold(free, make_allocation(f"gpu/p/{device}"), owner="pod")
@@ -70,16 +73,16 @@ def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
     assert owned(cluster, "m") == set()
     written, elsewhere = make_claim("ours", 2, ["gpu/p/d0"]), make_claim("elsewhere", 2, ["gpu/q/d0"])
     for ours in (written, elsewhere):
-        cluster.apply(ours)
+        put(cluster, ours)
     assert cluster.ledger.is_unverifiable(written)
     assert not cluster.ledger.is_unverifiable(elsewhere)
     for ours in (written, elsewhere):
-        cluster.remove(ours)
-    cluster.poison("ResourceClaim", "default/e", "too deep", msgspec.structs.replace(partial, uid="v"))
+        drop(cluster, ours)
+    spoil(cluster, "ResourceClaim", "default/e", "too deep", msgspec.structs.replace(partial, uid="v"))
     assert cluster.ledger.violations() == (), "two claims that may have any device are no conflict"
     assert said in next(iter(cluster.problems)).what
-    assert (cluster.placeholders.complete, cluster.placeholders.incomplete) == (0, 2)
-    cluster.heal("ResourceClaim", "default/e")
-    assert cluster.heal("ResourceClaim", "default/c")
+    assert (cluster.undecodable.complete, cluster.undecodable.incomplete) == (0, 2)
+    cluster.apply(Removed(ObjectKey("ResourceClaim", "default/e")))
+    assert cluster.apply(Removed(ObjectKey("ResourceClaim", "default/c"))).requeue
     assert owned(cluster, "n") == set()
     cluster.ledger.hold(free, make_allocation("gpu/p/d0"), owner="pod")

@@ -15,7 +15,7 @@ REMEMBERED_DELETIONS = 10_000
 
 
 class Pods:
-    """Fed by the watch (`apply`, `remove`) and by live reads (`learn`)."""
+    """Changed by the cluster only."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Pod] = {}
@@ -23,40 +23,36 @@ class Pods:
         self._priorities: Counter[int] = Counter()
         self._deleted = Deletions(REMEMBERED_DELETIONS)
 
-    def apply(self, pod: Pod) -> None:
-        """A version from the watch."""
+    def apply(self, pod: Pod, *, reply: bool = False) -> bool:
+        """A version from the watch, or from a reply, which the watch may be ahead of. True when the pod has a node now,
+        and had none before.
+        """
         uid = pod.metadata.uid
         known = self._by_uid.get(uid)
+        if reply and uid in self._deleted:
+            return False
         if known is not None and 0 < pod.metadata.version < known.metadata.version:
-            return
+            return False
         other = self._by_name.get(pod.metadata.key)
         if other is not None and other != uid:
             if 0 < pod.metadata.version < self._by_uid[other].metadata.version:
-                self._drop(pod)  # the predecessor of a pod that a read has brought already
-                return
-            self._drop(self._by_uid[other])
+                self.remove(uid)  # the predecessor of a pod that a reply has brought already
+                return False
+            self.remove(other)
         self._deleted.discard(uid)
         self._discount(known)
         self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
         self._by_name[pod.metadata.key] = uid
+        return bool(pod.spec.node_name) and not (known is not None and known.spec.node_name)
 
-    def learn(self, pod: Pod) -> None:
-        """A version from a live read; the watch may be ahead of it."""
-        if pod.metadata.uid not in self._deleted:
-            self.apply(pod)
-
-    def remove(self, pod: Pod) -> None:
+    def remove(self, uid: str) -> None:
         """The pod is gone from the API server."""
-        known = self._by_uid.get(pod.metadata.uid)
-        self._drop(known or pod)
-
-    def _drop(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        self._discount(self._by_uid.pop(uid, None))
+        known = self._by_uid.pop(uid, None)
+        self._discount(known)
         self._deleted.put(uid)
-        if self._by_name.get(pod.metadata.key) == uid:
-            del self._by_name[pod.metadata.key]
+        if known is not None and self._by_name.get(known.metadata.key) == uid:
+            del self._by_name[known.metadata.key]
 
     def _discount(self, pod: Pod | None) -> None:
         if pod is None:
