@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -261,24 +261,36 @@ def missed(result: dict[str, Any]) -> list[str]:
     return rows + heavy
 
 
+CASES: Final = ("cold shape", "warm", "after one change", "first question after start")
+
+
+def _time(row: dict[str, Any]) -> str:
+    target = f", target {row['target']:g}" if row["target"] else ""
+    return f"{row['time']['median']:.2f} ({row['time']['p95']:.2f}{target})"
+
+
 def markdown(result: dict[str, Any]) -> str:
-    lines = [
-        "Milliseconds for one pod that asks for all nodes. Idle: no device in use; busy: all; ragged: every node has",
-        "other devices in use; serials: every device has an attribute of its own. Fits: the number of nodes that fit.",
-        "",
-        "| nodes × devices | state | pod | case | median | p95 | target | fits | searches |",
-        "|---|---|---|---|---:|---:|---:|---:|---:|",
-    ]
+    """One line per cluster, state and pod; results.json has every row."""
+    grouped: dict[tuple[int, str, str], dict[str, dict[str, Any]]] = {}
     for row in result["filter"]:
-        target = f"{row['target']:g}" if row["target"] else ""
-        time = row["time"]
+        grouped.setdefault((row["nodes"], row["state"], row["pod"]), {})[row["case"]] = row
+    lines = [
+        "Milliseconds of filter for one pod and all nodes: median, in parentheses the 95th percentile. Idle: no device",
+        "in use; busy: all; ragged: every node has other devices in use; serials: every device has an attribute of its",
+        "own. Fits: nodes that fit. Searches: in the cold case.",
+        "",
+        f"| nodes × devices | state | pod | {' | '.join(CASES)} | fits | searches |",
+        f"|---|---|---|{'---:|' * len(CASES)}---:|---:|",
+    ]
+    for (nodes, state, pod), rows in grouped.items():
+        times = [_time(rows[case]) if case in rows else "" for case in CASES]
+        cold = rows["cold shape"]
         lines.append(
-            f"| {row['nodes']} × {DEVICES} | {row['state']} | {row['pod']} | {row['case']} | {time['median']:.2f} "
-            f"| {time['p95']:.2f} | {target} | {row['fits']} | {row['searches']} |"
+            f"| {nodes} × {DEVICES} | {state} | {pod} | {' | '.join(times)} | {cold['fits']} | {cold['searches']} |"
         )
     lines += [
         "",
-        "Memory of a process that holds the cluster with every device allocated, and has answered nine kinds of pods:",
+        "Memory of a process with this cluster, every device allocated, after answers for nine kinds of pods:",
         "",
         "| devices | each has a serial number | bytes per device as published | resident | target |",
         "|---|---|---:|---:|---:|",
