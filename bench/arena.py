@@ -2,7 +2,7 @@
 
 `Arena` is the control plane with its nodes and slices. A contestant enters for one round: everything it needs is
 started, and stopped at the end, so that the two never compete for the machine. kube-controller-manager is left out: it
-has nothing to do here, and its cost is not that of scheduling.
+has nothing to do here, and its cost is no part of scheduling.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Arena:
     @contextlib.asynccontextmanager
     async def ours(self, weight: int = 0, offered: int = 0, *, tls: bool = False) -> AsyncIterator[dict[str, int]]:
         """The shipped configuration of a second kube-scheduler, perhaps with another `weight` of our scores, and the
-        service as a process of its own, which offers so many per cent of the nodes that fit; 0: as it is shipped. They
+        service as a process of its own, which offers this percentage of the nodes that fit; 0: the default. They
         speak plain HTTP with each other, or with `tls` mutual TLS, as shipped.
         """
         address, process = await asyncio.to_thread(self._start_service, offered, tls)

@@ -1,6 +1,6 @@
 """A backlog of refused pods while bound pods change all the time, on a real control plane. `python -m bench.backlog`.
 
-Measures how quickly other pods are bound meanwhile, what the service costs, and that every refused pod is tried
+Measures how quickly other pods are bound at the same time, what the service costs, and that every refused pod is tried
 again when its devices come. Writes its section of docs/performance.md. The exit status is 1 when a limit is broken.
 """
 
@@ -63,9 +63,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """`cores` by process, `strangers` those that everything else on the machine used; `calls` of filter by answer;
-    `attempt` and `answer`: mean seconds of an attempt of kube-scheduler that found no node, and of filter in it;
-    `waking` has the seconds of each portion.
+    """`cores` by process, `strangers`: the cores that all other processes of the machine used; `calls` of filter by
+    answer; `attempt` and `answer`: mean seconds of an attempt of kube-scheduler that found no node, and of filter in
+    it; `waking` has the seconds of each portion.
     """
 
     plan: Plan
@@ -207,7 +207,7 @@ async def _until_quiet(extender: Extender) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that so many of all do not exceed."""
+    """The quantile: the smallest value that at least this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 

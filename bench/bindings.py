@@ -14,7 +14,7 @@ from bench.arena import PODS, Arena
 
 
 def claim(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """A claim of that name; `spec` is that of its devices."""
+    """A claim with this name; `spec` describes its devices."""
     return {"metadata": {"name": name}, "spec": {"devices": spec}}
 
 
@@ -81,7 +81,7 @@ class Bindings:
 
 @asynccontextmanager
 async def watched(arena: Arena, expected: int) -> AsyncIterator[Bindings]:
-    """The bindings of so many pods, followed meanwhile."""
+    """Follows the bindings of this number of pods."""
     bindings = Bindings(arena, expected)
     watching = asyncio.create_task(bindings.watch())
     try:
@@ -92,7 +92,7 @@ async def watched(arena: Arena, expected: int) -> AsyncIterator[Bindings]:
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for it, at most so long."""
+    """Wait for it, at most this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -125,7 +125,7 @@ def shapes() -> list[Shape]:
         "requests": [{"name": "r", "exactly": _exactly("H100", 2)}],
         "constraints": [{"requests": ["r"], "matchAttribute": PCIE_ROOT}],
     }
-    # There is no B200: every node has to be asked for the second best.
+    # No node has a B200, so every node is asked for the second alternative.
     alternatives = [{"name": "best", **_exactly("B200")}, {"name": "good", **_exactly("H100")}]
     prioritized = {"requests": [{"name": "r", "firstAvailable": alternatives}]}
     return [

@@ -49,7 +49,7 @@ _shapes = count()
 
 
 def slice_json(node: int, serials: bool, number: int = DEVICES) -> bytes:
-    """What a driver publishes for one node with so many devices."""
+    """What a driver publishes for one node with this number of devices."""
     devices = []
     for index in range(number):
         attributes: dict[str, Any] = {
@@ -74,7 +74,7 @@ def slice_json(node: int, serials: bool, number: int = DEVICES) -> bytes:
 
 
 def cluster_of(nodes: int, *, serials: bool = False, devices: int = DEVICES) -> Cluster:
-    """Equal nodes with so many idle devices each."""
+    """Equal nodes with this number of idle devices each."""
     cluster = Cluster(FeatureGates())
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec})))
@@ -144,7 +144,7 @@ PODS: Mapping[str, Pod] = {"one device": one_device, "matched pair": matched_pai
 
 
 class Row(msgspec.Struct, frozen=True):
-    """`fits`: nodes that fit; `searches` made in the last run. `target` in milliseconds, 0 when there is none."""
+    """`fits`: nodes that fit; `searches` made in the last run. `target` in milliseconds; 0: no target."""
 
     nodes: int
     state: str

@@ -71,7 +71,7 @@ def run() -> dict[str, Any]:
 
 
 def _apart(size: Size) -> Row:
-    """In a process of its own, so that its memory is that of the row."""
+    """Runs in its own process, so that its memory belongs to the row."""
     command = [sys.executable, "-m", "bench.growth", msgspec.json.encode(size).decode()]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     return msgspec.json.decode(output, type=Row)

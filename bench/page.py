@@ -149,7 +149,7 @@ async def run(nodes: int) -> Results:
 
 
 async def _look(url: str, cluster: Cluster, nodes: int) -> dict[str, Any]:
-    """What somebody sees who opens the page, while devices change, and who scrolls."""
+    """What a user sees who opens the page and scrolls while devices change."""
     async with browsing() as browser, showing(browser, f"{url}/") as shown:
         page = shown.page
         await page.wait_for_selector("[role=row]")

@@ -1,4 +1,4 @@
-"""The service under cProfile, from the moment it is told: `python -m bench.profiled FILE serve ...`.
+"""The service under cProfile, from a signal on: `python -m bench.profiled FILE serve ...`.
 
 SIGUSR2 begins the profile, the end of the process writes it. Times are processor time of the thread that runs the event
 loop, so what waits, or other load on the machine, does not count.

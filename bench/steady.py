@@ -1,6 +1,6 @@
 """Pods that arrive one by one, at a fixed pace: how long each waits, from its creation to its binding.
 
-The pace is that of the clock, whether the scheduler keeps up or not. The time counts from the reply to the creation of
+Pods arrive by the clock, whether the scheduler keeps up or not. The time counts from the reply to the creation of
 the pod to the binding as a watch shows it; the first pods of a round, for which everything warms up, are left out.
 """
 
@@ -27,7 +27,7 @@ COLUMNS: Final = (
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """On so many nodes, so many pods per second, and in all."""
+    """Number of nodes, pods per second, and pods in all."""
 
     nodes: int
     rate: int

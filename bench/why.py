@@ -1,6 +1,6 @@
 """How long `why` takes on 5,000 nodes of 8 devices, and how long its longest step is: processor time.
 
-The subjects are those that the tests count the calls of. Exit status 1 when a target is missed.
+The subjects are the same whose calls the tests count. Exit status 1 when a target is missed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m loadtest`: an embedded cluster, the service as a process of its own, locust beside both, and percentiles.
+"""`python -m loadtest`: an embedded cluster, the service in its own process, locust, and percentiles.
 
 Exits 0 when every call got the answer it should. The processes compete for the cores of the machine: compare figures
 only with those of the same machine.

@@ -1,4 +1,4 @@
-"""Write the references anew."""
+"""Write the reference pages again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which part of which page is written, and by what.
 
-Promises: a page keeps every word outside of its two marks, which stand in it once. What is written depends on nothing
-but the sources: no time, no place, no width of a terminal.
+Promises: a page keeps every word outside of its two marks, each of which occurs once. What is written depends on
+nothing but the sources: no time, no place, no width of a terminal.
 """
 
 from __future__ import annotations

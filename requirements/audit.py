@@ -1,7 +1,7 @@
 """Are there known vulnerabilities in what the lock files pin? `make check` asks.
 
 Promises: exit status 1 for a vulnerability that is not accepted below, and for lock files that cannot be audited. A
-service that cannot be asked is said in one clear line and is no failure: without a network the other checks count.
+service that cannot be reached is reported in one line and is not a failure: without a network the other checks count.
 Silence is never taken for health: pip-audit passes over packages the service does not know, and a mirror that has no
 vulnerability data knows none of them.
 
@@ -23,7 +23,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 LOCKS = tuple(sorted(HERE.glob("*.lock")))
-"""All: the site's tools and those that build a wheel are run on the machines of developers and of CI, too."""
+"""All lock files: developers and CI also run the tools of the site and of the build."""
 MEMORY = HERE / ".audit"
 """What earlier answers were."""
 

@@ -1,6 +1,6 @@
 """The software bill of materials of the service, CycloneDX in JSON: `make sbom`.
 
-Promises: every package that runtime.lock pins, which is what the image installs beside Python, with version, hashes
+Promises: every package that runtime.lock pins, which the image installs in addition to Python, with version, hashes
 and what needs it; the same text for the same lock file and version of ours. It is valid by the schema of CycloneDX, or
 it is not written. Packages for one platform only are in it for all.
 
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def pins(lines: Iterable[str]) -> Iterator[Pin]:
-    """The packages of a lock file as uv writes it. Raises ValueError for a line that is none of it."""
+    """The packages of a lock file as uv writes it. Raises ValueError for any other line."""
     pin: Pin | None = None
     for line in lines:
         found = _PIN.match(line)

@@ -12,7 +12,7 @@ PLACES = ("app", "bench", "charts", "hack", "loadtest", "reference", "requiremen
 def test_no_module_is_longer_than_400_lines() -> None:
     """A module is one noun. One that outgrows a few screens has become two, and readers no longer know where a rule is.
 
-    Split it where its docstring would need an "and"; moving a tail into a second module of no meaning is no remedy.
+    Split it where its docstring would need an "and"; do not move a tail into a second module without a meaning.
     """
     modules = [*ROOT.glob("*.py"), *(path for place in PLACES for path in (ROOT / place).rglob("*.py"))]
     assert len(modules) > 400, "the places have moved"

@@ -1,8 +1,8 @@
 """What placement costs: filter and prioritize of one pod on 5,000 nodes with 8 GPUs each, by policy.
 
 Every node has other GPUs in use and other CPU left, so that no two need look alike. Warm: a pod like one that was
-asked about before; after one change: a pod was bound since; new shape: nobody has asked for that yet; weights renewed:
-so many pods have come that shapes count differently.
+asked about before; after one change: a pod was bound since; new shape: no pod has asked for that yet; weights renewed:
+enough pods have come that the weights of shapes change.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Site:
         return FGD({self.world.shape(job): part for job, part in frequencies.items() if job.gpus})
 
     async def place(self, job: Job) -> Placed | None:
-        """Try once to find a place for a pod; None when there is none, and the pod is gone."""
+        """Try once to place a pod; None when it fits nowhere and is deleted."""
         world, scheduler = self.world, self._scheduler
         fits = scheduler.fitting(job)
         if not fits:

@@ -1,6 +1,6 @@
-"""A cluster with an API server in which pods of a workload are placed one by one, by whoever schedules there.
+"""A cluster with an API server in which pods of a workload are placed one by one by the scheduler under test.
 
-Promises: one attempt for each pod: whoever is refused is deleted, with his claim, before the next one comes.
+Promises: one attempt for each pod. A refused pod is deleted with its claim before the next pod comes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dra_extender.placement.strategy import ANNOTATION
 
 RESOURCE: Final = "/apis/resource.k8s.io/v1"
 LONGEST: Final = 60.0
-"""Seconds after which nobody has decided on a pod."""
+"""Seconds after which an undecided pod is an error."""
 _SECONDS: Final = 0.02
 """Between two looks at a pod."""
 
@@ -72,7 +72,7 @@ class Scene(msgspec.Struct, frozen=True):
         return node
 
     async def _decided(self, name: str) -> str:
-        """Raises TimeoutError when nobody decides."""
+        """Raises TimeoutError when no scheduler decides."""
         async with asyncio.timeout(LONGEST):
             while True:
                 pod = await self._look(name)

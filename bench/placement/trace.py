@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 class Job(NamedTuple):
     """A pod: `gpus` GPUs of `milli` each, of any of the `models`, or of any model at all; or a partition with a
-    `profile`, which is so many milli of its GPU.
+    `profile`, which is this many thousandths of its GPU.
     """
 
     cpu: int
@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """`seconds`: how long each of the jobs runs; empty when nobody knows."""
+    """`seconds`: how long each of the jobs runs; empty when unknown."""
 
     name: str
     machines: tuple[Machine, ...]

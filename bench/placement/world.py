@@ -37,7 +37,7 @@ NAMESPACE = "bench"
 
 
 class Nobody:
-    """There is no API server, and nothing here asks one."""
+    """Stands for the API server, which nothing here calls."""
 
     def __getattr__(self, name: str) -> Any:
         async def refuse(*args: object) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 MACHINES = [Machine(f"node-{number}", 64_000, 256 * 1024, 4, "G2") for number in range(4)]
 GPUS = (4, 1, 1, 2, 1, 4, 1, 1, 2, 4)
-"""Of the pods, in their order: 21 in all, of 16 that there are."""
+"""GPUs of the pods, in order: 21 in all, where the cluster has 16."""
 
 
 async def played(policy: PolicyName) -> Ended:

@@ -94,13 +94,13 @@ class Backlog:
         await self._until(lambda: self.refused >= set(self._waiting), "the refusal of all")
 
     async def change(self, count: int, rate: float) -> float:
-        """So many updates of the holders (status, label, annotation in turn), so many per second. How many it were."""
+        """Update the holders (status, label, annotation in turn) at this rate. Returns the number of updates."""
         begun = _now()
         await steadily(count, rate, self._update)
         return count / (_now() - begun)
 
     async def pass_by(self, count: int, rate: float) -> list[float]:
-        """So many pods come, so many per second, and go when they are bound.
+        """Pods come at this rate, and go when they are bound.
 
         Seconds from the reply to the creation until the binding was seen; LONGEST for one that was not.
         """
@@ -118,7 +118,7 @@ class Backlog:
         return taken
 
     async def publish(self, pods: int) -> float:
-        """Late devices come for so many of the waiting pods: an event that kube-scheduler does not look at. Seconds
+        """Late devices come for this number of waiting pods: an event that kube-scheduler does not look at. Seconds
         until all those pods are bound. Raises TimeoutError.
         """
 
@@ -129,7 +129,7 @@ class Backlog:
         return await self._relieved(pods, relief)
 
     async def free(self, pods: int) -> float:
-        """Holders go, and so many waiting pods fit. Seconds until all those are bound. Raises TimeoutError."""
+        """Holders go, and this number of waiting pods fits. Seconds until they are bound. Raises TimeoutError."""
         leaving, self._holders = self._holders[:pods], self._holders[pods:]
         return await self._relieved(pods, lambda: self._each(map(self._remove, leaving)))
 

@@ -69,7 +69,7 @@ class Case(Space):
         return self.ground.apply(*documents)
 
     def node_added(self, pods: int = 10) -> str:
-        """The name of one more node, with room for so many pods."""
+        """The name of one more node, with room for this number of pods."""
         name = f"{self.name}-node"
         meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta})

@@ -116,8 +116,8 @@ class Component:
 
 
 def free_port() -> int:
-    """A port on which nobody listens, below those that the kernel gives to outgoing connections: it stays free while
-    the process that listens on it is started, or started again.
+    """A port on which no process listens, below those that the kernel gives to outgoing connections: it stays free
+    while the process that listens on it is started, or started again.
     """
     while True:
         port = random.randrange(*_SETTLED)
@@ -125,7 +125,7 @@ def free_port() -> int:
             try:
                 listener.bind(("127.0.0.1", port))
             except OSError:
-                continue  # somebody else's
+                continue  # in use by another process
         if port not in _taken:
             _taken.add(port)
             return port

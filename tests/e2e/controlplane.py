@@ -106,7 +106,7 @@ class ControlPlane(Plane):
         return self.directory / "logs" / "audit.json"
 
     def restart_apiserver(self) -> None:
-        """Stop the API server and start it anew at the same address: its caches forget what was before."""
+        """Restart the API server at the same address: its caches forget what was before."""
         self.stop_component("kube-apiserver")
         self._start_apiserver()
 

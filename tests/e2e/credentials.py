@@ -39,7 +39,7 @@ class Credentials:
         return self._write("service-accounts", self.authority.issue_cert(common_name="service-accounts"))[1]
 
     def trust(self) -> ssl.SSLContext:
-        """A context that believes this authority and nobody else."""
+        """A context that trusts only this authority."""
         return ssl.create_default_context(cafile=str(self.ca_file))
 
     def _write(self, name: str, issued: trustme.LeafCert) -> tuple[Path, Path]:

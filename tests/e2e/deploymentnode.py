@@ -1,7 +1,7 @@
 """Nodes for the pods of one Deployment, each a process, and the Service that leads to them.
 
 `DeploymentNode` is kubelet for every pod with a label. `ServiceProxy` is kube-proxy for one Service: a new connection
-goes to any of the endpoints that are ready, as the EndpointSlices say, or where none is, to those that still serve
+goes to any of the endpoints that are ready, as the EndpointSlices say, or when none is ready, to those that still serve
 while they leave; a connection that is made stays.
 """
 
@@ -53,7 +53,7 @@ SLICES: Resource[EndpointSlice] = Resource(
 
 
 class DeploymentNode:
-    """Runs what is bound, wherever that is. `run` it as a task; `pods` are those that run, by name."""
+    """Runs every pod that is bound. `run` is a task; `pods`: the running pods by name."""
 
     def __init__(self, client: KubeClient, label: str, folder: Path, machine: Mapping[str, str]) -> None:
         self.pods: dict[str, PodProcess] = {}
@@ -98,7 +98,7 @@ class DeploymentNode:
 
 
 class ServiceProxy:
-    """`url` is where the Service is reached. `refused` counts connections for which there was no endpoint at all."""
+    """`url` is where the Service is reached. `refused` counts connections without any endpoint."""
 
     def __init__(self, client: KubeClient, namespace: str, service: str) -> None:
         self.url = ""

@@ -2,7 +2,7 @@
 
 The tests make nodes, classes, roles and namespaces with fixed names, and delete them. So a cluster is taken only when
 it is named by ``E2E_KUBECONFIG`` (never by the KUBECONFIG of one's shell), when it says of itself that it may be thrown
-away (a ConfigMap, which ``hack/kind-up.sh`` makes), and when nobody uses it for anything else. What is in the cluster
+away (a ConfigMap, which ``hack/kind-up.sh`` makes), and when it is used for nothing else. What is in the cluster
 before the tests is noted in that ConfigMap; everything of the same kinds that is there at the end and was not before is
 deleted.
 
@@ -38,7 +38,7 @@ MARK = "dra-extender-e2e"
 NAMESPACE = "dra-e2e"
 """Of the tests' own accounts."""
 SYSTEM = frozenset(("default", "kube-node-lease", "kube-public", "kube-system", "local-path-storage"))
-"""The namespaces of a cluster that nobody uses, as kubeadm and kind make them."""
+"""The namespaces of an unused cluster, as kubeadm and kind make them."""
 SCHEDULER_ROLES = ("system:kube-scheduler", "system:volume-scheduler")
 STOCK_SCHEDULER = "default-scheduler"
 
@@ -76,7 +76,7 @@ def chosen(environment: Mapping[str, str] = os.environ) -> Path | None:
 def objection(mark: Mapping[str, Any] | None, found: Iterable[str]) -> str:
     """Why a cluster may not be used, and what to do; empty: it may.
 
-    `mark` is the data of the ConfigMap, None when there is none; `found` has the objects as ``namespace/default``.
+    `mark` is the data of the ConfigMap, None when it does not exist; `found` has the objects as ``namespace/default``.
     """
     if mark is None:
         return (
@@ -156,7 +156,7 @@ class ExistingCluster(Plane):
         raise NotOursError("the API server of an existing cluster cannot be restarted")
 
     def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
-        """A kubeconfig of somebody without permissions: an account, because certificates are not ours to sign."""
+        """A kubeconfig without permissions: of a service account, because the tests cannot sign certificates here."""
         if group is not None:
             raise NotOursError("nobody can be put into a group of an existing cluster")
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": NAMESPACE}}

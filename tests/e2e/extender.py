@@ -30,7 +30,7 @@ SCHEDULER_GATES = {"SchedulerPopFromBackoffQ": False}
 
 
 def shipped_environment() -> dict[str, str]:
-    """The variables that the Deployment sets, except those that come from the pod."""
+    """The variables that the Deployment sets, except values that come from the pod."""
     containers = yaml.safe_load(DEPLOYMENT.read_text())["spec"]["template"]["spec"]["containers"]
     return {entry["name"]: entry["value"] for entry in containers[0]["env"] if "value" in entry}
 
@@ -128,7 +128,7 @@ class Extender:
         return self.status("/readyz") == 200
 
     def status(self, path: str) -> int:
-        """The status code of a page of the insight address; 0 when nobody listens."""
+        """The status code of a page of the insight address; 0 when no process listens."""
         try:
             with self.open(path) as answer:
                 return int(answer.status)
@@ -192,7 +192,7 @@ def scheduler_configuration(file: str, url: str, credentials: Credentials) -> di
     for extender in config["extenders"]:
         extender["urlPrefix"] = url + "/" + extender["urlPrefix"].rpartition("/")[2]
         extender["tlsConfig"] |= files | {"serverName": "127.0.0.1"}
-    # A scheduler that cannot renew its lease in time ends itself, and nobody here would start it again.
+    # A scheduler that cannot renew its lease in time ends itself, and nothing here would restart it.
     config["leaderElection"] |= {"leaseDuration": "120s", "renewDeadline": "100s"}
     return config
 

@@ -98,7 +98,7 @@ class Ground:
         for index in range(NODES):
             node = hardware.node(index)
             if self.plane.others:
-                # The network of a cluster would look for the way to an address, and there is none.
+                # There is no cluster network that could route to an address.
                 del node["status"]["addresses"]
             await self.client.create("/api/v1/nodes", msgspec.json.encode(node))
         # Pods on the cluster's own nodes, if there are any, have a kubelet, and those of the shipped Deployment, too.
@@ -246,7 +246,7 @@ class Ground:
         return [claim for claim in list(self._claims.objects.values()) if claim.metadata.namespace == namespace]
 
     def watches(self, flow: bool) -> None:
-        """Whether the extender sees what happens in the cluster; it is not told of what is held back meanwhile."""
+        """Whether the extender's watches deliver events; while False, events are held back."""
         event = self.api.watches_flow
         self.call(event.set if flow else event.clear)
 

@@ -1,7 +1,7 @@
 """Signs of life of nodes that have no kubelet, for clusters whose controllers look for them.
 
 The node lifecycle controller takes a node whose lease is not renewed for dead, and taints it. Here every node is alive
-but those that have a kubelet of their own: it is ready as soon as it is seen, and its lease goes on while `run` does.
+except nodes with their own kubelet: it is ready as soon as it is seen, and its lease goes on while `run` does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TAKEN_FOR_DEAD = frozenset(("node.kubernetes.io/not-ready", "node.kubernetes.io/
 
 
 class Heartbeats:
-    """`nodes` has to be run by somebody; `others` are the names of nodes that are left alone."""
+    """The caller runs `nodes`; `others`: the names of nodes that are left alone."""
 
     def __init__(self, client: KubeClient, nodes: Informer[FullNode], others: Collection[str]) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class Heartbeats:
                 ready = msgspec.json.encode({"status": {"conditions": [_ready()]}})
                 await self._client.patch(f"/api/v1/nodes/{node.name}/status", ready, STRATEGIC_PATCH)
         except NotFoundError:
-            pass  # deleted meanwhile
+            pass  # deleted since
         except ApiError:
             pass  # the next beat is soon enough
 

@@ -36,7 +36,7 @@ class Takeover(NamedTuple):
 
 
 class Leadership:
-    """`run` it as a task. `takeovers` are in their order; the first holder took over from nobody."""
+    """`run` it as a task. `takeovers` are in their order; the first holder took over from no one."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self.takeovers: list[Takeover] = []

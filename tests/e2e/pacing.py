@@ -1,4 +1,4 @@
-"""How fast calls are made: a number at a time, or so many per second."""
+"""How fast calls are made: a number at a time, or a rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def together(calls: Iterable[Awaitable[object]], at_once: int) -> None:
 
 
 async def steadily(count: int, rate: float, act: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """Begin `act` so many times, so many times per second, however long each takes; ends when all have ended."""
+    """Begin `act` this number of times, at this rate, however long each takes; return when all have ended."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with asyncio.TaskGroup() as group:

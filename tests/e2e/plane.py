@@ -31,7 +31,7 @@ class KubectlError(RuntimeError):
 class Plane(ABC):
     """A control plane as a context manager. Everything it writes is under `directory`.
 
-    `url` is that of the API server; `credentials` issue what is served and shown outside it (extender, proxies,
+    `url`: the API server; `credentials` issue what is served and shown outside it (extender, proxies,
     schedulers). `components` are the processes that were started, by name. `others` are the names of nodes that are
     not the tests' own: nothing of the tests may land there.
     """
@@ -40,7 +40,7 @@ class Plane(ABC):
     url: str
     credentials: Credentials
     authorities: Path
-    """Certificate authorities that a client has to believe: that of the API server and our own."""
+    """The certificate authorities that a client has to trust: the API server's and our own."""
     feature_gates: dict[str, bool]
     node_lifecycle: bool
     """Whether nodes are taken for dead without a kubelet's signs of life."""
@@ -73,7 +73,7 @@ class Plane(ABC):
 
     @abstractmethod
     def restart_apiserver(self) -> None:
-        """Stop the API server and start it anew at the same address: its caches forget what was before."""
+        """Restart the API server at the same address: its caches forget what was before."""
 
     @abstractmethod
     def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
@@ -94,7 +94,7 @@ class Plane(ABC):
 
     @cached_property
     def features(self) -> frozenset[str]:
-        """The feature gates that are on, whoever put them on."""
+        """The feature gates that are on."""
         return features_that_are_on(self.kubectl("get", "--raw=/metrics"))
 
     def trust(self) -> ssl.SSLContext:
@@ -139,8 +139,8 @@ class Plane(ABC):
     ) -> Component:
         """Start one more kube-scheduler with a KubeSchedulerConfiguration (empty: the stock one).
 
-        `name` is that of the process and its logs; scheduler names are in the profiles. It talks as
-        system:kube-scheduler unless a kubeconfig is given; leader election is off unless the configuration says so.
+        `name`: of the process and its logs; scheduler names are in the profiles. It talks as
+        system:kube-scheduler unless a kubeconfig is given; leader election is off unless the configuration turns it on.
         """
         given = yaml.safe_load(configuration.read_text()) if isinstance(configuration, Path) else configuration
         config: dict[str, Any] = {

@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 
 def shown(network: int, number: int) -> str:
-    """What the API server is told. Each run has a network of its own."""
+    """The IP address that the pod reports. Each run has its own network."""
     return f"10.{network}.{number >> 8}.{number & 255}"
 
 
@@ -89,7 +89,7 @@ class PodProcess:
         self._process.kill()
 
     def lose(self) -> None:
-        """As when its node loses power: nothing of it goes on, and nobody tells the API server."""
+        """As when its node loses power: the process ends, and the API server does not learn it."""
         self._lost = True
         self.kill()
 
@@ -258,7 +258,7 @@ class PodProcess:
         try:
             await self._client.delete(self._path, msgspec.json.encode({"gracePeriodSeconds": 0}))
         except NotFoundError:
-            pass  # somebody else has had it
+            pass  # another reader took it
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> int:

@@ -16,8 +16,9 @@ class Queue:
         return self._plane.metrics(SCHEDULER)
 
     def rests(self, pods: int) -> bool:
-        """Whether there are so many pods, and all of them are left alone: only an event, or five minutes, bring them
-        back to where they are tried again."""
+        """True when this number of pods exists and all of them are left alone: only an event, or five minutes, bring
+        them back to where they are tried again.
+        """
         page = self._page()
         names = ("active", "backoff", "gated", "unschedulable")
         return [metric(page, "scheduler_pending_pods", queue=name) for name in names] == [0, 0, 0, pods]

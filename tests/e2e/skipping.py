@@ -14,7 +14,7 @@ def skip_what_cannot_run(items: Iterable[pytest.Item]) -> None:
     """Tests marked e2e need binaries; those marked `own_plane` need more of it than an existing cluster gives."""
     real = [item for item in items if item.get_closest_marker("e2e")]
     if existing.chosen() is not None:
-        # Binaries that are missing are an error then: the cluster was named, so somebody means it.
+        # Binaries that are missing are an error then: the cluster was named on purpose.
         for item in real:
             for marker in item.iter_markers("own_plane"):
                 item.add_marker(pytest.mark.skip(reason=f"not with an existing cluster: {marker.args[0]}"))

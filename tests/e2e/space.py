@@ -59,7 +59,7 @@ class Space:
         return f"{found.reason}: {found.message}" if found is not None and found.status == "False" else ""
 
     def phase(self, name: str) -> str:
-        """Of a pod; empty when it is gone."""
+        """The node of a pod; empty when the pod is gone."""
         pod = self._pod(name)
         return pod.status.phase if pod is not None else ""
 

@@ -239,7 +239,7 @@ def test_25_two_hundred_binds_at_once_all_succeed(case: Case, ground: Ground) ->
     ground.eventually(lambda: len(case.bound(names)) == len(names), "all bindings", 300)
     for name in names:
         *lost, last = [ground.answer(call)["Error"] for call in ground.calls.calls("bind", case.key(name))]
-        # There is no device to spare: of the last ones, two pods may want the same.
+        # No device is spare: two pods may want the same of the last devices.
         assert (set(lost) - {"cannot allocate all claims"}, last) == (set(), "")
     held = [tuple(result[part] for part in ("pool", "device")) for name in names for result in case.results(name)]
     assert len(set(held)) == len(held) == len(names)

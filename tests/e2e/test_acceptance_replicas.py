@@ -1,4 +1,5 @@
-"""Acceptance tests 41 to 44: one leads, the others wait; and nobody decides before everything has been seen."""
+"""Acceptance tests 41 to 44: one leads, the others wait; and no replica decides before it has seen the whole cluster.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ FILTERED = "dra_extender_filter_results_total"
 
 @pytest.fixture
 def backlog(case: Case, ground: Ground) -> Iterator[Backlog]:
-    """Pods that are refused, half of them for devices that others have, half for devices that nobody has."""
+    """Pods that are refused, half of them for devices in use, half for devices that do not exist."""
     case.alone()
 
     async def begin() -> Backlog:

@@ -32,5 +32,5 @@ def test_two_replicas_and_an_in_tree_scheduler_share_devices_and_ours_give_none_
     assert outcome.problems() == []
     ran = {pod.scheduler for pod in outcome.history.ran.values()}
     assert (len(outcome.history.ran), ran) == (120, {*OWN, STOCK})
-    # It was a contest: somebody was second, and has taken his write back.
+    # It was a contest: a second writer has undone its write.
     assert any(overlap.ending == "taken back" for overlap in outcome.history.by(OURS))

@@ -1,6 +1,6 @@
 """Ten pods that do not fit, on the real control plane: `kubectl describe` says why and what helps, and it does.
 
-The five of which it was once said that they fit are among them: 100 CPUs, a resource that nobody offers, a label that
+Among them are five that once were reported to fit: 100 CPUs, a resource that no node offers, a label that
 no node has, a cordoned node and a tainted one. kube-scheduler refuses those by itself, and does not try a pod without
 its claim.
 """

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 POLICIES: tuple[PolicyName, ...] = ("first-fit", "fragmentation")
 GPUS = (4, 1, 1, 2, 1, 4, 1, 1, 2, 4)
-"""Of the pods, in their order: 21 in all, where there are four on each of four nodes."""
+"""Devices of the pods, in order: 21 in all, where four nodes have four each."""
 EACH = 4
 
 
@@ -28,7 +28,7 @@ def placing(ground: Ground) -> Iterator[str]:
 
 
 def put_class(case: Case, policy: PolicyName) -> None:
-    """Half of the devices, and the policy for whoever asks for them."""
+    """Half of the devices, and the policy for pods that ask for them."""
     selector = {"cel": {"expression": f'device.attributes["{case.driver}"].side == "{policy}"'}}
     case.apply(
         {

@@ -48,7 +48,7 @@ def stock(plane: ControlPlane) -> Iterator[str]:
 
 
 def group(case: Case, claim: dict[str, str]) -> dict[str, str]:
-    """A PodGroup with one claim; gives the entry of reservedFor that stands for it."""
+    """A PodGroup with one claim; gives its entry of reservedFor."""
     meta, spec = case.where("group"), {"schedulingPolicy": {"basic": {}}, "resourceClaims": [claim]}
     body = {"apiVersion": f"{GROUP}/v1alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
     (made,) = case.apply(body)

@@ -51,7 +51,7 @@ def priority_class(case: Case, suffix: str, value: int, **more: str) -> str:
 
 
 def filled(case: Case, **devices: int) -> list[str]:
-    """Nodes with so many devices each, and a pod of no priority on each device; their names."""
+    """Nodes with this number of devices each, and a pod of priority 0 on each device; the names of the pods."""
     names = []
     for node, number in devices.items():
         case.publish(node.replace("_", "-"), number)
@@ -83,7 +83,7 @@ def going(case: Case, *names: str) -> list[str]:
 
 
 def until_going(case: Case, *names: str) -> str:
-    """The first of them that is told to go."""
+    """The first pod that is evicted."""
     case.ground.eventually(lambda: going(case, *names), f"the end of one of {names}")
     return going(case, *names)[0]
 

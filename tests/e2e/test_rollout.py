@@ -1,7 +1,7 @@
 """The shipped Deployment is upgraded, rolled back, restarted, killed, as docs/upgrade.md says, under 20 pods a second.
 
 Its pods are processes, the Deployment controller, the EndpointSlices, kubectl and both kube-schedulers are Kubernetes'
-own. What is asserted is who led and what came of every pod; how long no pod was bound is printed, beside how long that
+own. What is asserted is who led and what came of every pod; how long no pod was bound is printed, next to how long that
 was on this machine while replicas started and ended and the leader stayed.
 """
 
@@ -67,14 +67,14 @@ class Shipped:
 
     @property
     def images(self) -> set[str]:
-        """Of the pods that are not on their way out."""
+        """The pods that are not terminating."""
         pods = self.ground.get(f"/api/v1/namespaces/dra-system/pods?labelSelector=app.kubernetes.io/name={SHIPPED}")
         return {
             pod["spec"]["containers"][0]["image"] for pod in pods["items"] if "deletionTimestamp" not in pod["metadata"]
         }
 
     def errors(self) -> float:
-        """How many attempts of kube-scheduler to place a pod ended with an error, that of a refused call included."""
+        """How many attempts of kube-scheduler to place a pod ended with an error, including errors of refused calls."""
         page = self.ground.plane.metrics(SCHEDULER)
         return metric(page, "scheduler_schedule_attempts_total", result="error")
 
@@ -115,7 +115,7 @@ def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         if SCHEDULER in ground.plane.components:
             ground.plane.stop_component(SCHEDULER)
         made.shell(
-            # In the foreground: until the ReplicaSet is gone, it makes pods again that are deleted.
+            # In the foreground: until it is gone, the ReplicaSet replaces deleted pods.
             "kubectl -n dra-system delete deployment --all --cascade=foreground --wait --timeout=60s\n"
             "kubectl -n dra-system delete service,pdb,networkpolicy --all --wait\n"
             f"kubectl -n dra-system delete pods -l app.kubernetes.io/name={SHIPPED} --wait --timeout=60s\n"
@@ -129,7 +129,7 @@ def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def _through(config: dict[str, Any], shipped: Shipped) -> None:
-    """The shipped names and certificates; only the address is that of the stand-in for kube-proxy."""
+    """The shipped names and certificates; only the address belongs to the stand-in for kube-proxy."""
     files = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
     for extender in config["extenders"]:
         extender["urlPrefix"] = shipped.proxy.url + "/scheduler"

@@ -152,7 +152,7 @@ class Wire:
                     await self.watches_flow.wait()
                     await response.write(chunk)
             except (ConnectionError, aiohttp.ClientError):
-                pass  # one side is gone; the other is told by the end of the stream
+                pass  # one side is gone; the end of the stream tells the other
             return response
 
 

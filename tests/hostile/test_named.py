@@ -1,7 +1,7 @@
 """The worst that was ever measured, each by its name, against the service as a process of its own.
 
-What is asserted is what becomes of the pods: the hostile one is told what is wrong with it, ordinary ones are bound
-meanwhile. Times are what `make hostile` reports.
+The tests assert what becomes of the pods: the hostile pod gets the reason, ordinary pods are bound
+at the same time. Times are what `make hostile` reports.
 """
 
 from __future__ import annotations

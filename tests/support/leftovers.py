@@ -1,7 +1,7 @@
 """A test ends what it started: what is left over fails that test, not one that comes later.
 
 Connections say goodbye for a while when they are closed, and cancelled tasks end at their next step: the loop of a test
-waits for both. A task that nobody has cancelled, a connection that nobody has closed and a thread are left over. So is
+waits for both. Left over are a task that was not cancelled, a connection that was not closed, and a thread. So is
 what only the garbage collector finds (files, sockets, processes, coroutines that were never awaited): it is asked at
 the end of each test, because warnings are errors, and have to be those of the test at hand.
 """
@@ -35,7 +35,7 @@ _tests = itertools.count()
 def nothing_is_left_over() -> Iterator[None]:
     """For every test, around all its other fixtures.
 
-    What is there before a test is none of its leftovers. Set aside, it is not looked at again after each test: a full
+    What exists before a test is not its leftover. Set aside, it is not looked at again after each test: a full
     collection of all that thousands of tests have loaded takes longer than most of them.
     """
     if next(_tests) % TESTS_BETWEEN_FULL_COLLECTIONS == 0:

@@ -21,7 +21,7 @@ def specimen(kind: type[T]) -> T:
 
 
 def field_specimens(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """For each field of the struct a value that is not its default."""
+    """A value other than the default for each field of the struct."""
     return {name: getattr(specimen(kind), name) for name in kind.__struct_fields__}
 
 

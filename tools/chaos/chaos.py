@@ -3,13 +3,14 @@
 A `Chaos` is one run: steps drawn from the seed, then peace, then the question what is left. What is checked, and where:
 
 - S1 no exclusive device in the claims of two bound pods: `Api` at every binding; in no two claims at all: `check`.
-- S2 counters and capacities never overdrawn by claims of bound pods: `Rules` at every binding; by nobody: `check`.
-- S3 at most 256 consumers, none twice, never that of a bound pod removed: `Api` and `Rules` at every write.
+- S2 counters and capacities never overdrawn: by claims of bound pods `Rules` at every binding; by any claim `check`.
+- S3 at most 256 consumers, no consumer twice, the consumer of a bound pod never removed: `Api` and `Rules` at every
+  write.
 - S4 an allocation is never changed in place and never stored without the finalizer: `Api` at every write.
 - S5 a pod is bound only with all claims allocated, reserved for it, on its node, its devices ready: `Api`, `Rules`.
 - S6 class, selector and taints hold for a state no older than a bind may take: `Rules` at every allocation.
 - S7 at most 32 results, in the order of the requests: `Rules` at every allocation.
-- S8 verbs do not change what they are given, scores are 0 to 10, victims are none but the given: `Chaos.schedule`.
+- S8 verbs do not change what they are given, scores are 0 to 10, only given victims are returned: `Chaos.schedule`.
 - S9 two replicas act at the same time, are deposed and killed; late writes of dead ones arrive: `Chaos.depose`, `kill`.
 - S10 the audit of each replica finds what strangers have doubled, and nothing else: `check_audit`.
 - L1 what fits is bound: `check`, by the answer of the verbs and by counting free devices independently.
@@ -17,9 +18,9 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
 - L3 no hold outlives its bind or the sight of its write, unless what was written cannot be taken back yet:
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
-- S12, L7 what must hold when pods are nominated ahead of the queue: `Planning`.
-- L4 undecodable objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
-  `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
+- S12, L7 what must hold when pods are nominated ahead of the queue: `EarlyNominating`.
+- L4 undecodable objects hinder no other pod, crashes anywhere and permissions that go and come back leave nothing
+  behind: `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class Chaos:
     async def schedule(self, service: Service, pod: Pod) -> None:
         """One cycle of a scheduler for one pod; other verbs come in between in any order."""
         if pod.spec.containers and not self.world.api.all(DeviceClass):
-            return  # the plugin NodeResourcesFit sees that nobody has the resource
+            return  # the plugin NodeResourcesFit finds no node with the resource
         if service.watch.behind() > WATCH_GAP:
             return  # the service says that it is not ready
         requeued, nodes = self.requeues(), self.hardware.nodes()
@@ -176,7 +177,7 @@ class Chaos:
             self.world.api.violations.append(f"{args.Pod.metadata.name}: scores {wrong}, victims {kept}")
 
     def refuse(self, pod: Pod, requeued: int) -> None:
-        """What a scheduler does with a pod that fits nowhere: it says so and waits for a requeue."""
+        """What a scheduler does with a pod that fits nowhere: it reports it and waits for a requeue."""
         if not self.exists(pod):
             return
         named = "" if self.early.on and not self.preempting.on else pod.status.nominated_node_name
@@ -308,7 +309,7 @@ class Chaos:
         for claim in api.all(ResourceClaim):
             users = {entry.uid for entry in claim.status.reserved_for}
             if claim.metadata.deletion_timestamp and users & bound:
-                continue  # nobody can join it any more, and it goes with the last of those that run
+                continue  # no pod can join it any more; it goes with the last running pod
             if not users <= bound or bool(users) != (claim.allocation is not None):
                 wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - bound)}")
 

@@ -40,7 +40,7 @@ class EarlyNominating:
         return ""
 
     def overlaps(self, service: Service) -> list[str]:
-        """Devices that two plans name, of those that share none."""
+        """Devices that two plans name, among plans that may share none."""
         hints = [hint.plan for hint in service.extender.early_nominations if hint.plan is not None]
         taken: Counter[tuple[str, str, str]] = Counter()
         for plan in hints:

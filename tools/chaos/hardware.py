@@ -95,7 +95,7 @@ class Hardware:
         return [name for name in "abc" if self._dice.random() < 0.8]
 
     def _spoil(self, kind: type[KubernetesObject]) -> None:
-        """Somebody writes what nobody can decode, and mends it later."""
+        """Write an object that cannot be decoded, and mend it later."""
         api = self.world.api
         if not (objects := api.all(kind)):
             return

@@ -1,9 +1,9 @@
 """Priorities in a chaotic world, and what must hold when pods make room for others.
 
-- S11 nobody is evicted whom no stored nomination of a more important pod names: `judge` at every eviction.
-- L5 when peace has lasted, nobody waits who could preempt somebody, nothing is kept for anybody, and no pod says that
-  it is nominated, but for those that have finished: `check`.
-- L6 nobody was evicted in vain, where nothing else went wrong (`calm`: one replica, no faults, no strangers, nobody
+- S11 a pod is evicted only when a stored nomination of a more important pod names it: `judge` at every eviction.
+- L5 after a quiet time no pod waits that could preempt, no devices are kept, and no pod has a mark that
+  it is nominated, except finished pods: `check`.
+- L6 no pod was evicted in vain, where nothing else went wrong (`calm`: one replica, no faults, no strangers, no pod
   meddles with claims or hardware): the preemptor of every victim is bound or gone, or a pod of higher priority than it
   was bound on the node after that: `check`.
 """
@@ -70,7 +70,7 @@ class Preempting:
         api.judges.append(self.judge)
 
     def config(self, config: SchedulingConfig) -> SchedulingConfig:
-        """Where nothing goes wrong a pod is not given up because nobody has tried it for a minute."""
+        """In a calm world a pod is not given up because no scheduler has tried it for a minute."""
         if not self.on:
             return config
         margin = 600.0 if self.calm else config.preemption_margin_seconds

@@ -1,7 +1,8 @@
-"""Another allocator in the same cluster, as the in-tree plugin of another scheduler is: it asks nobody.
+"""Another allocator in the same cluster, like the in-tree plugin of another scheduler.
 
 Most of the time it takes what is free in the API server at this moment, which is then its own: we yield. Sometimes it
-is as late as its watch and takes what is stored as ours; that is an intrusion, noted so that nobody blames us for it.
+is as late as its watch and takes what is stored as ours; that is an intrusion, noted so that it does not count as our
+violation.
 """
 
 from __future__ import annotations

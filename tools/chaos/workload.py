@@ -44,7 +44,7 @@ class Workload:
         self._priority = priority
         self._serial = 0
         self._deleted: list[ResourceClaim] = []
-        """Claims that somebody wants to make anew, once their names are free."""
+        """Claims to create again once their names are free."""
 
     def pending(self) -> list[Pod]:
         """The pods that our schedulers have to find a node for."""
@@ -95,7 +95,7 @@ class Workload:
         return [meta.name for meta in claims if not meta.controller and meta.name.startswith("c")]
 
     def _add_undecodable(self, name: str) -> None:
-        """A claim that nobody can allocate, of a pod that asks for it again and again."""
+        """A claim that cannot be allocated, of a pod that is tried again and again."""
         request = self._hardware.request() | {"selectors": [{"cel": {"expression": BROKEN}}]}
         claim = make_claim(f"c{name}", requests=[{"name": "r", "exactly": request}], pod=f"p{name}")
         self._put(claim, self._pod(f"p{name}", f"c{name}"))
@@ -146,7 +146,7 @@ class Workload:
             self._api.touch(self._dice.choice(claims).metadata.name)
 
     def replace_claim(self) -> None:
-        """Somebody deletes a claim; most are made anew under the same name as soon as that is free."""
+        """Delete a claim; most are created again under the same name as soon as it is free."""
         claims = [claim for claim in self._api.all(ResourceClaim) if not claim.metadata.name.startswith("f")]
         if not claims:
             return

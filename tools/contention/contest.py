@@ -52,7 +52,7 @@ LEFT = 60.0
 _CREATING = 16
 """Requests under way at the same time while pods are made."""
 _RATES = {"qps": 500, "burst": 1000}
-"""For all schedulers: nobody waits for a limit of its own."""
+"""For all schedulers: no client-side rate limit slows one of them."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ def _attempts(plane: ControlPlane, scheduler: str) -> dict[str, int]:
 
 
 class Feeding:
-    """Makes the pods, so many at a time, and ends them. `waited`: seconds from making to running, by name."""
+    """Makes the pods, a number at a time, and ends them. `waited`: seconds from making to running, by name."""
 
     def __init__(self, cluster: Cluster, listed: list[Entrant], waiting: int, told: Told) -> None:
         self.waited: dict[str, float] = {}
@@ -137,7 +137,7 @@ class Feeding:
         cluster.pods.subscribe(self._changed)
 
     async def run(self) -> None:
-        """Until all have run and those that do not complete are deleted."""
+        """Until all have run and the pods that do not complete are deleted."""
         waiting = iter(self._listed)
         await asyncio.gather(*(self._make(waiting) for _ in range(_CREATING)))
         await self._all_ran.wait()
@@ -277,6 +277,6 @@ class Cluster:
             await asyncio.sleep(0.05)
 
     async def events(self, reason: str) -> int:
-        """How many objects have been told of by events of this reason."""
+        """The number of objects with events of this reason."""
         listed = await self.client.get("/apis/events.k8s.io/v1/events", {"fieldSelector": f"reason={reason}"})
         return len({item["regarding"]["uid"] for item in msgspec.json.decode(listed)["items"]})

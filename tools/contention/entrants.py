@@ -22,7 +22,7 @@ template), one in eight wants two devices of one node, one in eight is shared by
 
 
 class Entrant(msgspec.Struct, frozen=True):
-    """A pod. `claim` is the one it names, empty when it has a template's; `makes_claim`: nobody made it before.
+    """A pod. `claim` is the one it names, empty when it has a template's; `makes_claim`: the claim does not exist yet.
 
     `completes`: it ends by itself, otherwise it is deleted while it runs. Those that share a claim are deleted: when
     one has completed and another one goes on, the claim controller of 1.36 reserves the claim for the completed one

@@ -2,11 +2,11 @@
 
 `History` replays every version of claims and pods by resourceVersion, which is one sequence for all kinds of one API
 server. It tells each time that a device got into a second claim: who wrote first, who wrote second, how that ended, and
-what pods were bound meanwhile. Who wrote an allocation is what the API server noted in managedFields. Pure.
+what pods were bound at the same time. Who wrote an allocation is what the API server noted in managedFields. Pure.
 
 Promises: every overlap of two allocations is listed once per device, however short it was. It `stood` when the pod of
 the claim that was written second was bound while the first claim still had the device; a second write that was taken
-back before any binding has given nobody anything. A device was `shared` when pods of both claims were bound at once.
+back before any binding gives nothing away. A device was `shared` when pods of both claims were bound at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ending = Literal["taken back", "gave way", "ran out", "open"]
 
 
 class ClaimVersion(msgspec.Struct, frozen=True, tag="claim"):
-    """A claim as stored at a version. `writer` of the allocation; empty when there is none. `gone`: it was deleted."""
+    """A claim as stored at a version. `writer` of the allocation; empty without one. `gone`: it was deleted."""
 
     version: int
     uid: str
@@ -81,11 +81,11 @@ class Overlap(msgspec.Struct):
     second_bound: bool = False
     again: bool = False
     binders: dict[str, str] = msgspec.field(default_factory=dict)
-    """Which pods of the second claim were bound meanwhile, and by which scheduler."""
+    """The pods of the second claim that were bound in that time, and their schedulers."""
 
     @property
     def joined(self) -> bool:
-        """True when ours wrote second, and nobody but the in-tree scheduler bound pods with it: it takes the allocation
+        """True when ours wrote second, and only the in-tree scheduler bound pods with it: it takes the allocation
         of a claim that its own pods share for good, and reserves it before ours is taken back.
         """
         in_tree = bool(self.binders) and set(self.binders.values()) == {STOCK}
@@ -93,7 +93,7 @@ class Overlap(msgspec.Struct):
 
     @property
     def stood(self) -> bool:
-        """True when whoever wrote second went on to bind a pod."""
+        """True when the second writer went on to bind a pod."""
         return self.second_bound and not self.joined
 
     @property
@@ -131,7 +131,7 @@ class History:
         self._holders: defaultdict[Device, list[str]] = defaultdict(list)
         self._open: dict[tuple[Device, str, str], Overlap] = {}
         self._left: set[tuple[Device, str]] = set()
-        """Holders of a device that another claim has had meanwhile and let go."""
+        """Holders of a device that another claim held and released in between."""
         self._used: set[str] = set()
         """Claims with which a pod was bound since they were allocated."""
 
@@ -235,7 +235,7 @@ class History:
 
 
 def writer(claim: Mapping[str, Any]) -> str:
-    """The field manager that wrote the claim's allocation; empty when nobody did."""
+    """The field manager that wrote the claim's allocation; empty when it has none."""
     for entry in claim["metadata"].get("managedFields", ()):
         if "f:allocation" in entry.get("fieldsV1", {}).get("f:status", {}):
             return str(entry.get("manager", ""))

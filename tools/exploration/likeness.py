@@ -30,7 +30,7 @@ _AWAITED = ("FutureIter", "async_generator_asend", "coroutine_wrapper")
 
 
 class Likeness:
-    """`names`: by `id`, the objects that all states have in common, or that are told apart elsewhere."""
+    """`names`: by `id`, the objects that all states share, or that other code distinguishes."""
 
     def __init__(self, names: Mapping[int, str], tokens: Tokens) -> None:
         self._names = names

@@ -1,7 +1,7 @@
 """One replica as a machine: the real Extender, which is given its inputs one by one, and says what it asks.
 
-Deterministic: the same inputs in the same order lead to the same state. So a state need not be copied (nobody can copy
-a suspended coroutine): it is reached again by its inputs.
+Deterministic: the same inputs in the same order lead to the same state. So a state need not be copied (it is impossible
+to copy a suspended coroutine): it is reached again by its inputs.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Replica:
 
     @property
     def idle(self) -> bool:
-        """Nothing goes on: no bind, no chore, no hold, nobody at work on a claim."""
+        """True when nothing is under way: no bind, no chore, no hold, no work on a claim."""
         view = self.extender.view
         extender = self.extender
         busy = (

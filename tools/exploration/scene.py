@@ -42,7 +42,7 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """What somebody else does: a step of `Api` that writes claims or pods. False when it is not possible now."""
+    """A step of another component: a method of `Api` that writes claims or pods. False when it is not possible now."""
 
     name: str
     step: Callable[[Api], bool]
@@ -55,7 +55,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     `aged`: the seconds for which it has been there. `before`: what has happened since, which no replica has seen yet.
     `faulty`: lost replies, gaps and limits happen at the replica with this number only; None: at all.
     `actors`: each does his acts one after the other. `prompt_pods`: watches of pods are never late. `tidy`: at the end
-    nothing is reserved for a pod that was not bound. `least`: so many states there are; fewer mean that something is
+    nothing is reserved for a pod that was not bound. `least`: the least number of states; fewer mean that something is
     not walked through any more.
     """
 

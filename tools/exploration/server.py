@@ -1,8 +1,9 @@
-"""The API server as a value: which state a request or somebody's step leads to, and what the watches will show.
+"""The API server as a value: which state a request or a step of another component leads to, and what the watches will
+show.
 
 What it answers is what the API server of the simulation answers (`tests.support.simulation`): each step puts one up
-with the objects of the state. Pods and claims count their resourceVersions apart, as two kinds of resources may: nobody
-compares them, and states that differ only in how many pods were written in between are one.
+with the objects of the state. Pods and claims count their resourceVersions apart, as two kinds of resources may: no
+client compares them, and states that differ only in how many pods were written in between are one.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Server:
         return found
 
     def act(self, state: int, name: str, step: Callable[[Api], bool], kind: int) -> Outcome | None:
-        """A step of somebody else, which writes objects of one kind; None when it is not possible now."""
+        """A step of another component, which writes objects of one kind; None when it is not possible now."""
         key = state, name
         if key not in self._done:
             made = self._outcome(state, step, kind)
@@ -151,7 +152,7 @@ class Server:
 
     def _judge(self, stored: Stored, pods: Sequence[Pod]) -> list[str]:
         """A bound pod's claims are allocated and reserved for it. And no other claim has had one of its devices longer:
-        whoever is second yields. Only the pods of a stranger, who asks nobody, may be second.
+        the second writer yields. Only pods of a stranger, which checks nothing, may be second.
         """
         wrong: list[str] = []
         born = dict(stored.born)
@@ -173,7 +174,7 @@ class Server:
         return wrong
 
     def left_over(self, state: int) -> list[str]:
-        """Claims of ours that are reserved for pods that are there and not bound, or allocated for nobody."""
+        """Claims of ours that are reserved for pods that are there and not bound, or allocated without a consumer."""
         stored, bound, found = self.states[state], self.bound[state], []
         waiting = {self._things[number].metadata.uid for number in stored.objects[1]} - bound.keys()
         for number in stored.objects[0]:

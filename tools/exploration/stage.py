@@ -1,7 +1,8 @@
 """What the scenes are made of: objects, and what others do. One node with one device, a, unless said otherwise.
 
-Claims: c is shared by whoever names it, d is another that wants the same device, f is a stranger's. The stranger acts
-as kube-scheduler's own plugin may with caches that are behind: it takes the device whoever has it, and binds its pod.
+Claims: c is shared by all pods that name it, d is another that wants the same device, f is a stranger's. The stranger
+acts as kube-scheduler's own plugin may with caches that are behind: it takes the device regardless of its holder, and
+binds its pod.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ AGED = 100.0
 TAKEN = (*NODE, make_allocated("c", "o"), make_pod("o", "c", node="n1"), make_pod("p", "c"))
 ANEW = (*TAKEN, make_pod("r", "c"), *stranger())
 MADE_ANEW = (leaves("o"), Act("c is released", _released), STRANGER[0])
-"""o goes and c is released; a stranger takes the device; a replica that has not heard of it may allocate c anew."""
+"""o goes and c is released; a stranger takes the device; a replica that has not seen this may allocate c again."""
 
 IDLE = (*NODE, make_allocated("c"), make_pod("p", "c"))
 LEFT = (*NODE, make_allocated("c", "p"), make_pod("p", "c"))

@@ -91,9 +91,9 @@ class StepLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(self, coro: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:  # type: ignore[override] # generators are no coroutines here
+    def create_task(self, coro: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:  # type: ignore[override] # a generator, not a coroutine
         task = asyncio.Task(coro, loop=self, **options)
-        task._log_destroy_pending = False  # type: ignore[attr-defined] # a state that is left behind is no mistake
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # abandoned states are expected
         return task
 
     def get_debug(self) -> bool:

@@ -9,7 +9,7 @@ A step is one of
 - a watch has broken, what it had not brought is lost, and a list brings what is there (`gaps`);
 - a pause of a replica is over; or a limit to its waiting is reached (`limits`);
 - the sweeper of a replica goes its round (`sweeps`), or it goes on with binds that could not take everything back;
-- somebody else does the next thing on his list (`Actor`), whenever he likes or never.
+- another component takes the next step on its list (`Actor`), at any time or never.
 Numbers in brackets are how often, at most. What is not named as bounded happens in all orders.
 
 Why the states are fewer than the orders: a state holds all that the future rests on (the server's objects and versions,
@@ -350,7 +350,7 @@ class World:
         return found
 
     def _unfenced(self, index: int, cell: Cell, state: int) -> Iterator[str]:
-        """Allocations that may still be written although nobody holds the devices any more."""
+        """Allocations that may still be written although no hold keeps the devices."""
         for number, _ in cell.orphans:
             request = self.things[number]
             allocates = request.operation == "write_status" and "allocation" in dict(request.named)

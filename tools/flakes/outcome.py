@@ -39,7 +39,7 @@ def read(report: Path, status: int) -> Run:
 
 
 def summary(runs: Sequence[Run]) -> list[str]:
-    """For people: a line per failed test and error, the most frequent first; or one line that there is none."""
+    """For people: a line per failed test and error, the most frequent first; or one line when nothing failed."""
     found = [failure for run in runs for failure in run.failures]
     tests = max((run.tests for run in runs), default=0)
     headline = f"{_times(len(found), 'failure')} in {_times(len(runs), 'run')} of {_times(tests, 'test')}"

@@ -1,4 +1,4 @@
-"""`make hostile`: hostile inputs are fed to a running service, one after the other, beside a stream of ordinary pods.
+"""`make hostile`: feeds hostile inputs to a running service, one after the other, during a stream of ordinary pods.
 
 Prints a row for each family of inputs and ends with `stalled: 0, lost: 0`. The exit status is 1 when the event loop of
 the service stalled, an ordinary pod was not bound, or memory was not given back.

@@ -79,7 +79,7 @@ async def _serve(nodes: int, devices: int) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=2**27)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    # What stands in the way of a burst is not the size of the window.
+    # The size of the window does not limit a burst.
     async with EmbeddedCluster(nodes, devices, window=100_000) as cluster:
         _say(Answer(url=cluster.url))
         while line := await reader.readline():

@@ -27,7 +27,7 @@ _LOOK: Final = 0.2
 _GONE: Final = 30.0
 """Seconds within which what is deleted has to be gone."""
 _MOMENT: Final = 1.0
-"""Seconds for what nobody answers: a line in a watch."""
+"""Seconds to wait after an input without an answer, such as a line in a watch."""
 _PAGE: Final = 60.0
 _RELIST: Final = 5.0
 """Seconds in which everything of a kind is listed again."""
@@ -42,7 +42,7 @@ PENDING: Final = (
 
 
 class Fed(msgspec.Struct, frozen=True):
-    """What became of a thing. `refused`: what the API server said to it; `told`: what its pods were told, the first one
+    """What became of a thing. `refused`: the API server's refusal; `told`: the reasons that its pods got, the first one
     of them first, or what was observed of something without pods.
     """
 
@@ -53,13 +53,13 @@ class Fed(msgspec.Struct, frozen=True):
 
 
 class Feeding:
-    """`seconds`: how long pods get to be told something final."""
+    """`seconds`: how long to wait for a final reason."""
 
     def __init__(self, ground: Ground, seconds: float) -> None:
         self._ground, self._seconds = ground, seconds
 
     async def feed(self, thing: Thing) -> Fed:
-        """Do it, wait for what comes of it, undo it."""
+        """Feed the input, wait for its effect, undo it."""
         match thing.act:
             case Objects() as objects:
                 return await self._objects(thing, objects)
@@ -114,7 +114,7 @@ class Feeding:
         return sum(len(msgspec.json.decode(page)["items"]) for page in listed)
 
     async def _told(self, names: set[str]) -> tuple[str, ...]:
-        """What the pods were told when they were told something final, or the time was over."""
+        """The reasons of the pods, once they are final or the time is over."""
         told: dict[str, str] = {}
         async with _at_most(self._seconds):
             while any(_pending(told.get(name, "")) for name in names):
@@ -179,7 +179,7 @@ async def fetched(url: str) -> bytes:
 
 
 async def _shown(url: str) -> str:
-    """How a page begins, or what became of it: the service may have been replaced meanwhile."""
+    """How a page begins, or what became of it: the service may have been restarted in between."""
     try:
         return (await fetched(url))[:200].decode(errors="replace")
     except (aiohttp.ClientError, TimeoutError) as problem:
@@ -187,7 +187,7 @@ async def _shown(url: str) -> str:
 
 
 def verdict(pod: dict[str, Any]) -> str:
-    """Where the pod is, or why it is nowhere; empty while nobody has looked at it."""
+    """Where the pod is, or why it is nowhere; empty while no scheduler has tried it."""
     if node := pod["spec"].get("nodeName"):
         return f"bound to {node}"
     conditions = pod.get("status", {}).get("conditions") or ()

@@ -1,6 +1,6 @@
 """Where it happens: a cluster with a scheduler, nodes with devices, and the service, each a process of its own.
 
-Two of a kind: the embedded cluster, and a real control plane. What only the embedded one can do says so by returning 0.
+Two kinds: the embedded cluster and a real control plane. What only the embedded one can do returns 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BURST: Final = 60.0
 
 
 class Faulty(Protocol):
-    """What an API server may do that no real one can be told to."""
+    """Faults of an API server that a real one cannot be made to show."""
 
     async def tell(self, resource: str, line: bytes) -> int:
         """Write a line into the watches of a kind; returns into how many."""

@@ -33,7 +33,7 @@ _WARM = 4.0
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """In seconds: the quiet time, how long pods get to be told something, and after which a service is replaced."""
+    """In seconds: the quiet time, how long pods may wait for a reason, and after which a service is replaced."""
 
     quiet: float
     seconds: float
@@ -132,7 +132,7 @@ class Ordeal:
         trials = [await self._trial(thing) for thing in things]
         await asyncio.sleep(_SETTLE)
         if self._ground.service.starts != starts:
-            before = self.quiet.resident  # the one that was measured is gone
+            before = self.quiet.resident  # the measured process is gone
         growth = await self._growth(before)
         self.families.append(Family(name, trials, growth, self._workers))
 

@@ -16,7 +16,7 @@ STALL: Final = 0.1
 GROWTH: Final = 64 * 2**20
 """Bytes that the service may keep when everything hostile is deleted."""
 TOLD: Final = 100
-"""Characters of what a pod was told that the table shows."""
+"""Characters of a pod's reason that the table shows."""
 _MIB: Final = 2**20
 
 
@@ -118,7 +118,7 @@ class Report:
 
 
 def _most_told(family: Family) -> str:
-    """What pods of the family were told most often, of those that were refused if any were."""
+    """The most frequent reason of the family's pods; of refused pods, if any."""
     texts = Counter(text for trial in family.trials for text in trial.fed.told)
     refusals = {text: number for text, number in texts.items() if not text.startswith("bound to ")}
     text, number = max((refusals or texts or {"": 0}).items(), key=lambda item: item[1])

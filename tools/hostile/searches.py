@@ -47,7 +47,7 @@ def _search(dice: random.Random, name: str, slices: list[Body], wanted: list[Bod
 
 
 def _renamed(value: Any, cls: str = "") -> Any:
-    """The same for the hostile driver; what stands for a list of links becomes one link."""
+    """The same for the hostile driver; a list of links becomes one link."""
     if isinstance(value, dict):
         made = {key: _renamed(item, cls) for key, item in value.items()}
         if cls and "deviceClassName" in made:

@@ -25,7 +25,7 @@ def replaced(first: int, second: int) -> str:
 
 
 def doubled(times: int, start: str, result: str, plus: str = "{0} + {0}") -> str:
-    """`start` doubled so many times, by a name for each; `result` is written of the last name."""
+    """`start` doubled this number of times, with a name for each; `result` uses the last name."""
     names = [f"v{i}" for i in range(times + 1)]
     text = result.format(names[-1])
     for before, name in zip(reversed(names[:-1]), reversed(names[1:]), strict=True):
@@ -41,7 +41,7 @@ def loops(*sizes: int, body: str) -> str:
 
 
 def padded(text: str, length: int) -> str:
-    """The same with blanks, so many bytes long."""
+    """The same, padded with blanks to this number of bytes."""
     return text + " " * (length - len(text))
 
 
@@ -72,7 +72,7 @@ NAMED: Final[dict[str, tuple[str, str]]] = {
 
 
 def named() -> Iterator[Thing]:
-    """One claim and one pod for each, and those that take more than one."""
+    """One claim and one pod for each; some need more than one."""
     for number, (name, (family, expression)) in enumerate(NAMED.items()):
         yield _thing(family, name, f"named-{number}", expression)
     yield Thing("texts in errors", "a missing key of 4.5 MB in ten claims", _missing("key", 2120, 2120, claims=10))
@@ -151,7 +151,7 @@ class Grammar:
                 return f"{self._text(600)}{chosen}.size() > {self._int(1, 9)}"
 
     def _sizes(self, most: int) -> list[int]:
-        """Of nested loops; the innermost body runs at most so often."""
+        """Nested loops whose innermost body runs at most this often."""
         sizes: list[int] = []
         while most > 3 and len(sizes) < 6:
             size = self._dice.randint(2, min(most, 60))

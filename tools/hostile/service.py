@@ -1,4 +1,4 @@
-"""The service as a process, as a user starts it: its memory, that of its workers, and its end when it hangs."""
+"""The service as a process, as a user starts it: its memory, the memory of its workers, and its end when it hangs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLITE: Final = 10.0
 
 
 class Service:
-    """One process at a time; whoever finds it dead starts it again. `starts` counts.
+    """One process at a time; the caller that finds it dead restarts it. `starts` counts.
 
     `memory`: bytes of address space that it gets, as a container's limit would; what its workers get is its own affair.
     `trust` is for its addresses, if they have TLS.

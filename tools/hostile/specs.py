@@ -1,4 +1,4 @@
-"""Pods whose specs are enormous, and what else the user of a namespace may write beside claims: large, or many.
+"""Pods whose specs are enormous, and other objects that the user of a namespace may write: large, or many.
 
 Pure. Each pod waits for devices that no node has, so that it is decided on, diagnosed and planned for again and again.
 """
@@ -55,7 +55,7 @@ def things(dice: random.Random) -> Iterator[Thing]:
 
 
 def _pods(name: str, pods: list[Body], *, generated: bool = False) -> Thing:
-    """The pods, with one claim for all that nobody can satisfy, and the question why the first of them waits."""
+    """The pods, with one shared claim that cannot be satisfied, and the question why the first of them waits."""
     wanted = claim("wanted", request("r", _NOTHING))
     page = f"{_WHY}{HOSTILE}/{pods[0]['metadata']['name']}"
     return Thing("pod specs", name, Objects((wanted, *pods), pages=(page,)), generated)
@@ -110,7 +110,9 @@ def _many(count: int) -> Body:
 
 
 def _extended(name: str, passing: int, lasting: int) -> Thing:
-    """Containers that ask for devices by an extended resource; those that end early take those of the others."""
+    """Containers that ask for devices by an extended resource; containers that end early return devices that the others
+    take.
+    """
     amounts = {_RESOURCE: "1"}
 
     def containers(prefix: str, count: int, amounts: Body) -> list[Body]:

@@ -1,6 +1,6 @@
 """A hostile thing: which family it is of, and what has to be done to the cluster or the service for it to happen.
 
-Pure data. What is generated says so: everything in it was drawn from dice.
+Pure data. `generated`: everything in it was drawn at random.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES: Final = 3 * 2**19
 
 
 class Objects(msgspec.Struct, frozen=True):
-    """Objects to create in this order; their pods are asked afterwards what they were told. While they are there, the
+    """Objects to create in this order; the reasons of their pods are read afterwards. While they are there, the
     watches of `relisted` end, so that all objects of that kind are listed, and these pages of insight are asked for.
     """
 
@@ -106,7 +106,7 @@ def request(name: str = "r", *selectors: str, cls: str = DRIVER, **exactly: Any)
 
 
 def wish(*selectors: str, cls: str = DRIVER, **fields: Any) -> Body:
-    """What stands in `exactly`, or in an alternative."""
+    """The content of `exactly`, or of an alternative."""
     made: Body = {"deviceClassName": cls, **fields}
     if selectors:
         made["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]

@@ -1,4 +1,4 @@
-"""For whom nothing is lost by a nomination, as a table."""
+"""Which pods lose nothing by an early nomination, as a table."""
 
 from __future__ import annotations
 

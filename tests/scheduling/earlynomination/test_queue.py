@@ -1,4 +1,4 @@
-"""The order of the queue is that of kube-scheduler."""
+"""The queue has kube-scheduler's order."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_filter_for_one_node_costs_the_same_in_clusters_of_500_and_5000_nodes() 
 
 
 async def look_calls(world: World, pods: int) -> float:
-    """Functions called for each of so many nominated pods while nothing happens: all are looked at again."""
+    """Functions called per nominated pod while nothing happens and all are checked again."""
     planning(world, **{f"n{number}": 1 for number in range(pods)})
     for number in range(pods):
         world.add(*waiting(f"p{number}"))

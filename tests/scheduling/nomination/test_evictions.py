@@ -1,4 +1,4 @@
-"""Between the choice and the evictions much may happen: nobody goes whom nobody needs any more."""
+"""The cluster may change between choice and eviction: no pod is evicted that no longer has to be."""
 
 from __future__ import annotations
 

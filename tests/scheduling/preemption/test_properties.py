@@ -113,7 +113,7 @@ def evictable(told: Told) -> set[str]:
 
 
 def without(told: Told, gone: Collection[str]) -> Told:
-    """The cluster when these pods are gone, and the claims that nobody uses any more."""
+    """The cluster without these pods and without the allocations of claims that no pod uses then."""
     claims = {
         name: {**claim, "of": left}
         for name, claim in told["claims"].items()

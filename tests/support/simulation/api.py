@@ -46,7 +46,7 @@ class Api:
         self.intrusions: set[tuple[str, str]] = set()
         """(claim, claim) by UID: a stranger took a device of the second one although it was stored already."""
         self.unreadable: set[tuple[type, str]] = set()
-        """Objects that nobody of ours can decode as they are stored now."""
+        """Objects that the service cannot decode as they are stored now."""
         self.sites: set[str] = set()
         """Names of all nodes that ever were: pools of these names are theirs."""
         self.nominated_ahead: dict[str, str] = {}
@@ -168,7 +168,7 @@ class Api:
         self.put(msgspec.structs.replace(pod, status=status))
 
     def delete_claim(self, claim: ResourceClaim, operation: str = "delete_claim") -> None:
-        """What a deletion does: the finalizer keeps the claim until nobody uses it."""
+        """What a deletion does: the finalizer keeps the claim until no pod uses it."""
         if not claim.metadata.finalizers:
             self.drop(claim, operation)
         elif not claim.metadata.deletion_timestamp:
@@ -187,7 +187,7 @@ class Api:
                 self._let_go(stored.metadata.key)
 
     def _release(self, claim: ResourceClaim, users: set[str]) -> None:
-        """Reservations of nobody go; with the last one go allocation and finalizer, in two writes."""
+        """Reservations of pods that are gone go; with the last one go allocation and finalizer, in two writes."""
         rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in users)
         if rest != claim.status.reserved_for:
             kept = msgspec.structs.replace(claim.status, reserved_for=rest)
@@ -203,7 +203,7 @@ class Api:
         self.put(msgspec.structs.replace(claim, metadata=meta), "controller")
 
     def _let_go(self, key: str) -> None:
-        """A claim that is being deleted goes when nobody uses it any more."""
+        """A claim that is being deleted goes when no pod uses it any more."""
         claim = self.objects.get((ResourceClaim, key))
         if claim is None or not claim.metadata.deletion_timestamp or claim.status.reserved_for:
             return

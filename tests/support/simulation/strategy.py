@@ -50,7 +50,7 @@ def with_defaults(claim: ResourceClaim) -> ResourceClaim:
 
 
 def with_status(claim: ResourceClaim, status: ResourceClaimStatus) -> ResourceClaim:
-    """The claim with another status. Raises RejectedError. What is told of devices goes with their allocation."""
+    """The claim with another status. Raises RejectedError. Device states go with the allocation."""
     before = claim.status
     if before.allocation is not None and status.allocation is not None:
         _refuse(before.allocation != status.allocation, "allocation is immutable")
@@ -92,7 +92,7 @@ def with_pod_status(pod: Pod, patch: Mapping[str, Any]) -> Pod:
 
 
 def is_scheduled(pod: Pod) -> Pod:
-    """What a binding tells of the pod beside its node. A nomination goes with it."""
+    """The fields that a binding sets besides the node. It clears a nomination."""
     told = Condition(type="PodScheduled", status="True", last_transition_time="2026-01-01T00:00:00Z")
     return with_pod_status(pod, {"conditions": [to_builtins(told)], "nominatedNodeName": ""})
 

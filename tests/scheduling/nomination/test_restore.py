@@ -1,4 +1,4 @@
-"""What a pod says of its nomination is a proposal, whoever wrote it."""
+"""A mark on a pod is a proposal: any user may have written it."""
 
 from __future__ import annotations
 

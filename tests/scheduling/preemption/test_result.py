@@ -1,4 +1,4 @@
-"""What is told of a preemption, and to whom."""
+"""How events name the pods of a preemption."""
 
 from __future__ import annotations
 
