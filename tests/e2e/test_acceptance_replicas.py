@@ -1,5 +1,4 @@
-"""Acceptance tests 41 to 44: one leads, the others wait; and no replica decides before it has seen the whole cluster.
-"""
+"""Acceptance tests 41 to 44: one leads, the others wait; no replica decides before it has seen the whole cluster."""
 
 from __future__ import annotations
 
