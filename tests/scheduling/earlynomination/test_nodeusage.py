@@ -8,7 +8,7 @@ import msgspec
 
 from dra_extender.api.core import Node, Pod, PodStatus
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.earlynomination.nodeusage import NodeUsage
+from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
 from dra_extender.scheduling.noderules import Wants
 from tests.support.simulation.objects import make_node
 
@@ -20,12 +20,12 @@ def pod(name: str, cpu: str = "3", **spec: Any) -> Pod:
     return convert(Pod, {"metadata": {"name": name, "uid": name}, "spec": {"containers": [container], **spec}})
 
 
-def fits(occupancy: NodeUsage, wanting: Pod, node: Node = NODE) -> bool:
+def fits(occupancy: ResourcesInUse, wanting: Pod, node: Node = NODE) -> bool:
     return not occupancy.keeps_away(Wants(wanting), node)
 
 
 def test_bound_and_expected_pods_count_until_they_are_gone() -> None:
-    occupancy = NodeUsage()
+    occupancy = ResourcesInUse()
     occupancy.put(pod("a", nodeName="n1"))
     occupancy.expect(pod("b"), "n1")
     assert not fits(occupancy, pod("c"))
@@ -37,13 +37,13 @@ def test_bound_and_expected_pods_count_until_they_are_gone() -> None:
 
 
 def test_a_pod_does_not_count_against_itself() -> None:
-    occupancy = NodeUsage()
+    occupancy = ResourcesInUse()
     occupancy.expect(pod("b", "8"), "n1")
     assert fits(occupancy, pod("b", "8"))
 
 
 def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:
-    occupancy = NodeUsage()
+    occupancy = ResourcesInUse()
     occupancy.expect(pod("a", "8"), "n1")
     occupancy.put(pod("a", "8"))
     assert not fits(occupancy, pod("c"))
@@ -56,7 +56,7 @@ def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:
 
 
 def test_a_pod_that_is_bound_elsewhere_counts_there() -> None:
-    occupancy = NodeUsage()
+    occupancy = ResourcesInUse()
     occupancy.expect(pod("a", "8"), "n1")
     occupancy.put(pod("a", "8", nodeName="n2"))
     assert fits(occupancy, pod("c"))
@@ -67,5 +67,5 @@ def test_nodes_that_kube_scheduler_would_rather_not_take_are_left_out() -> None:
     taint = {"key": "old", "effect": "PreferNoSchedule"}
     body = {"metadata": {"name": "n1"}, "spec": {"taints": [taint]}, "status": {"allocatable": {"cpu": "8"}}}
     node = convert(Node, body)
-    assert not fits(NodeUsage(), pod("a"), node)
-    assert fits(NodeUsage(), pod("a", tolerations=[{"operator": "Exists"}]), node)
+    assert not fits(ResourcesInUse(), pod("a"), node)
+    assert fits(ResourcesInUse(), pod("a", tolerations=[{"operator": "Exists"}]), node)

@@ -24,7 +24,7 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
-from dra_extender.scheduling.earlynomination.nodeusage import NodeUsage
+from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.earlynomination.unconfirmed import UNSEEN_SECONDS, PendingRemovals, Unconfirmed
@@ -67,7 +67,7 @@ class EarlyNominationController:
         self._has_preempted = has_preempted
         self._requeue = requeue
         self._queue = EarlyNominationQueue(view, requeue, has_preempted)
-        self._usage = NodeUsage()
+        self._usage = ResourcesInUse()
         self._chooser = NodeChooser(view, handle.deferred, requeue, self._usage, self.nominations)
         self._removals = PendingRemovals(view, ports)
         self._unconfirmed = Unconfirmed(view, ports, has_preempted)

@@ -19,7 +19,7 @@ from dra_extender.api.resource import DeviceID
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.overlay import Overlay
 from dra_extender.scheduling.deferred import DeferredWork
-from dra_extender.scheduling.earlynomination.nodeusage import NodeUsage
+from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, node_statuses, pre_filter
 from dra_extender.scheduling.noderules import Wants
@@ -116,7 +116,7 @@ class NodeChooser:
         view: View,
         deferred: DeferredWork,
         requeue: RequeueTrigger,
-        usage: NodeUsage,
+        usage: ResourcesInUse,
         nominations: EarlyNominations,
     ) -> None:
         self._view = view

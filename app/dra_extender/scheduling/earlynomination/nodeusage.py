@@ -16,7 +16,7 @@ _Used = tuple[Mapping[str, int], int, frozenset[Port]]
 """(requests of all pods, in nano units; number of pods; their host ports)"""
 
 
-class NodeUsage:
+class ResourcesInUse:
     """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound."""
 
     def __init__(self) -> None:
