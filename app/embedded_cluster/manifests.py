@@ -31,10 +31,10 @@ needs the GPUs of the embedded cluster, or brings its own.
 `all` comes early: it wants every small GPU of a node, and others are content with any.
 """
 
-_PLURALS = {"DeviceClass": "deviceclasses", "PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
+_PLURALS = {"DeviceClass": "deviceclasses", "PriorityClass": "priorityclasses"}
 _CLUSTER_WIDE = frozenset(
     ("Namespace", "Node", "DeviceClass", "ResourceSlice", "DeviceTaintRule", "PriorityClass", "ClusterRole",
-     "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+     "ClusterRoleBinding")
 )  # fmt: skip
 
 

@@ -56,7 +56,9 @@ def _is_about(rule: Rule, asked: Attributes) -> bool:
 async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario) -> None:
     rights = Rights()
     versions = ("v1", "v1beta2", "v1beta1")
-    async with EmbeddedAPIServer(versions=versions, access=rights.access, garbage_delay=None) as embedded:
+    embedded = EmbeddedAPIServer(versions=versions, access=rights.access)
+    embedded.collects_garbage = False
+    async with embedded:
         embedded.store.forget_history()
         server = exchanges.Server(embedded.url, login=rights.log_in)
         answers = await exchanges.run(server, scenario, "contract-embedded")

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources are served, in the plain and in the aggregated form."""
+"""Discovery: which groups, versions and resources are served, one document per group and version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ VERSION: Final[JSON] = {
     "platform": "embedded",
 }
 
-AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
 
 _SUBRESOURCES: Final[dict[str, JSON]] = {
@@ -120,64 +119,6 @@ class Discovery:
                 }
             )
         return listed
-
-    def aggregated(self, *, core: bool) -> JSON:
-        """/api and /apis as APIGroupDiscoveryList: everything in one document."""
-        items = [
-            {
-                "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
-                "versions": [
-                    {"version": version, "resources": self._aggregated_version(name, version), "freshness": "Current"}
-                    for version in versions
-                ],
-            }
-            for name, versions in self._groups.items()
-            if (name == "") == core
-        ]
-        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-
-    def _aggregated_version(self, group: str, version: str) -> list[JSON]:
-        listed: list[JSON] = [
-            {
-                "resource": plural,
-                "responseKind": {"group": "", "version": "", "kind": kind},
-                "scope": "Cluster",
-                "singularResource": kind.lower(),
-                "verbs": ["create"],
-            }
-            for plural, kind in _reviews(group)
-        ]
-        return listed + [self._aggregated_resource(r) for r in self._registry.of_version(group, version)]
-
-    @staticmethod
-    def _aggregated_resource(resource: ServedResource) -> JSON:
-        kind = resource.kind
-        own = {"group": "", "version": "", "kind": kind.kind}
-        item: JSON = {
-            "resource": kind.plural,
-            "responseKind": own,
-            "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "singularResource": kind.singular,
-            "verbs": list(kind.verbs),
-        }
-        if kind.short_names:
-            item["shortNames"] = list(kind.short_names)
-        if kind.categories:
-            item["categories"] = list(kind.categories)
-        subresources: list[JSON] = []
-        if kind.status:
-            subresources.append({"subresource": "status", "responseKind": own, "verbs": list(_SUBRESOURCE_VERBS)})
-        subresources += [
-            {
-                "subresource": name,
-                "responseKind": _SUBRESOURCES[name],
-                "verbs": list(_VERBS_BELOW.get(name, ("create",))),
-            }
-            for name in kind.subresources
-        ]
-        if subresources:
-            item["subresources"] = subresources
-        return item
 
 
 def _reviews(group: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from embedded_cluster.apiserver.routes import RequestInfo
+from embedded_cluster.apiserver.requests import RequestInfo
 from embedded_cluster.apiserver.statuses import StatusError
 
 _ANSWERS: Final = {

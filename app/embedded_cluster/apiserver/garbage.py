@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from embedded_cluster.apiserver.options import DeleteOptions, WriteOptions
 from embedded_cluster.apiserver.registry import Kind, Registry
 from embedded_cluster.apiserver.statuses import JSON, StatusError
 from embedded_cluster.apiserver.storage import ADDED, DELETED, Key, Listener, Storage, StorageEvent, Stored
+from embedded_cluster.apiserver.strategy import DeleteOptions, WriteOptions
 from embedded_cluster.apiserver.verbs import FOREGROUND, ObjectVerbs
 
 Item = tuple[Kind, Key, str]
@@ -24,11 +24,10 @@ _NOW: Final = DeleteOptions(grace=None)
 class Garbage:
     """Collects in the background between `start` and `stop`; `collect` does it at once."""
 
-    def __init__(self, storage: Storage, registry: Registry, verbs: ObjectVerbs, delay: float = 0.0) -> None:
+    def __init__(self, storage: Storage, registry: Registry, verbs: ObjectVerbs) -> None:
         self._storage = storage
         self._registry = registry
         self._verbs = verbs
-        self._delay = delay
         self._alive: dict[str, Item] = {}
         self._dependents: dict[str, set[str]] = {}
         self._orphaned: set[str] = set()
@@ -127,8 +126,6 @@ class Garbage:
     async def _run(self) -> None:
         while True:
             await self._work.wait()
-            if self._delay:
-                await asyncio.sleep(self._delay)
             self._work.clear()
             self.collect()
 

@@ -6,32 +6,31 @@ from dataclasses import replace
 from typing import Final
 
 from dra_extender.unexpected import unexpected
-from embedded_cluster.apiserver import containers, discovery, reads, scale, writes
+from embedded_cluster.apiserver import containers, discovery, reads, subresources, writes
 from embedded_cluster.apiserver.access import Access, Attributes
 from embedded_cluster.apiserver.audit import AuditEvent, AuditLog
 from embedded_cluster.apiserver.discovery import Discovery
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.openapi import OpenAPI
-from embedded_cluster.apiserver.registry import Registry
 from embedded_cluster.apiserver.requests import (
     APIResponse,
     Incoming,
+    RequestInfo,
     ResourceRequest,
     Streaming,
     document,
     failure,
     options_of,
+    resource_request,
 )
 from embedded_cluster.apiserver.reviews import AccessReviews
-from embedded_cluster.apiserver.routes import RequestInfo, resource_request
 from embedded_cluster.apiserver.statuses import (
     StatusError,
     bad_request,
     method_not_allowed,
     no_such_resource,
 )
-from embedded_cluster.apiserver.storage import Storage
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
@@ -42,8 +41,6 @@ class Handling:
 
     def __init__(
         self,
-        registry: Registry,
-        storage: Storage,
         verbs: ObjectVerbs,
         garbage: Garbage,
         access: Access,
@@ -51,16 +48,15 @@ class Handling:
         faults: Faults,
         audit: AuditLog,
     ) -> None:
-        self._registry = registry
-        self._storage = storage
+        self._registry = verbs.registry
         self._verbs = verbs
         self._garbage = garbage
         self._access = access
         self._reviews = reviews
         self._faults = faults
         self._audit = audit
-        self._discovery = Discovery(registry)
-        self._openapi = OpenAPI(registry)
+        self._discovery = Discovery(verbs.registry)
+        self._openapi = OpenAPI(verbs.registry)
 
     async def handle(self, incoming: Incoming) -> APIResponse | Streaming:
         """The answer to any request; raises ConnectionDropped when there is to be none."""
@@ -104,9 +100,6 @@ class Handling:
             return APIResponse(200, b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
             return document(discovery.VERSION)
-        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in incoming.accept and "v=v2" in incoming.accept:
-            whole = document(self._discovery.aggregated(core=path == "/api"))
-            return APIResponse(200, whole.body, content_type=discovery.AGGREGATED)
         if path.startswith("/openapi/"):
             return self._openapi.answer(path)
         found = None
@@ -156,15 +149,18 @@ class Handling:
             return containers.answer(verbs, call)
         if verb not in call.resource.kind.verbs:
             raise method_not_allowed()
-        if scale.is_meant(call) and verb in ("get", "update", "patch"):
-            answers = {"get": scale.get, "update": scale.update, "patch": scale.patch}
-            return answers[verb](verbs, call)
+        if (
+            call.info.subresource == "scale"
+            and "scale" in call.resource.kind.subresources
+            and verb in subresources.SCALE
+        ):
+            return subresources.SCALE[verb](verbs, call)
         if verb == "get":
             return reads.get(verbs, call)
         if verb == "list":
-            return reads.list_(self._storage, call)
+            return reads.list_(verbs.storage, call)
         if verb == "watch":
-            return reads.watch(self._storage, call)
+            return reads.watch(verbs.storage, call)
         if verb == "create":
             return writes.create(verbs, call)
         if verb == "update":

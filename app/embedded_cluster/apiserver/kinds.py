@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from embedded_cluster.apiserver import conversion
-from embedded_cluster.apiserver.printers import cells, core, devices, policies, workloads
-from embedded_cluster.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, ServedResource
+from embedded_cluster.apiserver import conversion, printers
+from embedded_cluster.apiserver.printers import Printer
+from embedded_cluster.apiserver.registry import ALL_VERBS, Kind, Registry, ServedResource
 from embedded_cluster.apiserver.strategies.core import (
     DisruptionBudgetStrategy,
     EventStrategy,
@@ -17,8 +17,6 @@ from embedded_cluster.apiserver.strategies.core import (
     PlainStrategy,
     PriorityClassStrategy,
     RoleStrategy,
-    SecretStrategy,
-    ServiceStrategy,
 )
 from embedded_cluster.apiserver.strategies.pods import PodStrategy
 from embedded_cluster.apiserver.strategies.resource import (
@@ -31,6 +29,8 @@ from embedded_cluster.apiserver.strategies.resource import (
 from embedded_cluster.apiserver.strategies.workloads import DaemonSetStrategy, DeploymentStrategy, ReplicaSetStrategy
 from embedded_cluster.apiserver.strategy import RESTStrategy
 
+APPS: Final = "apps"
+RBAC: Final = "rbac.authorization.k8s.io"
 RESOURCE_GROUP: Final = "resource.k8s.io"
 RESOURCE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _DEPRECATED: Final = {
@@ -43,190 +43,72 @@ def _kind(
     group: str,
     kind: str,
     plural: str,
-    short: tuple[str, ...] = (),
-    *,
-    namespaced: bool = True,
-    strategy: RESTStrategy | None = None,
-    printer: Printer = cells.PLAIN,
-    status: bool = False,
-    subresources: tuple[str, ...] = (),
-    categories: tuple[str, ...] = (),
-    version: str = "v1",
-    models: dict[str, str] | None = None,
-    stored_with: tuple[str, str] | None = None,
-    verbs: tuple[str, ...] = ALL_VERBS,
+    strategy: RESTStrategy,
+    printer: Printer = printers.PLAIN,
+    short: str = "",
+    **more: Any,
 ) -> Kind:
-    return Kind(
-        group,
-        version,
-        kind,
-        plural,
-        namespaced,
-        strategy or PlainStrategy(status=status),
-        printer,
-        short_names=short,
-        categories=categories,
-        verbs=verbs,
-        status=status,
-        subresources=subresources,
-        models=models or {},
-        stored_with=stored_with,
-    )
+    """A namespaced kind, of version v1; `more` are other fields of `Kind`."""
+    fields: dict[str, Any] = {"storage_version": "v1", "namespaced": True, **more}
+    names = (short,) if short else ()
+    return Kind(group, kind=kind, plural=plural, strategy=strategy, printer=printer, short_names=names, **fields)
 
 
-RBAC: Final = "rbac.authorization.k8s.io"
+def _global(*row: Any, **more: Any) -> Kind:
+    """A kind without namespaces."""
+    return _kind(*row, **more, namespaced=False)
+
+
+_OF_PODS: Final[dict[str, Any]] = {"status": True, "categories": ("all",)}
+_SCALED: Final[dict[str, Any]] = {**_OF_PODS, "subresources": ("scale",)}
+_EVENT: Final = ("Event", "events", EventStrategy(), printers.EVENT, "ev")
+_NO_COLLECTION: Final = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 KINDS: Final = (
-    _kind(
-        "",
-        "Namespace",
-        "namespaces",
-        ("ns",),
-        namespaced=False,
-        strategy=NamespaceStrategy(),
-        printer=core.NAMESPACE,
+    _global(
+        *("", "Namespace", "namespaces", NamespaceStrategy(), printers.NAMESPACE, "ns"),
         status=True,
-        verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
+        verbs=_NO_COLLECTION,
     ),
-    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=NodeStrategy(), printer=core.NODE, status=True),
+    _global("", "Node", "nodes", NodeStrategy(), printers.NODE, "no", status=True),
+    _kind("", "Pod", "pods", PodStrategy(), printers.POD, "po", subresources=("binding", "eviction"), **_OF_PODS),
+    _kind("", *_EVENT, models={"v1": "CoreV1Event"}),
+    _kind("", "ConfigMap", "configmaps", PlainStrategy(), printers.CONFIG_MAP, "cm"),
+    _kind("", "ServiceAccount", "serviceaccounts", PlainStrategy(), short="sa"),
+    _kind("events.k8s.io", *_EVENT, models={"v1": "EventsV1Event"}, stored_with=("", "events")),
+    _kind(APPS, "Deployment", "deployments", DeploymentStrategy(), printers.DEPLOYMENT, "deploy", **_SCALED),
+    _kind(APPS, "ReplicaSet", "replicasets", ReplicaSetStrategy(), printers.REPLICA_SET, "rs", **_SCALED),
+    _kind(APPS, "DaemonSet", "daemonsets", DaemonSetStrategy(), printers.DAEMON_SET, "ds", **_OF_PODS),
+    _kind("coordination.k8s.io", "Lease", "leases", LeaseStrategy(), printers.LEASE),
     _kind(
-        "",
-        "Pod",
-        "pods",
-        ("po",),
-        strategy=PodStrategy(),
-        printer=core.POD,
-        status=True,
-        subresources=("binding", "eviction"),
-        categories=("all",),
-    ),
-    _kind("", "Event", "events", ("ev",), strategy=EventStrategy(), printer=core.EVENT, models={"v1": "CoreV1Event"}),
-    _kind("", "ConfigMap", "configmaps", ("cm",), printer=core.CONFIG_MAP),
-    _kind("", "Secret", "secrets", strategy=SecretStrategy(), printer=core.SECRET),
-    _kind(
-        "",
-        "Service",
-        "services",
-        ("svc",),
-        strategy=ServiceStrategy(),
-        printer=core.SERVICE,
-        status=True,
-        categories=("all",),
-    ),
-    _kind("", "ServiceAccount", "serviceaccounts", ("sa",)),
-    _kind(
-        "events.k8s.io",
-        "Event",
-        "events",
-        ("ev",),
-        strategy=EventStrategy(),
-        printer=core.EVENT,
-        models={"v1": "EventsV1Event"},
-        stored_with=("", "events"),
-    ),
-    _kind(
-        "apps",
-        "Deployment",
-        "deployments",
-        ("deploy",),
-        strategy=DeploymentStrategy(),
-        printer=workloads.DEPLOYMENT,
-        status=True,
-        subresources=("scale",),
-        categories=("all",),
-    ),
-    _kind(
-        "apps",
-        "ReplicaSet",
-        "replicasets",
-        ("rs",),
-        strategy=ReplicaSetStrategy(),
-        printer=workloads.REPLICA_SET,
-        status=True,
-        subresources=("scale",),
-        categories=("all",),
-    ),
-    _kind(
-        "apps",
-        "DaemonSet",
-        "daemonsets",
-        ("ds",),
-        strategy=DaemonSetStrategy(),
-        printer=workloads.DAEMON_SET,
-        status=True,
-        categories=("all",),
-    ),
-    _kind("coordination.k8s.io", "Lease", "leases", strategy=LeaseStrategy(), printer=policies.LEASE),
-    _kind(
-        "policy",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        ("pdb",),
-        strategy=DisruptionBudgetStrategy(status=True, generation=True),
-        printer=policies.BUDGET,
+        *("policy", "PodDisruptionBudget", "poddisruptionbudgets", DisruptionBudgetStrategy(), printers.BUDGET, "pdb"),
         status=True,
     ),
-    _kind(
-        "networking.k8s.io",
-        "NetworkPolicy",
-        "networkpolicies",
-        ("netpol",),
-        strategy=PlainStrategy(generation=True),
-        printer=policies.NETWORK_POLICY,
-    ),
-    _kind(RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=RoleStrategy(), printer=cells.CREATED),
-    _kind(
-        RBAC,
-        "ClusterRoleBinding",
-        "clusterrolebindings",
-        namespaced=False,
-        strategy=RoleStrategy(),
-        printer=policies.ROLE_BINDING,
-    ),
-    _kind(RBAC, "Role", "roles", strategy=RoleStrategy(), printer=cells.CREATED),
-    _kind(RBAC, "RoleBinding", "rolebindings", strategy=RoleStrategy(), printer=policies.ROLE_BINDING),
-    _kind(
-        "scheduling.k8s.io",
-        "PriorityClass",
-        "priorityclasses",
-        ("pc",),
-        namespaced=False,
-        strategy=PriorityClassStrategy(),
-        printer=policies.PRIORITY_CLASS,
+    _global(RBAC, "ClusterRole", "clusterroles", RoleStrategy()),
+    _global(RBAC, "ClusterRoleBinding", "clusterrolebindings", RoleStrategy()),
+    _kind(RBAC, "Role", "roles", RoleStrategy()),
+    _kind(RBAC, "RoleBinding", "rolebindings", RoleStrategy()),
+    _global(
+        "scheduling.k8s.io", "PriorityClass", "priorityclasses", PriorityClassStrategy(), printers.PRIORITY_CLASS, "pc"
     ),
 )
 
+_CLAIM_MODELS: Final = {"v1": "ResourceV1ResourceClaim"}
 DEVICE_KINDS: Final = (
-    _kind(RESOURCE_GROUP, "DeviceClass", "deviceclasses", namespaced=False, strategy=DeviceClassStrategy()),
+    _global(RESOURCE_GROUP, "DeviceClass", "deviceclasses", DeviceClassStrategy()),
     _kind(
-        RESOURCE_GROUP,
-        "ResourceClaim",
-        "resourceclaims",
-        strategy=ClaimStrategy(),
-        printer=devices.CLAIM,
+        *(RESOURCE_GROUP, "ResourceClaim", "resourceclaims", ClaimStrategy(), printers.CLAIM),
         status=True,
-        models={"v1": "ResourceV1ResourceClaim"},
+        models=_CLAIM_MODELS,
     ),
-    _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", strategy=ClaimTemplateStrategy()),
-    _kind(
-        RESOURCE_GROUP,
-        "ResourceSlice",
-        "resourceslices",
-        namespaced=False,
-        strategy=SliceStrategy(),
-        printer=devices.SLICE,
-    ),
+    _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", ClaimTemplateStrategy()),
+    _global(RESOURCE_GROUP, "ResourceSlice", "resourceslices", SliceStrategy(), printers.SLICE),
 )
 
-TAINT_RULE: Final = _kind(
-    RESOURCE_GROUP,
-    "DeviceTaintRule",
-    "devicetaintrules",
-    namespaced=False,
-    strategy=DeviceTaintRuleStrategy(),
-    printer=devices.TAINT_RULE,
+TAINT_RULE: Final = _global(
+    *(RESOURCE_GROUP, "DeviceTaintRule", "devicetaintrules", DeviceTaintRuleStrategy(), printers.TAINT_RULE),
     status=True,
-    version="v1beta2",
+    storage_version="v1beta2",
 )
 
 

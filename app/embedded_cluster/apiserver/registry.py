@@ -6,43 +6,15 @@ enforces its rules. The rows are in kinds.py; nothing else in the server knows a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from embedded_cluster.apiserver.printers import Printer
 from embedded_cluster.apiserver.statuses import JSON
 from embedded_cluster.apiserver.strategy import RESTStrategy
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of table output; priority 1 is shown by `-o wide` only."""
-
-    name: str
-    type: str = "string"
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-
-Cells = Callable[[JSON, float], Sequence[object]]
-"""(object, now in seconds since the epoch) -> one value per column."""
-
-
-def no_conditions(obj: JSON) -> list[JSON]:
-    """Most rows are not marked."""
-    return []
-
-
-@dataclass(frozen=True, slots=True)
-class Printer:
-    """How a kind is shown in tables; `conditions` mark rows, as those of completed pods."""
-
-    columns: tuple[Column, ...]
-    cells: Cells
-    conditions: Callable[[JSON], list[JSON]] = no_conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import orjson
 
-from embedded_cluster.apiserver import tables
 from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
 from embedded_cluster.apiserver.storage import StorageEvent, Stored
 
 _JSON_TYPES: Final = ("application/json", "application/*", "*/*")
 _INCLUDES: Final = ("", "None", "Metadata", "Object")
+_OPEN: Final = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":'
 
 
 class Representation(Protocol):
@@ -66,24 +66,64 @@ class Rows:
         return self.many([stored], {"resourceVersion": str(stored.revision)})
 
     def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
-        return tables.table(self._resource, items, metadata, time.time(), self._include, headed=True)
+        return _table(self._resource, items, metadata, time.time(), self._include, headed=True)
 
     def event(self, kind: str, event: StorageEvent) -> bytes:
         metadata = {"resourceVersion": str(event.revision)}
         shown = event.shown(kind)
-        body = tables.table(self._resource, [shown], metadata, time.time(), self._include, headed=self._headed)
+        body = _table(self._resource, [shown], metadata, time.time(), self._include, headed=self._headed)
         self._headed = False
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+
+
+def _columns(resource: ServedResource) -> list[JSON]:
+    """metav1.TableColumnDefinitions of a resource."""
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in resource.kind.printer.columns
+    ]
+
+
+def _row(resource: ServedResource, stored: Stored, now: float, include: str) -> bytes:
+    cells = orjson.dumps(resource.kind.printer.cells(stored.object, now))
+    conditions = resource.kind.printer.conditions(stored.object)
+    if conditions:
+        cells += b',"conditions":' + orjson.dumps(conditions)
+    if include == "None":
+        return b'{"cells":%b}' % cells
+    if include == "Object":
+        return b'{"cells":%b,"object":%b%b}' % (cells, resource.type_meta, stored.encoded(resource))
+    return b'{"cells":%b,"object":%b}' % (cells, orjson.dumps(_partial(stored)))
+
+
+def _partial(stored: Stored) -> JSON:
+    """The object's metadata as PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored.object["metadata"]}
+
+
+def _table(
+    resource: ServedResource, items: Iterable[Stored], metadata: JSON, now: float, include: str, *, headed: bool
+) -> bytes:
+    """A metav1.Table of `items`; `include` is the request's includeObject; `headed` adds the column definitions."""
+    rows = b",".join(_row(resource, stored, now, include) for stored in items)
+    heads = b'"columnDefinitions":%b,' % orjson.dumps(_columns(resource)) if headed else b""
+    return b'%b%b,%b"rows":[%b]}' % (_OPEN, orjson.dumps(metadata), heads, rows)
 
 
 class Partial:
     """PartialObjectMetadata."""
 
     def one(self, stored: Stored) -> bytes:
-        return orjson.dumps(tables.partial(stored))
+        return orjson.dumps(_partial(stored))
 
     def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
-        listed = [tables.partial(item) for item in items]
+        listed = [_partial(item) for item in items]
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         return orjson.dumps({**head, "items": listed})
 

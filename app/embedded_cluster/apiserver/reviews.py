@@ -14,9 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from embedded_cluster.apiserver.access import Access, Attributes, groups_of
-from embedded_cluster.apiserver.options import Clock
-from embedded_cluster.apiserver.requests import APIResponse, Incoming, document
-from embedded_cluster.apiserver.routes import RequestInfo
+from embedded_cluster.apiserver.requests import APIResponse, Incoming, RequestInfo, document
 from embedded_cluster.apiserver.statuses import (
     JSON,
     FieldError,
@@ -27,6 +25,7 @@ from embedded_cluster.apiserver.statuses import (
     not_found,
 )
 from embedded_cluster.apiserver.store import Store
+from embedded_cluster.apiserver.strategy import Clock
 
 AUTHENTICATION: Final = "authentication.k8s.io"
 AUTHORIZATION: Final = "authorization.k8s.io"

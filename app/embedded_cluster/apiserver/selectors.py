@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from embedded_cluster.apiserver.statuses import bad_request
+from embedded_cluster.apiserver.statuses import JSON, bad_request
 from embedded_cluster.apiserver.storage import Stored
 
 Predicate = Callable[[Stored], bool]
@@ -96,3 +96,19 @@ def parse(labels: str, fields: str, known: frozenset[str]) -> Selector:
         return all(test(stored.labels) for test in label_tests) and all(test(stored.fields) for test in field_tests)
 
     return Selector(matches)
+
+
+def selects(selector: JSON | None, labels: Mapping[str, str]) -> bool:
+    """True when a label selector that was validated accepts the labels."""
+    selector = selector or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_met(requirement, labels) for requirement in selector.get("matchExpressions") or ())
+
+
+def _met(requirement: JSON, labels: Mapping[str, str]) -> bool:
+    operator, present = requirement["operator"], requirement["key"] in labels
+    if operator in ("Exists", "DoesNotExist"):
+        return present is (operator == "Exists")
+    among = present and labels[requirement["key"]] in requirement["values"]
+    return among is (operator == "In")

@@ -21,21 +21,21 @@ import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from dra_extender.api.features import FeatureGates
 from embedded_cluster.apiserver import kinds
 from embedded_cluster.apiserver.access import Access
 from embedded_cluster.apiserver.audit import AuditLog
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.handler import Handling
-from embedded_cluster.apiserver.options import Clock
 from embedded_cluster.apiserver.requests import APIResponse, Incoming, Streaming, failure
 from embedded_cluster.apiserver.reviews import AccessReviews
 from embedded_cluster.apiserver.statuses import JSON, StatusError
 from embedded_cluster.apiserver.storage import Storage
 from embedded_cluster.apiserver.store import Store
+from embedded_cluster.apiserver.strategy import Clock
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
+_HOST: Final = "127.0.0.1"
 MOST_BODY: Final = 3 * 1024 * 1024
 LINES_AT_ONCE: Final = 256
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease", "dra-system")
@@ -44,50 +44,35 @@ FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-l
 class EmbeddedAPIServer:
     """One API server with its own storage.
 
-    `versions`: those of resource.k8s.io to serve. `seed` makes
-    names, UIDs and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in
-    seconds. `garbage_delay`: seconds before the server deletes dependents of deleted owners; None keeps them, and the
-    objects of deleted namespaces.
+    `versions`: those of resource.k8s.io to serve. `seed` makes names, UIDs and faults repeatable. `window`: events kept
+    per kind for resuming watches.
     """
 
     def __init__(
         self,
-        host: str = "127.0.0.1",
         port: int = 0,
         versions: Iterable[str] = ("v1",),
         *,
-        features: FeatureGates | None = None,
         access: Access | None = None,
         clock: Clock | None = None,
         seed: int | None = None,
         window: int = 20_000,
-        bookmark_interval: float = 10.0,
-        track_managers: bool = True,
-        garbage_delay: float | None = 0.0,
     ) -> None:
-        self._host, self._port = host, port
-        self.bookmark_interval = bookmark_interval
+        self._port = port
+        self.bookmark_interval = 10.0
+        """Seconds between bookmarks of a watch."""
+        self.collects_garbage = True
+        """False keeps the dependents of deleted owners, and the objects of deleted namespaces; read at the start."""
         self.registry = kinds.registry(versions)
         self.storage = Storage(self.registry, window)
-        more = {} if clock is None else {"clock": clock}
-        self.verbs = ObjectVerbs(
-            self.storage,
-            self.registry,
-            features=features,
-            seed=seed,
-            track_managers=track_managers,
-            **more,
-        )
+        self.verbs = ObjectVerbs(self.storage, self.registry, clock=clock, seed=seed)
         self.store = Store(self.registry, self.storage, self.verbs)
-        self.garbage = Garbage(self.storage, self.registry, self.verbs, garbage_delay or 0.0)
-        self._collects = garbage_delay is not None
+        self.garbage = Garbage(self.storage, self.registry, self.verbs)
         self.access = access or Access()
         self.faults = Faults(seed or 0)
         self.audit = AuditLog()
         reviews = AccessReviews(self.access, self.store, self.verbs.clock)
-        self._handling = Handling(
-            self.registry, self.storage, self.verbs, self.garbage, self.access, reviews, self.faults, self.audit
-        )
+        self._handling = Handling(self.verbs, self.garbage, self.access, reviews, self.faults, self.audit)
         self._watches: dict[Streaming, web.BaseRequest] = {}
         self._runner: web.ServerRunner | None = None
         self.faults.connect(self._end_watches, self._tell_watches)
@@ -97,16 +82,16 @@ class EmbeddedAPIServer:
     @property
     def url(self) -> str:
         """Where clients reach the server."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{_HOST}:{self._port}"
 
     async def __aenter__(self) -> Self:
         server = web.Server(self._serve, request_factory=_make_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
+        site = web.TCPSite(self._runner, _HOST, self._port, backlog=1024)
         await site.start()
         self._port = self._runner.addresses[0][1]
-        if self._collects:
+        if self.collects_garbage:
             self.garbage.start()
         return self
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 
-from embedded_cluster.apiserver.options import DeleteOptions, WriteOptions
 from embedded_cluster.apiserver.registry import Registry, ServedResource
 from embedded_cluster.apiserver.selectors import parse
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
 from embedded_cluster.apiserver.storage import Storage, StorageEvent, Stored
+from embedded_cluster.apiserver.strategy import DeleteOptions, WriteOptions
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
-from dra_extender.api.features import FeatureGates
 from embedded_cluster.apiserver.statuses import JSON, FieldError
 
 
@@ -38,7 +38,6 @@ class Context:
     lookup: Lookup
     caller: Caller = field(default_factory=Caller)
     verb: str = "update"
-    features: FeatureGates = field(default_factory=FeatureGates)
 
 
 class RESTStrategy:
@@ -121,3 +120,29 @@ def keep_status(new: JSON, old: JSON) -> None:
         new["status"] = old["status"]
     else:
         new.pop("status", None)
+
+
+Clock = Callable[[], datetime]
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of create, update and patch. `manager` is the field manager, '' for none; `validation` says what
+    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client."""
+
+    dry_run: bool = False
+    manager: str = ""
+    validation: str = "Warn"
+    force: bool = False
+    caller: Caller = field(default_factory=Caller)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """metav1.DeleteOptions: seconds of grace (None: the usual), preconditions, and what happens to dependents."""
+
+    grace: int | None = None
+    uid: str = ""
+    revision: str = ""
+    propagation: str = ""

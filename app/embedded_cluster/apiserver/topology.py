@@ -64,14 +64,11 @@ LISTS: Final[dict[tuple[str, str], Merge]] = {
     ("ContainerRestartRuleOnExitCodes", "values"): _UNIQUE,
     ("NodeAllocatableResourceClaimStatus", "containers"): _UNIQUE,
     ("ResourceStatus", "resources"): by("resourceID", patch=""),
-    # nodes, namespaces, services and the rest of core
+    # nodes, namespaces and the rest of core
     ("NodeSpec", "podCIDRs"): _SET,
     ("NodeStatus", "addresses"): by("type"),
     ("NodeStatus", "conditions"): by("type"),
     ("NamespaceStatus", "conditions"): by("type"),
-    ("ServiceAccount", "secrets"): by("name"),
-    ("ServiceSpec", "ports"): by("port", "protocol"),
-    ("ServiceStatus", "conditions"): by("type"),
     # apps, policy, rbac
     ("DeploymentStatus", "conditions"): by("type"),
     ("ReplicaSetStatus", "conditions"): by("type"),
@@ -107,7 +104,7 @@ ATOMIC_STRUCTS: Final = frozenset(
     }
 )
 
-ATOMIC_MAPS: Final = frozenset({("PodSpec", "nodeSelector"), ("ServiceSpec", "selector")})
+ATOMIC_MAPS: Final = frozenset({("PodSpec", "nodeSelector")})
 
 QUANTITIES: Final = frozenset(
     {
@@ -169,7 +166,6 @@ INT64: Final = frozenset(
         ("ResourcePool", "resourceSliceCount"),
         ("SecurityContext", "runAsGroup"),
         ("SecurityContext", "runAsUser"),
-        ("ServiceAccountTokenProjection", "expirationSeconds"),
         ("SleepAction", "seconds"),
         ("Toleration", "tolerationSeconds"),
     }
@@ -179,14 +175,12 @@ INT64: Final = frozenset(
 INT_OR_STRING: Final = frozenset(
     {
         ("HTTPGetAction", "port"),
-        ("NetworkPolicyPort", "port"),
         ("PodDisruptionBudgetSpec", "maxUnavailable"),
         ("PodDisruptionBudgetSpec", "minAvailable"),
         ("RollingUpdateDaemonSet", "maxSurge"),
         ("RollingUpdateDaemonSet", "maxUnavailable"),
         ("RollingUpdateDeployment", "maxSurge"),
         ("RollingUpdateDeployment", "maxUnavailable"),
-        ("ServicePort", "targetPort"),
         ("TCPSocketAction", "port"),
     }
 )

@@ -1,7 +1,7 @@
 """The verbs on objects: create, update, delete, with the rules every kind shares.
 
 What the API server does around a kind's own rules: canonical form, names and namespaces (admission.py),
-resourceVersion and UID preconditions, fields that only the system sets (preconditions.py), generation, finalizers and
+resourceVersion and UID preconditions, fields that only the system sets (admission.py), generation, finalizers and
 grace periods, writes that change nothing, dry runs. Everything is synchronous: between two awaits of a request
 nothing else changes.
 """
@@ -12,14 +12,12 @@ import random
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from dra_extender.api.features import FeatureGates
 from dra_extender.api.times import format_time
-from embedded_cluster.apiserver import admission, managers, names, preconditions
-from embedded_cluster.apiserver.options import Clock, DeleteOptions, WriteOptions
+from embedded_cluster.apiserver import admission, managers, names
 from embedded_cluster.apiserver.registry import Kind, Registry, ServedResource
 from embedded_cluster.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found
 from embedded_cluster.apiserver.storage import Key, Storage, Stored, without_type_meta
-from embedded_cluster.apiserver.strategy import Context
+from embedded_cluster.apiserver.strategy import Clock, Context, DeleteOptions, WriteOptions
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer that holds an owner until its dependents are gone."""
@@ -38,15 +36,11 @@ class ObjectVerbs:
         registry: Registry,
         *,
         clock: Clock | None = None,
-        features: FeatureGates | None = None,
         seed: int | None = None,
-        track_managers: bool = True,
     ) -> None:
         self.storage = storage
         self.registry = registry
         self.clock = clock or _now
-        self.features = features or FeatureGates()
-        self.track_managers = track_managers
         self._random = random.Random(seed)
 
     # reading
@@ -69,7 +63,7 @@ class ObjectVerbs:
         return format_time(self.clock())
 
     def _context(self, options: WriteOptions, verb: str) -> Context:
-        return Context(self.now(), self.lookup, options.caller, verb, self.features)
+        return Context(self.now(), self.lookup, options.caller, verb)
 
     # create
 
@@ -107,7 +101,7 @@ class ObjectVerbs:
     ) -> Stored:
         kind, strategy, context = resource.kind, resource.kind.strategy, self._context(options, "create")
         metadata = new["metadata"]
-        for name in preconditions.SYSTEM_FIELDS:
+        for name in admission.SYSTEM_FIELDS:
             if name != "generation":
                 metadata.pop(name, None)
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
@@ -117,7 +111,7 @@ class ObjectVerbs:
         strategy.default(new, context)
         if applied:
             metadata["managedFields"] = applied
-        elif applied is None and self.track_managers and options.manager:
+        elif applied is None and options.manager:
             managers.note_creation(resource, new, options.manager, context.now)
         strategy.prepare_create(new, context)
         problems = names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
@@ -125,7 +119,7 @@ class ObjectVerbs:
         if problems:
             raise invalid(kind.group, kind.kind, metadata.get("name", ""), problems)
         if not put and not options.dry_run:
-            preconditions.check_unversioned(metadata)
+            admission.check_unversioned(metadata)
         key = (namespace, metadata["name"])
         if key in self.storage.collection(kind).items:
             raise already_exists(kind.group, kind.plural, metadata["name"])
@@ -155,7 +149,7 @@ class ObjectVerbs:
                 raise not_found(kind.group, kind.plural, name)
             admission.require_namespace(kind, namespace, name, self.lookup)
             return self._insert(resource, namespace, new, options, put=True), True
-        preconditions.check_uid(kind, existing, metadata.get("uid", ""))
+        admission.check_uid(kind, existing, metadata.get("uid", ""))
         return self.replace(resource, existing, new, options, subresource), False
 
     def replace(
@@ -175,10 +169,10 @@ class ObjectVerbs:
         kind, strategy, old = resource.kind, resource.kind.strategy, existing.object
         context = self._context(options, "update")
         metadata, before = new["metadata"], old["metadata"]
-        preconditions.check_revision(kind, existing, metadata)
-        problems = preconditions.restore_system_fields(metadata, before)
+        admission.check_revision(kind, existing, metadata)
+        problems = admission.restore_system_fields(metadata, before)
         if subresource:
-            preconditions.keep_all_but_status(new, old, keep_metadata=strategy.status_keeps_metadata)
+            admission.keep_all_but_status(new, old, keep_metadata=strategy.status_keeps_metadata)
             strategy.default(new, context)
             strategy.prepare_status(new, old, context)
             problems += strategy.validate_status(new, old, context)
@@ -188,13 +182,13 @@ class ObjectVerbs:
             if strategy.generation and new.get("spec") != old.get("spec"):
                 metadata["generation"] = before.get("generation", 0) + 1
             problems += names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
-            problems += preconditions.finalizer_problems(metadata, before)
+            problems += admission.finalizer_problems(metadata, before)
             problems += strategy.validate_update(new, old, context)
         if problems:
             raise invalid(kind.group, kind.kind, existing.key[1], problems)
         if applied is not None:
             metadata["managedFields"] = applied
-        elif self.track_managers and options.manager:
+        elif options.manager:
             managers.note_update(resource, new, old, options.manager, context.now, subresource)
         return self._commit(kind, existing, new, options)
 
@@ -203,7 +197,7 @@ class ObjectVerbs:
             new["metadata"].pop("managedFields", None)
         if new == existing.object:
             return existing
-        if preconditions.finished(new, existing.object):
+        if admission.finished(new, existing.object):
             if not options.dry_run:
                 self.storage.remove(kind, existing.key)
             return _unstored(kind, existing.key, new)
@@ -217,7 +211,7 @@ class ObjectVerbs:
         """Delete an object or mark it as being deleted: (its state, whether it is gone)."""
         kind = resource.kind
         existing = self.get(resource, namespace, name)
-        preconditions.check_deletion(kind, existing, deletion)
+        admission.check_deletion(kind, existing, deletion)
         obj = existing.object
         grace = kind.strategy.grace_period(obj, deletion.grace)
         foreground = deletion.propagation == "Foreground"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from embedded_cluster.apiserver import reads, subresources
 from embedded_cluster.apiserver.garbage import Garbage
-from embedded_cluster.apiserver.options import DeleteOptions
 from embedded_cluster.apiserver.patches import patch_object
 from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest, document
 from embedded_cluster.apiserver.statuses import JSON, StatusError, method_not_allowed
 from embedded_cluster.apiserver.storage import Stored
+from embedded_cluster.apiserver.strategy import DeleteOptions
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 

@@ -9,9 +9,33 @@ from collections.abc import Callable
 
 import msgspec
 
+from dra_extender.api.decoding import decode
+from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.podrequests import requested
-from embedded_cluster.objects import FullNode, FullPod
+from dra_extender.kube.resources import Resource
+from embedded_cluster.objects import PODS, FullNode, FullPod
 from embedded_cluster.scheduler.fit import Amounts, NodeUsage
+
+
+class PodRecord(msgspec.Struct, frozen=True):
+    """A pod, and its JSON as served while it has no node (extenders are asked about pods without a node only)."""
+
+    pod: FullPod
+    raw: bytes
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        return self.pod.metadata
+
+
+def _decode(data: bytes | msgspec.Raw) -> PodRecord:
+    pod = decode(FullPod, data)
+    return PodRecord(pod, b"" if pod.spec.node_name else bytes(data))
+
+
+def pod_records() -> Resource[PodRecord]:
+    """The pods resource, decoded into records."""
+    return Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, _decode, namespaced=True)
 
 
 class PodInfo(msgspec.Struct, frozen=True):

@@ -25,11 +25,10 @@ from embedded_cluster.objects import NODES, PODS, FullNode, FullPod
 from embedded_cluster.podclaims import Unready, claims
 from embedded_cluster.scheduler import wakeups
 from embedded_cluster.scheduler.attempt import AttemptError, Attempts, FeasibleNode, UnschedulablePod
-from embedded_cluster.scheduler.cache import Cache
+from embedded_cluster.scheduler.cache import Cache, PodRecord, pod_records
 from embedded_cluster.scheduler.calls import CallError, ExtenderCall, Extenders, wire_form
 from embedded_cluster.scheduler.config import SchedulerConfig
 from embedded_cluster.scheduler.queue import Item, SchedulingQueue
-from embedded_cluster.scheduler.records import PodRecord, pod_records
 from embedded_cluster.scheduler.reports import Reports
 from embedded_cluster.scheduler.wakeups import Wakeup
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -194,25 +192,3 @@ async def test_kubernetes_asyncio_reads_claims_slices_pods_and_nodes(server: Emb
     slices = (await kubernetes.ResourceV1Api(api).list_resource_slice()).items
     assert slices[0].spec.devices[0].capacity["memory"].value == "1Gi"
     assert (await kubernetes.CoreV1Api(api).list_node()).items[0].metadata.name == "n1"
-
-
-async def test_a_server_can_be_a_process_of_its_own(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "embedded_cluster.apiserver",
-        "--kubeconfig",
-        str(kubeconfig),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        url = (await process.stdout.readline()).decode().strip()
-        await config.load_kube_config(str(kubeconfig))
-        async with kubernetes.ApiClient() as connection:
-            assert connection.configuration.host == url
-            assert (await kubernetes.VersionApi(connection).get_code()).minor == "36"
-    finally:
-        process.terminate()
-        assert await process.wait() == 0

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, RequestFault
-from embedded_cluster.apiserver.routes import RequestInfo
+from embedded_cluster.apiserver.requests import RequestInfo
 from tests.support.embedded.client import CONFIG_MAPS, PODS, Client, config_map, pod
 from tests.support.patience import until
 

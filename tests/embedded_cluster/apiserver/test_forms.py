@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded_cluster.apiserver import EmbeddedAPIServer, ages, conversion, names, topology
+from embedded_cluster.apiserver import EmbeddedAPIServer, conversion, names, printers, topology
 from embedded_cluster.apiserver.kinds import RESOURCE_VERSIONS, registry
-from embedded_cluster.apiserver.printers import devices
 from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import StatusError
@@ -160,7 +159,7 @@ def test_every_listed_list_exists_in_a_model() -> None:
     ],
 )
 def test_ages_are_shown_as_kubectl_shows_them(seconds: float, shown: str) -> None:
-    assert ages.duration(seconds) == shown
+    assert printers.duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,7 @@ def test_ages_are_shown_as_kubectl_shows_them(seconds: float, shown: str) -> Non
 )
 def test_the_state_of_a_claim_is_one_word_per_fact(status: dict[str, Any], deleted: bool, state: str) -> None:
     metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}
-    assert devices.claim_state({"metadata": metadata, "status": status}) == state
+    assert printers.claim_state({"metadata": metadata, "status": status}) == state
 
 
 @pytest.mark.parametrize(

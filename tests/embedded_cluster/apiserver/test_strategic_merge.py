@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded_cluster.apiserver.patches.merge import merge
+from embedded_cluster.apiserver.patches.patching import merge
 from embedded_cluster.apiserver.patches.strategic import strategic
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import StatusError

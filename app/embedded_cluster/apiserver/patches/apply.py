@@ -12,11 +12,11 @@ from typing import Any
 from embedded_cluster.apiserver import admission, fieldset, managers
 from embedded_cluster.apiserver.fieldset import FieldSet
 from embedded_cluster.apiserver.managers import APPLY, Manager
-from embedded_cluster.apiserver.options import WriteOptions
 from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.schema import FieldSchema, schema
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request, conflict, invalid, required
 from embedded_cluster.apiserver.storage import Stored
+from embedded_cluster.apiserver.strategy import WriteOptions
 from embedded_cluster.apiserver.verbs import ObjectVerbs, check_name
 
 

@@ -9,16 +9,29 @@ import jsonpatch
 import jsonpointer
 
 from embedded_cluster.apiserver import admission
-from embedded_cluster.apiserver.options import WriteOptions
 from embedded_cluster.apiserver.patches.apply import apply
-from embedded_cluster.apiserver.patches.merge import merge
 from embedded_cluster.apiserver.patches.strategic import strategic
 from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.requests import APPLY_TYPE
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request, unsupported_media_type
 from embedded_cluster.apiserver.storage import Stored
+from embedded_cluster.apiserver.strategy import WriteOptions
 from embedded_cluster.apiserver.verbs import ObjectVerbs, check_name
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """`target` patched; both stay as they are."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

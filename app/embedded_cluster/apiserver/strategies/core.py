@@ -1,12 +1,11 @@
-"""Namespaces, nodes, events, services, config maps and the other core kinds that need few rules."""
+"""Namespaces, nodes, events and other kinds that need few rules."""
 
 from __future__ import annotations
 
-import base64
 from typing import Final
 
 from embedded_cluster.apiserver.names import qualified_name
-from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable, invalid_value, required, unsupported
+from embedded_cluster.apiserver.statuses import JSON, FieldError, invalid_value, required, unsupported
 from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 
 _NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
@@ -25,19 +24,7 @@ _NODE_INFO: Final = (
 
 
 class PlainStrategy(RESTStrategy):
-    """A kind that is only stored; `status` is kept where the kind has that subresource."""
-
-    def __init__(self, *, status: bool = False, generation: bool = False) -> None:
-        self._status = status
-        self.generation = generation
-
-    def prepare_create(self, new: JSON, context: Context) -> None:
-        if self._status:
-            new.pop("status", None)
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        if self._status:
-            keep_status(new, old)
+    """A kind that is only stored."""
 
 
 class RoleStrategy(PlainStrategy):
@@ -174,47 +161,6 @@ class EventStrategy(RESTStrategy):
         return fields
 
 
-class SecretStrategy(RESTStrategy):
-    """stringData is folded into data; the type is Opaque unless said."""
-
-    field_names = ("type",)
-
-    def default(self, new: JSON, context: Context) -> None:
-        for name, text in (new.pop("stringData", None) or {}).items():
-            new.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
-        new.setdefault("type", "Opaque")
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
-        return [immutable("type", new["type"])] if new["type"] != old.get("type") else []
-
-    def fields(self, stored: JSON) -> dict[str, str]:
-        return {"type": stored.get("type", "")}
-
-
-class ServiceStrategy(RESTStrategy):
-    """Defaults that kubectl shows; no addresses are handed out, so every service is headless unless it says its IP."""
-
-    labels_are_names = True
-    allow_create_on_update = True
-
-    def default(self, new: JSON, context: Context) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
-        spec.setdefault("clusterIP", "None")
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        for port in spec.get("ports") or ():
-            port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
-        new.setdefault("status", {"loadBalancer": {}})
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
-
-
 class LeaseStrategy(RESTStrategy):
     """coordination.k8s.io leases are written by PUT as well as by POST."""
 
@@ -252,9 +198,14 @@ class PriorityClassStrategy(RESTStrategy):
         return [FieldError("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
 
 
-class DisruptionBudgetStrategy(PlainStrategy):
+class DisruptionBudgetStrategy(RESTStrategy):
     """Disruption budgets; nothing counts the pods."""
+
+    generation = True
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
         new["status"] = dict.fromkeys(counts, 0)
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)

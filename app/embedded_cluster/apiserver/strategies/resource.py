@@ -118,8 +118,9 @@ class SliceStrategy(RESTStrategy):
 
     def default(self, new: JSON, context: Context) -> None:
         for device in new.setdefault("spec", {}).get("devices") or ():
-            if not context.features.DRAListTypeAttributes:
-                _drop_lists(device)
+            for attribute in (device.get("attributes") or {}).values():
+                for kind in [kind for kind in attribute if kind in slices.LIST_KINDS]:
+                    del attribute[kind]  # the feature DRAListTypeAttributes is off
             for taint in device.get("taints") or ():
                 default_taint(taint, context.now)
             for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
@@ -136,13 +137,6 @@ class SliceStrategy(RESTStrategy):
     def fields(self, stored: JSON) -> dict[str, str]:
         spec = stored["spec"]
         return {"spec.nodeName": spec.get("nodeName", ""), "spec.driver": spec.get("driver", "")}
-
-
-def _drop_lists(device: JSON) -> None:
-    """Without the feature, attributes that are lists are not known."""
-    for attribute in (device.get("attributes") or {}).values():
-        for kind in [kind for kind in attribute if kind in slices.LIST_KINDS]:
-            del attribute[kind]
 
 
 class DeviceClassStrategy(RESTStrategy):

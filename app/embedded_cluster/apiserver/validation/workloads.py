@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from embedded_cluster.apiserver.labelselectors import selects
+from embedded_cluster.apiserver.selectors import selects
 from embedded_cluster.apiserver.statuses import (
     JSON,
     FieldError,
