@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from charts.reference import CHART
-from dra_extender.service.reference import sections
+from dra_extender.cli.serve import sections
 from dra_extender.service.settings import Settings
 
 SCHEMA = CHART / "values.schema.json"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dra_extender.cli.serve import flag, sections
 from dra_extender.http.metrics import PREFIX as METRIC_PREFIX
 from dra_extender.http.metrics import SPECS
-from dra_extender.service.reference import flag, sections
 from dra_extender.service.settings import PREFIX
 
 

@@ -44,6 +44,7 @@ BREACHES = {
         ("app/dra_extender/scheduling/bind/claimwrite.py", "import dra_extender.kube.writer"),
         ("app/dra_extender/scheduling/view.py", "import urllib.request"),
     ],
+    "composition": [("app/dra_extender/service/engine.py", "import dra_extender.http.metrics")],
     "embedded": [
         ("app/embedded_cluster/driver.py", "import dra_extender.devices.pools"),
         ("app/embedded_cluster/demo/show.py", "import dra_extender.service.settings"),

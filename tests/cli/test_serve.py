@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dra_extender.cli.main import app
-from dra_extender.service.reference import flag
+from dra_extender.cli.serve import flag
 from dra_extender.service.settings import PREFIX, Settings
 from dra_extender.version import VERSION
 from tests.support.patience import LONGEST

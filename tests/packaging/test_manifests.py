@@ -14,10 +14,10 @@ from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.kube.discovery import Served
-from dra_extender.service.addresses import split_address
 from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import needed
+from dra_extender.service.validation import split_address
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dra_extender.allocation.plan import STEP_BUDGET
+from dra_extender.cli.serve import flag
 from dra_extender.placement.strategy import Strategy
-from dra_extender.service.addresses import is_loopback, split_address
-from dra_extender.service.reference import flag
 from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
+from dra_extender.service.validation import is_loopback, split_address
 
 
 @pytest.fixture(autouse=True)

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic.fields import FieldInfo
 
 from dra_extender.cli.complaint import complain
-from dra_extender.service.reference import flag, sections
 from dra_extender.service.settings import Settings, SettingsError, load
 
 _CONFIG = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML file with settings", show_default=False)
 ]
 _DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="print the effective settings and exit")]
+
+_SECTIONS: Final = {
+    "listen": "Where it listens",
+    "kubeconfig": "The API server",
+    "namespace": "Who it is",
+    "feature_gates": "Decisions",
+    "log_level": "Logs",
+}
+"""The first setting of each section."""
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def sections() -> Iterator[tuple[str, str, FieldInfo]]:
+    """Section, name and definition of every setting, in order."""
+    section = ""
+    for name, field in Settings.model_fields.items():
+        section = _SECTIONS.get(name, section)
+        yield section, name, field
 
 
 def _serve(config: Path | None = None, dry_run: bool = False, **flags: Any) -> None:

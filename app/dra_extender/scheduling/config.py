@@ -126,7 +126,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     preemption_lost_seconds: float = 5.0
     """A pod that does not fit on its nominated node so long after its victims are gone has lost its place there."""
 
-    nominate: NominateMode = "never"
+    nominate: NominateMode = "auto"
     """Whether pods are nominated ahead of kube-scheduler's queue for the node they fit on; `auto`: in clusters of
     `nominate_from_nodes` nodes and more.
     """

@@ -17,8 +17,8 @@ from dra_extender.http.forwarding import PeerTLS
 from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
 from dra_extender.http.server import HttpServer
 from dra_extender.http.tls import PeerCertificates, ServerCertificates
-from dra_extender.service.addresses import split_address
 from dra_extender.service.settings import Settings
+from dra_extender.service.validation import split_address
 
 CERTIFICATE_PERIOD: Final = 5.0
 
