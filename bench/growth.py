@@ -28,6 +28,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.ports import Ports
 from dra_extender.service.process import ProcessMemory
 
@@ -83,11 +84,12 @@ def measure(size: Size) -> Row:
     for node in range(size.claims):
         cluster.apply(Applied(allocated(node, [0], 1 + node)))
     decisions = Decisions(cluster, share_ids=lambda: "share")
-    config, nobody = SchedulingConfig(offered_percent=0), cast(Ports, Mock())  # nothing is read or written
+    runtime = Runtime(config=SchedulingConfig(offered_percent=0))
+    nobody = cast(Ports, Mock())  # nothing is read or written
     with asyncio.Runner() as runner:
 
         async def make() -> Extender:
-            return Extender(cluster, decisions, nobody, config=config, placement=Placement(cluster))
+            return Extender(cluster, decisions, nobody, runtime=runtime, placement=Placement(cluster))
 
         extender = runner.run(make())
         numbers, random = count(), Random(7)

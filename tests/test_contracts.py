@@ -37,8 +37,8 @@ BREACHES = {
     "questions": [
         ("app/dra_extender/scheduling/feasibility.py", "import dra_extender.scheduling.requeue"),
         ("app/dra_extender/scheduling/verbs/preempt.py", "import dra_extender.scheduling.intake"),
-        ("app/dra_extender/scheduling/verbs/explain.py", "import dra_extender.scheduling.deferred"),
-        ("app/dra_extender/insight/why/ground.py", "import dra_extender.scheduling.deferred"),
+        ("app/dra_extender/scheduling/view.py", "import dra_extender.placement.placement"),
+        ("app/dra_extender/insight/headroom.py", "import dra_extender.scheduling.deferred"),
     ],
     "ports": [
         ("app/dra_extender/scheduling/bind/claimwrite.py", "import dra_extender.kube.writer"),

@@ -29,6 +29,7 @@ from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate, pre_filter
+from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.ports import Ports
 
 DRIVER = "gpu.example.com"
@@ -66,7 +67,8 @@ class World:
         cluster = Cluster(FeatureGates())
         self.placement = Placement(cluster, strategy)
         decisions = Decisions(cluster, share_ids=self._share_id)
-        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), clock=Time(), placement=self.placement)
+        runtime = Runtime(clock=Time())
+        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), runtime=runtime, placement=self.placement)
         self._numbers = 0
         self._shares = 0
         self._specs: dict[Job, Any] = {}

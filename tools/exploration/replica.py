@@ -29,6 +29,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.bind import claimwrite
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.handle import Runtime
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.virtualtime import START
 from tools.exploration.likeness import Likeness, Tokens
@@ -191,9 +192,8 @@ class Replica:
         self._observer, self._clock = _Silent(), _Clock(self.loop)
         self._decisions = Decisions(cluster, share_ids=lambda: "no shares here")
         with self.loop.running():
-            self.extender = Extender(
-                cluster, self._decisions, self.ports, config=config, clock=self._clock, observer=self._observer
-            )
+            runtime = Runtime(config=config, clock=self._clock, observer=self._observer)
+            self.extender = Extender(cluster, self._decisions, self.ports, runtime=runtime)
             self._act = self.extender._binder._context
             self.extender._sweeper.start()
             for obj in objects:

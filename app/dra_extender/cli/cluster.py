@@ -37,7 +37,7 @@ from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.extender import SystemClock
+from dra_extender.scheduling.handle import SystemClock
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from dra_extender.version import VERSION

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from datetime import UTC, datetime
+
+import msgspec
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.workerrequests import WorkerReplies
@@ -33,14 +34,12 @@ from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.context import BindContext, Holds
 from dra_extender.scheduling.bind.rollback import PendingRollbacks
 from dra_extender.scheduling.claims import Unschedulable, known_claims
-from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
-from dra_extender.scheduling.handle import Handle
+from dra_extender.scheduling.handle import Handle, Runtime
 from dra_extender.scheduling.nomination.controller import PreemptionController
-from dra_extender.scheduling.outcomes import Silent
-from dra_extender.scheduling.ports import Clock, Observer, Ports, Workers
+from dra_extender.scheduling.ports import Ports, Workers
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.records import Records
 from dra_extender.scheduling.release.clear import Clearer
@@ -48,29 +47,13 @@ from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.slices import QueryBudgets
-from dra_extender.scheduling.verbs.filter import Filter, Memory
+from dra_extender.scheduling.verbs.filter import FilterVerb
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
 from dra_extender.scheduling.warmup import warm_up
 from dra_extender.unexpected import unexpected
 
 CHORES_SECONDS = 1.0
-
-
-class SystemClock:
-    """The time of the event loop it is first asked on, and the time of day."""
-
-    def __init__(self) -> None:
-        self._time: Callable[[], float] | None = None
-
-    def monotonic(self) -> float:
-        """Dozens are asked for per pod; looking for the running loop is a call of the system each time."""
-        if self._time is None:
-            self._time = asyncio.get_running_loop().time
-        return self._time()
-
-    def wall(self) -> datetime:
-        return datetime.now(UTC)
 
 
 class Extender:
@@ -82,64 +65,42 @@ class Extender:
         decisions: Decisions,
         ports: Ports,
         *,
-        config: SchedulingConfig | None = None,
-        clock: Clock | None = None,
-        observer: Observer | None = None,
+        runtime: Runtime | None = None,
         placement: Placement | None = None,
         workers: Workers | None = None,
     ) -> None:
-        config, clock, observer = config or SchedulingConfig(), clock or SystemClock(), observer or Silent()
-        records = Records(cluster, config, clock)
-        self._leading: Callable[[], bool] = lambda: True
+        runtime, replies = runtime or Runtime(), WorkerReplies()
+        config, observer = runtime.config, runtime.observer
+        records = Records(cluster, config, runtime.clock)
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        answers = WorkerReplies()
-        self.view = view = records.view(
-            decisions, placement, QueryBudgets(answers, config, limited=workers is not None)
-        )
-        self._intake = intake = records.intake(requeue, placement)
-        self._deferred = DeferredWork(view, answers, workers, requeue, observer)
-        self._clearer = clearer = Clearer(view, ports, intake, requeue, observer, records.clearing)
-        self._unblocker = Unblocker(view, clearer)
-        self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)
-        handle = Handle(view, ports, self._deferred, requeue, observer, lambda: self._leading())
-        self._preemption = PreemptionController(handle, self.nominations, records.budgets, clearer)
+        self.view = records.view(decisions, placement, QueryBudgets(replies, config, limited=workers is not None))
+        self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
+        intake = self._intake = records.intake(requeue, placement)
+        self._handle = handle = Handle(self.view, ports, intake, self._deferred, requeue, observer)
+        self._clearer = Clearer(handle, records.clearing)
+        self._unblocker = Unblocker(self.view, self._clearer)
+        self._sweeper = Sweeper(handle, self._clearer, records.idle, records.unseen)
+        self._preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
         self._early = EarlyNominationController(handle, self.reservations, self.nominations.__contains__)
-        self._filter = Filter(view, ports, intake, self._memory(), self._deferred, observer)
-        self.pending_rollbacks = PendingRollbacks(records.pods, ports, clock, config, observer)
-        self._binder = Binder(
-            self._bind_context(cluster, ports, records, observer), self.pending_rollbacks, records.binding
+        self._filter = FilterVerb(
+            handle,
+            self.reservations,
+            self.nominations,
+            self._unblocker,
+            self._sweeper,
+            self._preemption if config.preemption != "off" else None,
         )
-
-    # --- its parts --------------------------------------------------------------------------------------------------
-
-    def _memory(self) -> Memory:
-        """What filter may leave behind."""
-        return Memory(
-            requeue=self.requeue,
-            reservations=self.reservations,
-            unblocker=self._unblocker,
-            sweeper=self._sweeper,
-            preemption=self._preemption if self.view.config.preemption != "off" else None,
-            nominations=self.nominations,
-        )
-
-    def _bind_context(self, cluster: Cluster, ports: Ports, records: Records, observer: Observer) -> BindContext:
-        """What a bind may do."""
-        return BindContext(
-            view=self.view,
-            ports=ports,
-            holds=Holds(cluster.ledger, self.requeue, records.signals),
-            intake=self._intake,
+        self.pending_rollbacks = PendingRollbacks(handle)
+        context = BindContext(
+            **msgspec.structs.asdict(handle),
+            holds=Holds(cluster.ledger, requeue, records.signals),
             signals=records.signals,
-            requeue=self.requeue,
             reservations=self.reservations,
             clearer=self._clearer,
             resources=records.resources,
-            observer=observer,
-            deferred=self._deferred,
-            leading=lambda: self._leading(),
         )
+        self._binder = Binder(context, self.pending_rollbacks, records.binding)
 
     @property
     def binds_under_way(self) -> int:
@@ -171,7 +132,7 @@ class Extender:
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
-        self._leading = leading
+        self._handle.leading.check = leading
 
     # --- the verbs --------------------------------------------------------------------------------------------------
 
@@ -234,12 +195,12 @@ class Extender:
 
     def recall(self) -> Iterator[None]:
         """Learn the workload from the pods that run, one at a step: after a restart nobody else tells of it."""
-        view = self.view
-        for pod in view.pods if view.placement is not None and view.placement.learns else ():
-            if pod.spec.node_name and pod.spec.resource_claims and view.placement is not None:
-                claims = view.claims_of(pod)
+        placement = self._intake.placement
+        for pod in self.view.pods if placement is not None and placement.learns else ():
+            if pod.spec.node_name and pod.spec.resource_claims:
+                claims = self.view.claims_of(pod)
                 if not isinstance(claims, Unschedulable):
-                    view.placement.learn(pod, claims)
+                    self._intake.learn_workload(pod, claims)
                 yield
 
     def warm_up(self) -> Iterator[None]:

@@ -6,6 +6,8 @@ are requeued when one of them may fit now, and binds that wait for a claim or a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dra_extender.api.core import Node, Pod
@@ -53,6 +55,11 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     def gone(self, claim: ResourceClaim) -> None:
         """A read or write of ours found that the claim does not exist."""
         self.apply(Removed.of(claim, "reply"))
+
+    def learn_workload(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
+        """Let the placement policy count a pod that asks for these claims."""
+        if self.placement is not None:
+            self.placement.learn(pod, claims)
 
     def _put(self, event: Applied, effects: Effects) -> bool:
         """True when refused pods may fit now besides those that the effects are about."""

@@ -1,7 +1,7 @@
-"""What is remembered beside the cluster: of pods, of claims that nobody uses, and of what is kept for whom.
+"""What is remembered beside the cluster: unused claims, plans, nominations, and what is being bound or released.
 
-`Records` promises: one of each per process, none of which acts. What the watches bring reaches them through `intake`,
-and questions read them through `view`.
+Promises: one of each per process, none of which acts. Events reach them through `intake`, questions read them through
+`view`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,14 @@ from dra_extender.scheduling.view import View
 
 
 class Records:
-    """`binding` and `clearing` are what the view shows under these names; who binds and who clears writes to them."""
+    """`binding` and `clearing` are what the view shows under these names; the binder and the clearer write to them."""
 
     def __init__(self, cluster: Cluster, config: SchedulingConfig, clock: Clock) -> None:
         self._cluster, self._config, self._clock = cluster, config, clock
-        self.pods = cluster.pods
         self.signals = Signals()
         self.idle = IdleAllocations(clock, config)
         self.unseen = Unseen(clock)
         self.resources = ResourceNames(cluster.classes, clock, config)
-        self.budgets = cluster.budgets
         self.reservations = Reservations(config.tentative_seconds, clock)
         self.nominations = Nominations()
         self.binding: dict[str, str] = {}
@@ -45,11 +43,11 @@ class Records:
     def view(
         self, decisions: Decisions, placement: Placement | None, budgets: Callable[[], Iterator[WorkBudget]]
     ) -> View:
-        """For questions, which cannot change anything."""
+        """Read-only, for questions."""
         return View(
             cluster=self._cluster,
             decisions=decisions,
-            pods=self.pods,
+            pods=self._cluster.pods,
             clock=self._clock,
             config=self._config,
             resources=self.resources,
@@ -63,7 +61,7 @@ class Records:
         )
 
     def intake(self, requeue: RequeueTrigger, placement: Placement | None) -> Intake:
-        """For what the watches bring."""
+        """For events and replies."""
         return Intake(
             cluster=self._cluster,
             requeue=requeue,

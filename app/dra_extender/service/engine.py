@@ -33,6 +33,7 @@ from dra_extender.kube.watches import Watches
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.ports import Observer
 from dra_extender.scheduling.slices import Slices, run
@@ -117,8 +118,7 @@ class Engine:
             self.cluster,
             self.decisions,
             self.writer,
-            config=settings.config,
-            observer=observer,
+            runtime=Runtime(config=settings.config, observer=observer),
             placement=Placement(self.cluster, settings.strategy, settings.expected, self.decisions.filters),
             workers=self.workers,
         )

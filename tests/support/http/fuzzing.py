@@ -33,6 +33,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.verbs import VerbTerms
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.handle import Runtime
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -126,8 +127,12 @@ def make_application() -> Any:
     """The verbs over a cluster of two nodes, as an ASGI application. Call it on a running loop."""
     api, cluster = Api(), Cluster(FeatureGates())
     client = Client(api, latency=0.0)
+    runtime = Runtime(config=SchedulingConfig(bind_seconds=1.0))
     scheduling = Extender(
-        cluster, Decisions(cluster, share_ids=lambda: "s"), client, config=SchedulingConfig(bind_seconds=1.0)
+        cluster,
+        Decisions(cluster, share_ids=lambda: "s"),
+        client,
+        runtime=runtime,
     )
     client.calls = _Forgetful()
     api.log = _Forgetful()

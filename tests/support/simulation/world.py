@@ -20,6 +20,7 @@ from dra_extender.placement.placement import Placement
 from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import STEPS, L, LabelledCounter, Step
 from dra_extender.scheduling.ports import Workers
 from tests.support.simulation.api import Api
@@ -54,9 +55,7 @@ class Service:
             cluster,
             self.decisions,
             self.client,
-            config=config,
-            clock=world.clock,
-            observer=self,
+            runtime=Runtime(config=config, clock=world.clock, observer=self),
             placement=self.placement,
             workers=workers,
         )

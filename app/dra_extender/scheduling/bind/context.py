@@ -7,7 +7,7 @@ is requeued and notified. `LivePod` never takes a pod with another UID for the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,15 +27,12 @@ from dra_extender.scheduling.bind.failure import (
     answered,
     retried,
 )
-from dra_extender.scheduling.deferred import DeferredWork
-from dra_extender.scheduling.intake import Intake
-from dra_extender.scheduling.ports import Observer, Ports
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
-from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -82,24 +79,14 @@ class Holds(msgspec.Struct, frozen=True):
         self.signals.notify(hold.claim_uid)
 
 
-class BindContext(msgspec.Struct, frozen=True, kw_only=True):
+class BindContext(Handle, frozen=True, kw_only=True):
     """One for all binds of a service."""
 
-    view: View
-    ports: Ports
     holds: Holds
-    intake: Intake
     signals: Signals
-    requeue: RequeueTrigger
     reservations: Reservations
     clearer: Clearer
     resources: ResourceNames
-    observer: Observer
-    deferred: DeferredWork
-    leading: Callable[[], bool]
-    """True while this replica leads. Called before each write: a process can sleep for longer than its lease lasts
-    without noticing.
-    """
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
 

@@ -31,11 +31,10 @@ from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
 from dra_extender.scheduling.claims import ADOPTED
-from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
 from dra_extender.scheduling.pauses import Pauses
-from dra_extender.scheduling.ports import Clock, Messenger, Observer
-from dra_extender.scheduling.view import KnownPods
+from dra_extender.scheduling.ports import Messenger
 
 log = structlog.get_logger(__name__)
 
@@ -244,16 +243,12 @@ class _Entry:
 class PendingRollbacks:
     """`put` once per bind, `work` about once a second."""
 
-    def __init__(
-        self, pods: KnownPods, messenger: Messenger, clock: Clock, config: SchedulingConfig, observer: Observer
-    ) -> None:
-        self._pods = pods
-        self._messenger = messenger
-        self._clock = clock
-        self._config = config
-        self._observer = observer
+    def __init__(self, handle: Handle) -> None:
+        self._view = view = handle.view
+        self._messenger: Messenger = handle.ports
+        self._observer = handle.observer
         self._entries: dict[int, _Entry] = {}
-        self._pauses: Pauses[int] = Pauses(clock, config)
+        self._pauses: Pauses[int] = Pauses(view.clock, view.config)
         self._serial = 0
 
     def __len__(self) -> int:
@@ -275,7 +270,7 @@ class PendingRollbacks:
         self._pauses.failed(self._serial)
         self._observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
-        pod = self._pods.get(rollback.pod.uid)
+        pod = self._view.pods.get(rollback.pod.uid)
         if pod is not None:
             note = f"not bound, and {NOT_ROLLED_BACK}: {why.text}"
             self._messenger.record_event(pod, "Warning", "DevicesHeld", note)
@@ -289,7 +284,7 @@ class PendingRollbacks:
                 continue
             entry.state = entry.rollback.state
             try:
-                bound = await entry.rollback.run(RetryPolicy(until=self._clock.monotonic(), refusals=1))
+                bound = await entry.rollback.run(RetryPolicy(until=self._view.clock.monotonic(), refusals=1))
             except Unresolved as why:
                 entry.why = why
                 self._pauses.failed(entry.number)

@@ -27,12 +27,9 @@ from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import FINALIZER, ResourceClaim
 from dra_extender.devices.validity import ObjectProblem
-from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
 from dra_extender.scheduling.pauses import Pauses
-from dra_extender.scheduling.ports import Observer, Ports
-from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -47,14 +44,12 @@ class _Refused(msgspec.Struct, frozen=True):
 class Clearer:
     """`clearing` are the UIDs of the claims it is at work on; nobody else writes to it."""
 
-    def __init__(
-        self, view: View, ports: Ports, intake: Intake, requeue: RequeueTrigger, observer: Observer, clearing: set[str]
-    ) -> None:
-        self._view = view
-        self._ports = ports
-        self._intake = intake
-        self._requeue = requeue
-        self._observer = observer
+    def __init__(self, handle: Handle, clearing: set[str]) -> None:
+        view = self._view = handle.view
+        self._ports = handle.ports
+        self._intake = handle.intake
+        self._requeue = handle.requeue
+        self._observer = handle.observer
         self._clearing = clearing
         self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.config)
         self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)

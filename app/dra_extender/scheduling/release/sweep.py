@@ -19,13 +19,11 @@ from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.claims import claim_names
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.idle import IdleAllocations
-from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS
-from dra_extender.scheduling.ports import ClaimWriter, Observer
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.unseen import Unseen
-from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -39,23 +37,14 @@ PHANTOM_SECONDS = 15.0
 class Sweeper:
     """`start` when schedulers begin to ask this replica, `work` every few seconds from then on."""
 
-    def __init__(
-        self,
-        view: View,
-        ports: ClaimWriter,
-        intake: Intake,
-        clearer: Clearer,
-        idle: IdleAllocations,
-        unseen: Unseen,
-        observer: Observer,
-    ) -> None:
-        self._view = view
-        self._ports = ports
-        self._intake = intake
+    def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations, unseen: Unseen) -> None:
+        self._view = handle.view
+        self._ports = handle.ports
+        self._intake = handle.intake
         self._clearer = clearer
         self._idle = idle
         self._unseen = unseen
-        self._observer = observer
+        self._observer = handle.observer
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
 

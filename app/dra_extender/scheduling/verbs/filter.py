@@ -21,7 +21,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, claim_names
-from dra_extender.scheduling.deferred import WORKERS, DeferredWork
+from dra_extender.scheduling.deferred import WORKERS
 from dra_extender.scheduling.feasibility import (
     NodeStatuses,
     PreFilterResult,
@@ -30,16 +30,14 @@ from dra_extender.scheduling.feasibility import (
     pre_filter,
     typical,
 )
-from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
-from dra_extender.scheduling.ports import ClaimWriter, Observer
 from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.refusals import Refusals, Signature, signature
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
-from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations, Tentative
 from dra_extender.scheduling.verbs.offers import Offers
 from dra_extender.scheduling.verbs.prioritize import expected
@@ -50,20 +48,6 @@ log = structlog.get_logger(__name__)
 ELSEWHERE = "a bind of the pod to another node is under way"
 
 REMEMBERED_ABSENCES = 10_000
-
-
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers leave behind for later: who waits, who was offered what, which plans are likely, what stands in the
-    way.
-    """
-
-    requeue: RequeueTrigger
-    reservations: Reservations
-    unblocker: Unblocker
-    sweeper: Sweeper
-    preemption: PreemptionController | None
-    """Who makes room for pods; None: nobody does."""
-    nominations: Nominations
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,24 +66,27 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes, when all are refused, where evicting pods of lower priority may help."""
 
 
-class Filter:
+class FilterVerb:
     """One call at a time per scheduler; several schedulers may call."""
 
     def __init__(
         self,
-        view: View,
-        ports: ClaimWriter,
-        intake: Intake,
-        memory: Memory,
-        deferred: DeferredWork,
-        observer: Observer,
+        handle: Handle,
+        reservations: Reservations,
+        nominations: Nominations,
+        unblocker: Unblocker,
+        sweeper: Sweeper,
+        preemption: PreemptionController | None,
     ) -> None:
-        self._view = view
-        self._ports = ports
-        self._intake = intake
-        self._memory = memory
-        self._deferred = deferred
-        self._observer = observer
+        """`preemption`: None when it is off."""
+        self._handle = handle
+        self._view = view = handle.view
+        self._observer = handle.observer
+        self._reservations = reservations
+        self._nominations = nominations
+        self._unblocker = unblocker
+        self._sweeper = sweeper
+        self._preemption = preemption
         self._refusals = Refusals()
         self._offers = Offers()
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
@@ -140,11 +127,11 @@ class Filter:
         try:
             async with asyncio.timeout(self._view.config.reading_seconds):
                 for name in unseen:
-                    claim = await self._ports.read_claim(namespace, name)
+                    claim = await self._handle.ports.read_claim(namespace, name)
                     if claim is None:
                         self._absent[namespace, name] = True
                     else:
-                        self._intake.learn(claim)
+                        self._handle.intake.learn(claim)
         except TimeoutError:
             self._absent[namespace, name] = True
             self._not_read(namespace, name, "no answer in time")
@@ -161,18 +148,18 @@ class Filter:
         owned = self._view.ledger.owned_by(uid)
         existing = extended.existing_claim(pod, owned) if owned else None
         if existing is not None and existing.allocation is None and uid not in self._view.binding:
-            self._memory.unblocker.offer_leftover(existing)
+            self._unblocker.offer_leftover(existing)
 
     # --- the answer -------------------------------------------------------------------------------------------------
 
     async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
-        reservations = self._memory.reservations
+        reservations = self._reservations
         planned = reservations.get(pod.metadata.uid)
         if planned is not None and names != (planned.node,):
             reservations.drop(pod.metadata.uid)
             planned = None
-        found, open_ = await self._deferred.decide(pod, lambda view: self._decide(view, pod, names, planned))
+        found, open_ = await self._handle.deferred.decide(pod, lambda view: self._decide(view, pod, names, planned))
         if not isinstance(found, _Decided):
             return found
         statuses = found.statuses
@@ -186,7 +173,7 @@ class Filter:
                     pod.metadata.uid, found.key, found.generation, statuses.refused, found.resolvable
                 )
         if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
-            self._memory.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
+            self._handle.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
             return ExtenderFilterResult(Error=statuses.error)
@@ -202,7 +189,7 @@ class Filter:
         uid = pod.metadata.uid
         if uid in view.binding:
             return self._only(uid, view.binding[uid], names)
-        generation = self._memory.requeue.generation
+        generation = self._handle.requeue.generation
         claims = view.claims_of(pod)
         key = signature(() if isinstance(claims, Unschedulable) else claims)
         known = self._refusals.recall(uid, key, generation, names) if key else None
@@ -210,10 +197,10 @@ class Filter:
             self._observer.count(FILTER_RESULTS, "repeated")
             return self._result(pod, [], known, self._refusals.resolvable(uid))
         prefiltered = pre_filter(view, pod, claims)
-        if view.placement is not None and isinstance(prefiltered, PreFilterState):
-            view.placement.learn(pod, typical(view, prefiltered, names)[0])
+        if isinstance(prefiltered, PreFilterState):
+            self._handle.intake.learn_workload(pod, typical(view, prefiltered, names)[0])
         statuses = node_statuses(view, prefiltered, names)
-        others = self._memory.reservations.others(uid) if len(statuses.fits) > 1 else {}
+        others = self._reservations.others(uid) if len(statuses.fits) > 1 else {}
         offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
         single = isinstance(prefiltered, PreFilterState) and len(offered) == 1
         return _Decided(
@@ -231,7 +218,7 @@ class Filter:
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
         """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
-        preemption = self._memory.preemption
+        preemption = self._preemption
         if (
             preemption is None
             or view.config.preemption != "on"
@@ -239,7 +226,7 @@ class Filter:
             or not isinstance(prefiltered, PreFilterState)
         ):
             return frozenset()
-        if prefiltered.pod.metadata.uid in self._memory.nominations:
+        if prefiltered.pod.metadata.uid in self._nominations:
             return frozenset()
         return resolvable(view, prefiltered, preemption.terms(prefiltered.pod), list(statuses.refused))
 
@@ -249,7 +236,7 @@ class Filter:
         """The one node on which victims make room for the pod is refused for now: on one that can never do
         kube-scheduler would not wait for them, and clear the nomination.
         """
-        nomination = self._memory.nominations.get(pod.metadata.uid)
+        nomination = self._nominations.get(pod.metadata.uid)
         if nomination is not None:
             resolvable = frozenset((nomination.node,))
         if not resolvable or resolvable.isdisjoint(refused):
@@ -263,31 +250,31 @@ class Filter:
         fits = [name for name in names if name == node]
         refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
-            requeue = self._memory.requeue
+            requeue = self._handle.requeue
             requeue.refused(uid, requeue.generation, awaiting=uid)
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
     def _passed(self, prefiltered: PreFilterState, likely: Tentative | None) -> None:
-        uid, memory = prefiltered.pod.metadata.uid, self._memory
+        uid = prefiltered.pod.metadata.uid
         for claim in prefiltered.order:
-            memory.sweeper.offered(claim.metadata.uid)
-        memory.requeue.settled(uid)
-        memory.unblocker.withdraw(uid)
-        if memory.preemption is not None:
-            memory.preemption.withdraw(uid)
+            self._sweeper.offered(claim.metadata.uid)
+        self._handle.requeue.settled(uid)
+        self._unblocker.withdraw(uid)
+        if self._preemption is not None:
+            self._preemption.withdraw(uid)
         self._refusals.forget(uid)
         if likely is not None:
-            memory.reservations.put(likely)
+            self._reservations.put(likely)
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
         """A new claim wakes the pod that names one that is not there, or not as it should be."""
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
-        self._memory.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
-        self._memory.unblocker.offer(pod, names, statuses.stuck)
-        if self._memory.preemption is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
-            self._memory.preemption.refused(pod, names)
+        self._handle.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
+        self._unblocker.offer(pod, names, statuses.stuck)
+        if self._preemption is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
+            self._preemption.refused(pod, names)
 
 
 def _names(pod: Pod) -> list[str]:
