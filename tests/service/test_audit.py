@@ -33,8 +33,8 @@ class World:
 def test_every_claim_involved_gets_a_report_about_the_others_once() -> None:
     world = World()
     world.violations = [TWICE]
-    world.audit.look()
-    world.audit.look()
+    world.audit.check()
+    world.audit.check()
     assert world.reports == [
         ("a/one", "gpu.example.com/n1/gpu-0 is also held by b/two"),
         ("b/two", "gpu.example.com/n1/gpu-0 is also held by a/one"),
@@ -46,14 +46,14 @@ def test_a_violation_that_comes_back_is_reported_again() -> None:
     world = World()
     for violations in ([TWICE], [], [TWICE]):
         world.violations = violations
-        world.audit.look()
+        world.audit.check()
     assert len(world.reports) == 4
 
 
 def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
     world = World()
     world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
-    world.audit.look()
+    world.audit.check()
     assert [name for name, _ in world.reports] == ["a/one"]
 
 
@@ -62,7 +62,7 @@ def test_a_violation_that_is_over_before_the_next_look_is_reported_once() -> Non
     world.audit.notice([TWICE])
     world.audit.notice([TWICE])
     assert [name for name, _ in world.reports] == ["a/one", "b/two"]
-    world.audit.look()
+    world.audit.check()
     assert (world.audit.current, world.audit.reported, len(world.reports)) == ((), 1, 2)
 
 
@@ -70,7 +70,7 @@ def test_a_violation_that_was_noticed_is_not_reported_again_while_it_lasts() -> 
     world = World()
     world.violations = [TWICE]
     world.audit.notice([TWICE])
-    world.audit.look()
+    world.audit.check()
     assert (world.audit.current, world.audit.reported, len(world.reports)) == ((TWICE,), 1, 2)
 
 
@@ -80,5 +80,5 @@ def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look() -
     world.audit.notice([TWICE])
     assert world.reports == []
     world.violations = [TWICE]
-    world.audit.look()
+    world.audit.check()
     assert len(world.reports) == 2

@@ -1,9 +1,9 @@
-"""The audit of all claims: which of them hold what other claims hold, whoever wrote them.
+"""The audit of all claims: whether two of them are allocated the same device, by whichever allocator.
 
-The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second can
-still cause it. `AllocationAudit` promises to report each violation once when it appears (log, event on every claim
-involved) and once when it is over, and to spend only a small share of the time looking. `look` finds what lasts;
-`notice` takes what a change has just shown, so that a violation that is over quickly is reported as well.
+The extender prevents double allocation with its own writes; an in-tree scheduler or a person that writes later can
+still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, event on every claim
+involved) and once when it ends; the audit uses a small share of the time. `check` finds violations that last; `notice`
+takes those that a change has just caused, so short ones are reported too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import structlog
 
@@ -19,19 +20,18 @@ from dra_extender.devices.audit import Violation
 
 log = structlog.get_logger(__name__)
 
-CONFLICT = "allocations conflict"
-"""What the log says of a violation."""
-PERIOD = 1.0
-_SHARE = 20
-"""The pause is at least so many times as long as the last look took."""
+CONFLICT: Final = "allocations conflict"
+"""The log message of a violation."""
+PERIOD: Final = 1.0
+_SHARE: Final = 20
+"""The pause is at least this many times as long as the last check."""
 
 Report = Callable[[ResourceClaim, str], object]
 
 
 class AllocationAudit:
-    """`violations` reads the state, `claim` finds a claim by "namespace/name", `report` says something about it.
-
-    `undecided` claims are those of binds of ours under way, which look for themselves and give way.
+    """`violations` reads the state, `claim` finds a claim by "namespace/name", `report` writes an event about a claim.
+    Claims for which `undecided` is true belong to running binds, which verify and undo their own writes.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class AllocationAudit:
         self._undecided = undecided
         self._current: dict[Violation, None] = {}
         self.reported = 0
-        """How many violations have been reported."""
+        """Number of violations reported so far."""
 
     @property
     def current(self) -> tuple[Violation, ...]:
-        """What was found last, and what was noticed since."""
+        """The violations of the last check, and those noticed since."""
         return tuple(self._current)
 
     def notice(self, found: Iterable[Violation]) -> None:
-        """A change has shown these. Those that are decided are reported now, whether or not they last until a look."""
+        """Report violations that a change has caused, unless they involve a running bind."""
         for violation in found:
             if violation not in self._current and not any(map(self._undecided, self._involved(violation))):
                 self._current[violation] = None
                 self._appeared(violation)
 
-    def look(self) -> None:
-        """One look at everything."""
+    def check(self) -> None:
+        """Check all claims."""
         found = dict.fromkeys(self._violations())
         for violation in found:
             if violation not in self._current:
@@ -73,10 +73,10 @@ class AllocationAudit:
         self._current = found
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check periodically, until cancelled."""
         while True:
             started = time.perf_counter()
-            self.look()
+            self.check()
             await asyncio.sleep(max(PERIOD, _SHARE * (time.perf_counter() - started)))
 
     def _appeared(self, violation: Violation) -> None:

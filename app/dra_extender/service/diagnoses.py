@@ -1,11 +1,11 @@
-"""Why pods wait, told on the pods: each that was refused is diagnosed after a while, and an event says what was found.
+"""Diagnoses of pending pods: each refused pod is diagnosed after a while, and an event on the pod says why it waits.
 
-Pods that kube-scheduler keeps from all nodes before it asks the service are diagnosed as well, when they use devices or
-extended resources, and their scheduler is one that is known to ask.
+This includes pods that kube-scheduler refuses before it calls the service, if they use devices or extended resources
+and their scheduler is known to call the service.
 
-Promises: nothing of it is in the way of a verb. One pod is diagnosed at a time, the longest untold first, in steps
-between which everything else goes on, and for a small share of the time only. An event is written when what it says
-changes, not at every attempt, and at most once in `AGAIN` seconds per pod unless the rule is another one.
+Promises: diagnoses do not delay the verbs. One pod is diagnosed at a time, the one that has waited longest for it
+first, in slices, and in a small share of the time. An event is written when its text changes, and at most once in
+`REPORT_SECONDS` per pod unless another rule refuses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 from cachetools import LRUCache
 
-from dra_extender.api.core import Container, Pod
+from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.note import Note, note_of
@@ -29,38 +29,37 @@ from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
 PERIOD: Final = 1.0
-"""Seconds between two looks for pods, and between two diagnoses at least."""
-AGAIN: Final = 60.0
+"""Minimum seconds between two diagnoses."""
+REPORT_SECONDS: Final = 60.0
 REMEMBERED: Final = 20_000
 PORTION: Final = 3_000
-"""Pods, claims and containers that are looked at before others take their turn."""
+"""Pods, claims and containers in one slice."""
 _SHARE: Final = 20
-"""The pause is at least so many times as long as the last diagnosis took."""
-
-GRACE: Final = 5.0
-"""Seconds that claims may come after their pods."""
-MISSING: Final = "/"
-"""The name of no claim."""
+"""The pause is at least this many times as long as the last diagnosis."""
+CLAIM_SECONDS: Final = 5.0
+"""How long the claims of a pod may be missing before the pod counts as pending for them."""
+NO_CLAIM: Final = "/"
+"""A name that no claim has."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 Report = Callable[[Pod | ResourceClaim, str, str], object]
-"""(what it is about, reason, note)"""
+"""(object, reason, note)"""
 
 
-class _Told(msgspec.Struct):
-    """What was said of a pod, when, and of which refusal."""
+class _Diagnosed(msgspec.Struct):
+    """The last diagnosis of a pod, and the last event about it."""
 
     generation: int
+    """The refusal that was diagnosed."""
     found: BindingRule = ""
-    """The rule that refuses it, told or not."""
-    rule: BindingRule = ""
+    diagnosed: float = float("-inf")
+    reported: BindingRule = ""
     note: Note | None = None
-    at: float = -AGAIN
-    looked: float = -AGAIN
+    at: float = float("-inf")
 
 
 class Diagnoses:
-    """`refused`: by pod UID the generation of the state on which the pod was refused last."""
+    """`refused`: by pod UID, the generation of the state in which the pod was refused last."""
 
     def __init__(
         self,
@@ -74,106 +73,105 @@ class Diagnoses:
         self._refused = refused
         self._report = report
         self._clock = clock
-        self._told: LRUCache[str, _Told] = LRUCache(REMEMBERED)
-        self._without: LRUCache[str, float] = LRUCache(REMEMBERED)
-        """By UID: since when a pod has been without some of its claims."""
-        self._kept: Mapping[str, int] = {}
+        self._pods: LRUCache[str, _Diagnosed] = LRUCache(REMEMBERED)
+        self._lacking_since: LRUCache[str, float] = LRUCache(REMEMBERED)
+        """By UID: since when some claims of a pod are missing."""
+        self._unasked: Mapping[str, int] = {}
+        """Pending pods that kube-scheduler does not ask about, by UID."""
 
     async def run(self) -> None:
         """Diagnose one pod after the other, until cancelled."""
         while True:
             started = self._clock()
             try:
-                await self.look()
+                await self.diagnose_next()
             except Exception as problem:
                 unexpected("diagnosis", problem)
             await asyncio.sleep(max(PERIOD, _SHARE * (self._clock() - started)))
 
-    async def look(self) -> Diagnosis | None:
-        """Diagnose the pod that is next, and tell what is new. None when no pod is."""
-        refused = await run(self._waiting())
-        due = [uid for uid, generation in refused.items() if self._is_due(uid, generation)]
+    async def diagnose_next(self) -> Diagnosis | None:
+        """Diagnose the next pod and report what is new. None when no pod is due."""
+        pending = await run(self._pending())
+        due = [uid for uid, generation in pending.items() if self._is_due(uid, generation)]
         pods = [pod for uid in due if (pod := self._view.pods.get(uid)) is not None and not pod.spec.node_name]
         if not pods:
             return None
         pod = min(pods, key=lambda pod: self._last(pod.metadata.uid))
         found = await run(diagnosing(self._view, pod))
-        self._tell(pod, found, refused[pod.metadata.uid])
+        self._record(pod, found, pending[pod.metadata.uid])
         return found
 
     def rule(self, uid: str) -> BindingRule:
-        """The rule that refuses the pod, as it was found last; empty when nobody has looked."""
-        told = self._told.get(uid)
-        return told.found if told is not None else ""
+        """The rule that refuses the pod, by its last diagnosis; empty when it has none."""
+        known = self._pods.get(uid)
+        return known.found if known is not None else ""
 
-    def waiting(self) -> Mapping[str, int]:
-        """By UID the pods that wait, those among them that nobody is asked about as of the last look, with something
-        that is another one when they were refused again.
+    def pending(self) -> Mapping[str, int]:
+        """Pending pods by UID, with a number that changes when they are refused again. Pods that kube-scheduler does
+        not ask about are those of the last search.
         """
-        return {**self._kept, **self._refused()}
+        return {**self._unasked, **self._refused()}
 
-    def _waiting(self) -> Slices[Mapping[str, int]]:
-        """As of now; all pods are looked at, a portion at a time."""
-        kept: dict[str, int] = {}
-        looked = 0
+    def _pending(self) -> Slices[Mapping[str, int]]:
+        """`pending` after a new search."""
+        unasked: dict[str, int] = {}
+        examined = 0
         for pod in list(self._view.pods):
-            if told := self._kept_away(pod):
-                kept[pod.metadata.uid] = hash(told)
-            looked += 1 + len(pod.spec.resource_claims) + len(pod.spec.containers)
-            if looked >= PORTION:
-                looked = 0
+            if reason := self._refusal(pod):
+                unasked[pod.metadata.uid] = hash(reason)
+            examined += 1 + len(pod.spec.resource_claims) + len(pod.spec.containers)
+            if examined >= PORTION:
+                examined = 0
                 yield
-        self._kept = kept
-        return self.waiting()
+        self._unasked = unasked
+        return self.pending()
 
-    def _kept_away(self, pod: Pod) -> str:
-        """What kube-scheduler says of a pod that is none of others; empty for most."""
-        if pod.spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
+    def _refusal(self, pod: Pod) -> str:
+        """Why kube-scheduler refuses the pod without a call; empty for most pods."""
+        spec = pod.spec
+        if spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
             return ""
-        if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) not in self._view.config.scheduler_names:
+        if (spec.scheduler_name or DEFAULT_SCHEDULER) not in self._view.config.scheduler_names:
             return ""
-        if not pod.spec.resource_claims and not any(map(_asks_for_extended, pod.spec.containers)):
+        # A name with a slash may be an extended resource, which devices can provide.
+        if not spec.resource_claims and not any(
+            "/" in name for each in spec.containers for name in each.resources.requests
+        ):
             return ""
         found = [item for item in pod.status.conditions if item.type == "PodScheduled"]
         if not found:
-            return self._lacking(pod)
+            return self._missing_claims(pod)
         return next((item.message for item in found if item.reason == "Unschedulable"), "")
 
-    def _lacking(self, pod: Pod) -> str:
-        """kube-scheduler does not even try pods without their claims, and says nothing of it."""
+    def _missing_claims(self, pod: Pod) -> str:
+        """kube-scheduler does not try a pod whose claims are missing, and sets no condition."""
         created = created_names(pod)
-        names = [entry.resource_claim_name or created.get(entry.name, MISSING) for entry in pod.spec.resource_claims]
+        names = [entry.resource_claim_name or created.get(entry.name, NO_CLAIM) for entry in pod.spec.resource_claims]
         if all(not name or self._view.ledger.get(pod.metadata.namespace, name) is not None for name in names):
             return ""
         now, uid = self._clock(), pod.metadata.uid
-        since = self._without.get(uid, now)
-        self._without[uid] = since
-        return "claims are missing" if now - since >= GRACE else ""
+        since = self._lacking_since.get(uid, now)
+        self._lacking_since[uid] = since
+        return "claims are missing" if now - since >= CLAIM_SECONDS else ""
 
     def _is_due(self, uid: str, generation: int) -> bool:
-        told = self._told.get(uid)
-        return told is None or told.generation != generation
+        known = self._pods.get(uid)
+        return known is None or known.generation != generation
 
     def _last(self, uid: str) -> float:
-        told = self._told.get(uid)
-        return told.looked if told is not None else -AGAIN
+        known = self._pods.get(uid)
+        return known.diagnosed if known is not None else float("-inf")
 
-    def _tell(self, pod: Pod, found: Diagnosis, generation: int) -> None:
+    def _record(self, pod: Pod, found: Diagnosis, generation: int) -> None:
         uid, now, note = pod.metadata.uid, self._clock(), note_of(found)
-        told = self._told.get(uid) or _Told(generation)
-        told.generation, told.found = generation, found.rule
-        told.looked = now
-        self._told[uid] = told
-        if note is None or note == told.note or (found.rule == told.rule and now - told.at < AGAIN):
+        known = self._pods.get(uid) or _Diagnosed(generation)
+        known.generation, known.found, known.diagnosed = generation, found.rule, now
+        self._pods[uid] = known
+        if note is None or note == known.note or (found.rule == known.reported and now - known.at < REPORT_SECONDS):
             return
-        told.rule, told.note, told.at = found.rule, note, now
+        known.reported, known.note, known.at = found.rule, note, now
         self._report(pod, note.reason, note.text)
         namespace, _, name = note.claim.partition("/")
         claim = self._view.ledger.get(namespace, name) if note.claim else None
         if claim is not None:
             self._report(claim, note.reason, note.text)
-
-
-def _asks_for_extended(container: Container) -> bool:
-    """Whether the container asks for a resource that devices may stand behind."""
-    return any("/" in name for name in container.resources.requests)

@@ -125,7 +125,7 @@ class Engine:
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = AllocationAudit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
-        self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.waiting, self.diagnoses.rule)
+        self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False
@@ -138,9 +138,7 @@ class Engine:
         self._leadership_changed = asyncio.Event()
 
     def apply(self, event: ClusterEvent) -> None:
-        """Take in what a watch shows, and report what it means for people: objects that cannot be decoded, devices in
-        two claims.
-        """
+        """Apply an event of a watch, and report undecodable objects and devices that two claims are allocated."""
         effects = self.extender.apply(event)
         kind, name = event.key.kind, event.key.name
         if isinstance(event, Undecodable):
@@ -149,7 +147,7 @@ class Engine:
             log.warning("object left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object usable again", kind=kind, name=name)
-        if isinstance(event, Applied) and self._known.is_set():  # before that, the audit's first look has everything
+        if isinstance(event, Applied) and self._known.is_set():  # the first check of the audit covers earlier events
             for claim in self.extender.claims_in_use(event.object):
                 self.audit.notice(self.cluster.ledger.violations_of(claim))
 

@@ -1,7 +1,7 @@
-"""How the service writes its log: structured lines on standard error, for people or for machines.
+"""The log of the service: structured lines on standard error, for people or for programs.
 
-Promises: one line per event with its fields; the standard library's logging (uvicorn, aiohttp, asyncio) ends in the
-same stream and format; nothing secret is ever a field.
+Promises: one line per event with its fields; the logging of the standard library (uvicorn, aiohttp, asyncio) has the
+same stream and format; tracebacks contain no local variables, which may be secrets.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ UNEXPECTED = "unexpected error, which is a bug: please report it"
 
 
 def configure(level: str = "info", form: Literal["console", "json"] = "console") -> None:
-    """Set up logging of this process. Calls below `level` cost next to nothing afterwards."""
+    """Set up logging of this process. Calls below `level` then cost almost nothing."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level]
-    # Tracebacks without local variables: those are long, and any of them may be a secret.
     traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     plain = structlog.dev.plain_traceback
     last: list[structlog.typing.Processor] = (
@@ -46,12 +45,12 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries report trouble only; what they do in between is ours to report.
+    # Libraries log problems only.
     root.setLevel(max(_LEVELS[level], logging.WARNING))
 
 
 def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
-    """Log an unforeseen error with its traceback, on standard error even when nothing was configured."""
+    """Log an unexpected error with its traceback, even if logging was not configured."""
     if not structlog.is_configured():
         configure("warning")
     structlog.get_logger().error(UNEXPECTED, where=place, exc_info=problem, **about)

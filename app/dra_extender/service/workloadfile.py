@@ -1,15 +1,15 @@
-"""The file that says which pods are to be expected: YAML or JSON, in Kubernetes' own words.
+"""The workload file: which pods to expect, as YAML or JSON, in the terms of Kubernetes.
 
-    learn: true                          # count the pods that come as well, which is the default
+    learn: true                          # also count pods that were seen (default)
     pods:
-    - count: 120                         # so many pods, beside those of other kinds
+    - count: 120                         # number of pods of this kind
       requests: {cpu: "8", memory: 32Gi}
       claims:                            # the spec of each of its ResourceClaims
       - devices:
           requests:
           - {name: gpu, exactly: {deviceClassName: gpu, count: 1}}
 
-Promises: what `text` writes, `read` reads. An error names the file, the place in it, the problem and what to do.
+Promises: `read` reads what `text` writes. An error names the file, the field, the problem and what to do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ELSEWHERE: Final = "see the workload file in docs/placement.md"
 
 
 class _Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One kind of pods."""
+    """Pods of one kind."""
 
     claims: Annotated[tuple[ResourceClaimSpec, ...], msgspec.Meta(min_length=1)]
     count: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -57,15 +57,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read(file: Path) -> Expected:
-    """What the file says. Raises ValueError."""
+    """The expected pods. Raises ValueError."""
     try:
         found = convert(_File, yaml.safe_load(file.read_text()))
     except OSError as problem:
         raise ValueError(f"{file}: {problem.strerror}: name a file that can be read") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{file}: is no text: {_ELSEWHERE}") from None
+        raise ValueError(f"{file}: is not text: {_ELSEWHERE}") from None
     except yaml.YAMLError as problem:
-        raise ValueError(f"{file}: is no YAML: {problem}") from None
+        raise ValueError(f"{file}: is not YAML: {problem}") from None
     except DecodeError as problem:
         what, _, path = problem.problem.partition(" - at `$")
         raise ValueError(_sentence(file, path.rstrip("`").lstrip("."), what)) from None
@@ -77,14 +77,14 @@ def read(file: Path) -> Expected:
 
 
 def _sentence(file: Path, path: str, problem: str) -> str:
-    """The remedy is that of the last word of the path, or of the problem, which has one."""
+    """The remedy belongs to the last field that the path or the problem names."""
     words = [word for word in re.findall(r"\w+", f"{path} {problem}") if word in _REMEDIES]
     remedy = _REMEDIES[words[-1]] if words else _ELSEWHERE
     return f"{file}: {path}: {problem}: {remedy}" if path else f"{file}: {problem}: {remedy}"
 
 
 def _problems(found: _File) -> Iterator[tuple[str, str]]:
-    """Where and what: those that types do not tell."""
+    """Field and problem, as far as types do not check it."""
     if sum(pods.count for pods in found.pods) > MOST_PODS:
         yield "pods", "each count is too large"
     for number, pods in enumerate(found.pods):
@@ -113,7 +113,7 @@ def _expected(pods: _Pods) -> ExpectedPod:
 
 
 def seen(pods: Iterable[tuple[Pod, Sequence[ResourceClaim]]]) -> list[ExpectedPod]:
-    """These pods with their claims, by kind, the most frequent first; those without claims are left out."""
+    """The kinds of these pods, most frequent first. Pods without claims are ignored."""
     kinds: dict[tuple[Load, tuple[bytes, ...]], ExpectedPod] = {}
     for pod, claims in pods:
         if claims:
@@ -125,12 +125,12 @@ def seen(pods: Iterable[tuple[Pod, Sequence[ResourceClaim]]]) -> list[ExpectedPo
 
 
 def _bare(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    """Without what is for drivers: no decision reads it."""
+    """Without configuration for drivers, which no decision reads."""
     return ResourceClaimSpec(msgspec.structs.replace(spec.devices, config=()))
 
 
 def text(pods: Sequence[ExpectedPod]) -> str:
-    """The file for these kinds of pods, of which the first ones are written if there are too many."""
+    """The file for these kinds of pods, or for the first ones if there are too many."""
     part = min(1.0, (MOST_PODS - MOST_SHAPES) / sum(kind.count for kind in pods))
     content: dict[str, Any] = {"pods": [_entry(kind, part) for kind in pods[:MOST_SHAPES]]}
     written: str = yaml.safe_dump(content, sort_keys=False, width=120)

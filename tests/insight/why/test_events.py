@@ -13,7 +13,7 @@ from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.note import LONGEST
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.service.diagnoses import AGAIN, GRACE, Diagnoses
+from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -52,37 +52,37 @@ async def refused(world: World, service: Service, count: int) -> Told:
 
 async def test_the_pod_and_the_claim_to_blame_are_told_the_rule_and_the_remedy(world: World, service: Service) -> None:
     told = await refused(world, service, 9)
-    assert await told.diagnoses.look() is not None
+    assert await told.diagnoses.diagnose_next() is not None
     assert told.events == [("Pod p", "DevicesUnavailable", NINE), ("ResourceClaim c", "DevicesUnavailable", NINE)]
 
 
 async def test_a_pod_that_was_refused_once_is_diagnosed_once(world: World, service: Service) -> None:
     told = await refused(world, service, 9)
-    assert await told.diagnoses.look() is not None
-    assert await told.diagnoses.look() is None
+    assert await told.diagnoses.diagnose_next() is not None
+    assert await told.diagnoses.diagnose_next() is None
 
 
 async def test_the_same_reason_is_not_told_again_after_another_attempt(world: World, service: Service) -> None:
     told = await refused(world, service, 9)
-    await told.diagnoses.look()
+    await told.diagnoses.diagnose_next()
     world.add(make_node("n3"))
     await world.settle()
     await service.filter(world.api.pod("p"))
-    told.now = 2 * AGAIN
-    assert await told.diagnoses.look() is not None
+    told.now = 2 * REPORT_SECONDS
+    assert await told.diagnoses.diagnose_next() is not None
     assert len(told.events) == 2
 
 
 async def test_another_reason_is_told_at_once(world: World, service: Service) -> None:
     told = await refused(world, service, 9)
-    await told.diagnoses.look()
+    await told.diagnoses.diagnose_next()
     world.api.drop(world.api.claim("c"))
     await world.settle()
     await service.filter(world.api.pod("p"))
     world.add(make_node("n3"))
     await world.settle()
     await service.filter(world.api.pod("p"))
-    await told.diagnoses.look()
+    await told.diagnoses.diagnose_next()
     assert told.events[2:] == [("Pod p", "ClaimMissing", "claim default/c does not exist")]
 
 
@@ -90,7 +90,7 @@ async def test_a_pod_that_is_gone_meanwhile_is_told_nothing(world: World, servic
     told = await refused(world, service, 9)
     world.api.drop(world.api.pod("p"))
     await world.settle()
-    assert await told.diagnoses.look() is None
+    assert await told.diagnoses.diagnose_next() is None
     assert told.events == []
 
 
@@ -115,10 +115,10 @@ async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world
     world.add(make_claim("c"), kept_away("p", "c", containers=needs))
     await world.settle()
     told = Told(serving)
-    await told.diagnoses.look()
+    await told.diagnoses.diagnose_next()
     note = "devices fit on 1 node, but cpu: 100 asked for, 4 free; cpu <= 4 fits 1 node"
     assert told.events == [("Pod p", "NodesUnavailable", note)]
-    assert await told.diagnoses.look() is None
+    assert await told.diagnoses.diagnose_next() is None
 
 
 async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Service) -> None:
@@ -126,7 +126,7 @@ async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Serv
     world.add(kept_away("p", containers=[{"name": "c", "resources": asked}]))
     await world.settle()
     told = Told(serving)
-    await told.diagnoses.look()
+    await told.diagnoses.diagnose_next()
     nothing = "nothing offers nvidia.com/gpu: neither the node nor a device class"
     assert told.events == [("Pod p", "NodesUnavailable", nothing)]
 
@@ -139,7 +139,7 @@ async def test_pods_of_others_and_pods_without_devices_are_told_nothing(
     world.add(make_claim("c", count=9), kept_away("p", *claims, **spec))
     await world.settle()
     told = Told(serving)
-    assert await told.diagnoses.look() is None
+    assert await told.diagnoses.diagnose_next() is None
     assert told.events == []
 
 
@@ -148,7 +148,7 @@ async def test_of_a_thousand_pods_that_wait_one_is_told_at_a_time_and_each_once(
     await world.settle()
     told = Told(serving)
     for looks in range(1, 51):
-        assert await told.diagnoses.look() is not None
+        assert await told.diagnoses.diagnose_next() is not None
         assert len(told.events) <= 2 * looks, "a pod, and the claim to blame"
     pods = [about for about, _, _ in told.events if about.startswith("Pod")]
     assert len(set(pods)) == len(pods) == 50
@@ -163,7 +163,7 @@ async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, 
         world.add(kept_away("gated", "c", message=f"refusal {number}", schedulingGates=[{"name": "g"}]))
         world.add(*(kept_away(name, "c") for name in ("p", "q") if not number))
         await world.settle()
-        diagnosis = await told.diagnoses.look()
+        diagnosis = await told.diagnoses.diagnose_next()
         assert diagnosis is not None
         found.append(diagnosis.pod)
     assert sorted(found) == ["default/gated", "default/p", "default/q"]
@@ -175,9 +175,9 @@ async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while
     world.add(make_claim("training-gpu"), make_pod("p", "trainig-gpu"))
     await world.settle()
     told = Told(serving)
-    assert await told.diagnoses.look() is None, "the claim may come a moment later"
-    told.now += GRACE
-    assert await told.diagnoses.look() is not None
+    assert await told.diagnoses.diagnose_next() is None, "the claim may come a moment later"
+    told.now += CLAIM_SECONDS
+    assert await told.diagnoses.diagnose_next() is not None
     text = "claim default/trainig-gpu does not exist; did you mean training-gpu? fits 1 node"
     assert told.events == [("Pod p", "ClaimMissing", text)]
-    assert list(told.diagnoses.waiting()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"
+    assert list(told.diagnoses.pending()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"
