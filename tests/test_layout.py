@@ -1,4 +1,4 @@
-"""A room of the tests holds tests; what they rest on stands in `tests/support`."""
+"""Packages of tests contain tests; what they share is in `tests/support`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 WITH_SUPPORT = {"e2e"}
-"""Rooms that are not divided yet."""
+"""Packages that are not divided yet."""
 
 
-def test_rooms_hold_tests_and_nothing_else() -> None:
+def test_packages_hold_tests_and_nothing_else() -> None:
     modules = [path.relative_to(TESTS) for path in TESTS.glob("*/**/*.py")]
     others = [
         str(path)
