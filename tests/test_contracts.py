@@ -121,7 +121,7 @@ def named(contract: str, module: str, line: str) -> str:
         return f"No cycles are allowed in {dotted(module).rpartition('.')[0]}."
     if not (ROOT / module).exists():
         return f"- {dotted(module)}\n"
-    (statement,) = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    statement = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Import | ast.ImportFrom)][-1]
     found = statement.module or "" if isinstance(statement, ast.ImportFrom) else statement.names[0].name
     return f"{dotted(module)} -> {found if found.startswith(OURS) else found.partition('.')[0]} (l."
 
