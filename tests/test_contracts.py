@@ -62,7 +62,7 @@ BREACHES = {
         ("app/dra_extender/api/core.py", "import os"),
     ],
     "circles": [
-        ("app/dra_extender/devices/uses.py", "import dra_extender.devices.ledger"),
+        ("app/dra_extender/devices/usage.py", "import dra_extender.devices.ledger"),
         ("app/dra_extender/cel/tokens.py", "import dra_extender.cel.program"),
     ],
 }

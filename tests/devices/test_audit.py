@@ -12,8 +12,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.audit import Auditor
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.usage import UsageIndex
-from dra_extender.devices.uses import PoolID, Uses
+from dra_extender.devices.usage import PoolID, UsageIndex, Uses
 
 ClaimBuilder = Callable[..., ResourceClaim]
 

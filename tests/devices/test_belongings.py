@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import ref
 
-from dra_extender.devices.belongings import Belongings
+from dra_extender.devices.content import Belongings
 
 
 class Thing:

@@ -332,7 +332,7 @@ class TestSharing:
         self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
-        monkeypatch.setattr("dra_extender.devices.catalogue.Peers", looks.append)
+        monkeypatch.setattr("dra_extender.devices.publishedpool.Peers", looks.append)
         put(cluster, make_node("n"))
         put(cluster, make_slice("s", "p", ["d"], nodeName="n"))
         view = cluster.inventory.view("n")

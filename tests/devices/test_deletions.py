@@ -8,7 +8,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.devices.deletions import Deletions
+from dra_extender.devices.pods import Deletions
 
 
 def test_the_version_of_a_deletion_is_known_until_the_object_is_there_again() -> None:

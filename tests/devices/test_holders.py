@@ -11,7 +11,7 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.holders import Holder, holders
+from dra_extender.devices.readonly import Holder, holders
 
 ClaimBuilder = Callable[..., ResourceClaim]
 AllocationBuilder = Callable[..., AllocationResult]

@@ -9,7 +9,7 @@ import pytest
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Ledger
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolID
 
 ClaimBuilder = Callable[..., ResourceClaim]
 AllocationBuilder = Callable[..., AllocationResult]

@@ -13,7 +13,7 @@ from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold, Ledger
-from dra_extender.devices.uses import PoolID, uses_of
+from dra_extender.devices.usage import PoolID, uses_of
 
 NAMES = ("a", "b", "c")
 RESULTS = st.lists(

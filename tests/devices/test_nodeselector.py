@@ -8,8 +8,7 @@ import pytest
 
 from dra_extender.api.core import NodeSelector
 from dra_extender.api.decoding import convert
-from dra_extender.devices import nodeselector
-from dra_extender.devices.nodeselector import NodeSelectorError, matches, parse, size_of
+from dra_extender.devices.nodeselection import NodeSelectorError, matches
 
 LABELS = {"zone": "a", "gpus": "8", "empty": ""}
 
@@ -79,20 +78,3 @@ def test_terms_are_ored_and_requirements_anded(terms: list[dict[str, Any]], expe
 def test_one_bad_term_is_an_error_even_when_another_matches(term: dict[str, Any], problem: str) -> None:
     with pytest.raises(NodeSelectorError, match=problem):
         matches(selector(label("zone", "In", "a"), term), "node-1", LABELS)
-
-
-def test_selectors_are_remembered_up_to_a_number_of_parts() -> None:
-    large = [
-        selector(*(label(f"k{i}", "In", f"{number}-{j}") for i in range(1_000) for j in range(5)))
-        for number in range(20)
-    ]
-    for made in large:
-        parse(made)
-    assert nodeselector._ready.currsize <= nodeselector.REMEMBERED < sum(map(size_of, large))
-    assert parse(large[-1]) is parse(large[-1])
-
-
-def test_a_selector_that_is_larger_than_all_that_is_remembered_works_and_is_forgotten() -> None:
-    huge = selector(label("zone", "In", "a", *(f"v{i}" for i in range(nodeselector.REMEMBERED * 8))))
-    assert matches(huge, "node-1", LABELS)
-    assert huge not in nodeselector._ready

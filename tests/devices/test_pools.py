@@ -11,8 +11,8 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
+from dra_extender.devices.models import traits_of
 from dra_extender.devices.nodeview import NodeView, node_view
-from dra_extender.devices.traits import traits_of
 from dra_extender.devices.validity import defects, stands_alone
 
 Json = dict[str, Any]

@@ -15,9 +15,8 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.ledger import HeldError
-from dra_extender.devices.poolstate import PoolStates
 from tests.support.devices.changing import drop, put, spoil
 
 

@@ -15,7 +15,7 @@ from itertools import chain
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dra_extender.devices.holdings import NO_AMOUNTS, Amounts
+from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 
 Consumed = tuple[tuple[str, Quantity], ...]
 """What one share takes: (capacity name, amount), one entry for each capacity of the device."""

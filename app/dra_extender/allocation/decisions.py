@@ -31,12 +31,11 @@ from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchR
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.holdings import NodeHoldings, PoolHoldings
+from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.poolstate import PoolStates
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolHoldings, PoolID
 
 PRIORITIZED_LIST: Final = PrioritizedList()
 

@@ -23,8 +23,7 @@ from dra_extender.api.resource import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
-from dra_extender.devices.nodeselection import NodeSelection
-from dra_extender.devices.nodeselector import one_node
+from dra_extender.devices.nodeselection import NodeSelection, one_node
 from dra_extender.devices.pools import PooledDevice
 
 ShareIDs = Callable[[], str]

@@ -20,8 +20,7 @@ from dra_extender.allocation.selectors import cel_gates, compiled
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.cel import CelCompileError, ReadSet
-from dra_extender.devices.belongings import Belongings
-from dra_extender.devices.content import Interner, encode, shortened
+from dra_extender.devices.content import Belongings, Interner, encode, shortened
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.pools import Pool

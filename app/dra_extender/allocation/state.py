@@ -13,7 +13,7 @@ from __future__ import annotations
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
 from dra_extender.allocation.task import AllocationTask, RequestOption
-from dra_extender.devices.holdings import NO_AMOUNTS, Amounts
+from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 
 
 class Taken:

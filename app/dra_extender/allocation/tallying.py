@@ -38,9 +38,10 @@ from dra_extender.api.quantity import Format, Quantity
 from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded, compile_selector
 from dra_extender.cel.clauses import clauses
 from dra_extender.cel.trial import misspelt, value_of
-from dra_extender.devices.holdings import NO_AMOUNTS, NodeHoldings
+from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.usage import NO_AMOUNTS
 
 VALUES: Final = 8
 """How many values are told of what a clause reads."""

@@ -14,9 +14,9 @@ from cachetools import LRUCache
 
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.cel import CelGates, DeviceView, ReadSet
-from dra_extender.devices.holdings import NodeHoldings, PoolHoldings
+from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolHoldings, PoolID
 
 REMEMBERED_BYTES: Final = 64 * 2**20
 """Of requests with their replies, without what other objects share with them: some 20,000 small ones."""

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.blocks import Block
-from dra_extender.devices.nodeselection import NodeSelection
-from dra_extender.devices.nodeselector import NodeSelectorError
+from dra_extender.devices.models import Block, Consumption, consumption
+from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.traits import Consumption, consumption
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import defects, is_complete, with_devices
 
 BlockOf = Callable[[ResourceSlice], Block]

@@ -19,9 +19,8 @@ import msgspec
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
-from dra_extender.devices.traits import CounterID, counters_consumed
-from dra_extender.devices.usage import PoolUse, UsageIndex
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID, Uses
+from dra_extender.devices.models import CounterID, counters_consumed
+from dra_extender.devices.usage import EVERY_DEVICE, PoolID, PoolUse, UsageIndex, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""

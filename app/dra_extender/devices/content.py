@@ -1,7 +1,8 @@
-"""What structs contain, as bytes: how equal content is found, and kept as one object.
+"""Content as bytes, and values that are kept for as long as somebody uses them.
 
-Promises: equal content has equal bytes, whatever the order of maps, and content that a decision can tell apart has
-different ones. What is kept by content is kept for as long as somebody holds it, unless it is said otherwise.
+Promises: equal content has equal bytes, whatever the order of maps, and content that a decision can distinguish has
+different bytes. An `Interner` keeps one object per content, `Belongings` keep a value per object: both for as long as
+the object is in use.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Hashable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, Generic, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import msgspec
 from cachetools import LRUCache
@@ -71,19 +72,65 @@ class Interner(Generic[P, T]):
         return len(self._known)
 
 
-_values: LRUCache[bytes, Any] = LRUCache(SHARED_VALUES)
+class SharedValues:
+    """The values of equal content that were seen lately, for parts that many owners repeat."""
+
+    def __init__(self) -> None:
+        self._by_content: LRUCache[bytes, Any] = LRUCache(SHARED_VALUES)
+        self.hashable: Callable[[H], H] = lru_cache(SHARED_VALUES)(_itself)
+        """As `of`, and faster, for values that are hashable."""
+
+    def of(self, value: T) -> T:
+        """The first value of this content, unless it is large."""
+        if not value:
+            return value
+        content = encode(value)
+        found: T = self._by_content.setdefault(content, value) if len(content) <= LARGEST_SHARED else value
+        return found
 
 
-def shared(value: T) -> T:
-    """The first value of this content that was seen lately, for parts that many owners repeat, unless it is large."""
-    if not value:
-        return value
-    content = encode(value)
-    found: T = _values.setdefault(content, value) if len(content) <= LARGEST_SHARED else value
-    return found
-
-
-@lru_cache(maxsize=SHARED_VALUES)
-def shared_hashable(value: H) -> H:
-    """As `shared`, and faster, for values that tell by themselves whether they are equal."""
+def _itself(value: H) -> H:
     return value
+
+
+Owner = TypeVar("Owner")
+V = TypeVar("V")
+
+
+class Belonging(ref[Owner], Generic[Owner, V]):
+    """A value, and the owner it goes with."""
+
+    __slots__ = ("number", "value")
+
+    number: int
+    value: V
+
+
+class Belongings(dict[int, Belonging[Owner, V]], Generic[Owner, V]):
+    """By `id` of the owner: an entry goes before its owner's identity can be another's. Ask with `get`."""
+
+    __slots__ = ("__weakref__", "_lose")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lose = _loser(self)
+
+    def give(self, owner: Owner, value: V) -> V:
+        """Keep the value for as long as the owner lives. Returns it."""
+        belonging: Belonging[Owner, V] = Belonging(owner, self._lose)
+        belonging.number, belonging.value = id(owner), value
+        self[belonging.number] = belonging
+        return value
+
+
+def _loser(belongings: Belongings[Owner, V]) -> Callable[[ref[Owner]], None]:
+    """What takes away an entry whose owner is gone. It does not hold the others: they go when nobody looks at them."""
+    known = ref(belongings)
+
+    def lose(gone: ref[Owner]) -> None:
+        found = known()
+        if found is not None:
+            assert isinstance(gone, Belonging)
+            found.pop(gone.number, None)
+
+    return lose

@@ -1,97 +1,18 @@
-"""Allocated state: which devices are taken, which are shared, and how much of them is consumed.
+"""What claims hold of the devices that a node sees: as masks over its view, and as states that pools share.
 
-Promises: immutable snapshots. Results with admin access hold nothing; a result with a share ID is a share when
-consumable capacity is on; everything else owns its device. Amounts are exact integers in nano units. A share that was
-recorded without consumed capacity still counts as use of the device (upstream forgets it and charges counters twice).
-
-Rules: Kubernetes 1.36, structured/internal/allocatedstate.go.
+Promises: immutable. Equal states of pools are one object for as long as it is in use, so comparing them is comparing
+identities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from dra_extender.api.features import FeatureGates
-from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.content import Interner
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID, uses_of
-
-Amounts = Mapping[str, int]
-"""Capacity name -> nano units."""
-
-NO_AMOUNTS: Final[Amounts] = {}
-
-
-class PoolHoldings:
-    """What is held in one pool, by device name: `owned` devices, and what all shares of a device consume together."""
-
-    __slots__ = ("owned", "shared")
-
-    def __init__(self, owned: Iterable[str] = (), shared: Mapping[str, Amounts] | None = None) -> None:
-        self.owned = frozenset(owned)
-        self.shared: Mapping[str, Amounts] = shared or {}
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, PoolHoldings)
-            and self.owned == other.owned
-            and {name: _present(amounts) for name, amounts in self.shared.items()}
-            == {name: _present(amounts) for name, amounts in other.shared.items()}
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # compared in tests only
-
-
-def _present(amounts: Amounts) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if amount}
-
-
-PartUse = tuple[str | None, Mapping[str, Quantity]]
-"""A share ID (None: the whole device) and what the share consumes."""
-
-
-def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict[PoolID, PoolHoldings]:
-    """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
-    uses: dict[PoolID, dict[str, list[PartUse]]] = {}
-    for claim in claims:
-        for (device, share), consumed in uses_of(claim.allocation, shares=features.DRAConsumableCapacity).items():
-            uses.setdefault(device[:2], {}).setdefault(device[2], []).append((share, consumed))
-    return {pool: pool_holdings(devices) for pool, devices in uses.items()}
-
-
-def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
-    """The holdings of one pool from the uses of its devices, by device name."""
-    owned: set[str] = set()
-    shared: dict[str, Amounts] = {}
-    for name, parts in uses.items():
-        sums: dict[str, int] | None = None
-        for share, consumed in parts:
-            if share is None:
-                owned.add(name)
-                continue
-            if sums is None:
-                sums = {}
-            for capacity, amount in consumed.items():
-                sums[capacity] = sums.get(capacity, 0) + amount.nano
-        if sums is not None:
-            shared[name] = sums
-    return PoolHoldings(owned, shared)
-
-
-def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
-    """What is held when both are."""
-    if first is None:
-        return second
-    shared = dict(first.shared)
-    for name, amounts in second.shared.items():
-        sums = dict(shared.get(name, NO_AMOUNTS))
-        for capacity, amount in amounts.items():
-            sums[capacity] = sums.get(capacity, 0) + amount
-        shared[name] = sums
-    return PoolHoldings(first.owned | second.owned, shared)
+from dra_extender.devices.usage import EVERY_DEVICE, Amounts, PoolHoldings, PoolID
 
 
 class NodeHoldings:
@@ -143,3 +64,55 @@ def remaining_counters(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Ma
                 if counter in left.get(set_name, ()):
                     left[set_name][counter] -= amount
     return pool.counters if left is None else left
+
+
+Content = tuple[
+    int,
+    tuple[tuple[int, tuple[tuple[str, int], ...]], ...],
+    tuple[tuple[str, tuple[tuple[str, int], ...]], ...],
+]
+
+
+_UNTOUCHED: Final[Content] = 0, (), ()
+
+
+class PoolState:
+    """`owned`: mask of the devices somebody has exclusively. `shared`: what shares consume, by index of the device.
+    `left`: what the counter sets still offer, by set and counter.
+    """
+
+    __slots__ = ("__weakref__", "left", "owned", "shared")
+
+    def __init__(self, content: Content) -> None:
+        self.owned, shared, self.left = content
+        self.shared = dict(shared)
+
+
+class PoolStates:
+    """The states in use, by content."""
+
+    def __init__(self) -> None:
+        self._states = Interner(PoolState)
+        self._untouched = self._states.of(_UNTOUCHED, _UNTOUCHED)
+
+    def of(self, pool: Pool, held: PoolHoldings | None) -> PoolState:
+        """The state of a pool of which this is held."""
+        if held is None and not pool.counters:
+            return self._untouched
+        owned = 0
+        shared: list[tuple[int, tuple[tuple[str, int], ...]]] = []
+        if held is not None:
+            if EVERY_DEVICE in held.owned:
+                owned = (1 << len(pool.names)) - 1
+            for index, name in enumerate(pool.names):
+                if name in held.owned:
+                    owned |= 1 << index
+                if name in held.shared:
+                    shared.append((index, _sorted(held.shared[name])))
+        left = remaining_counters(pool, held) if pool.counters else {}
+        content = owned, tuple(shared), tuple(sorted((name, _sorted(counters)) for name, counters in left.items()))
+        return self._states.of(content, content)
+
+
+def _sorted(amounts: Amounts) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(amounts.items()))

@@ -18,10 +18,19 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
 from dra_extender.devices.audit import Auditor, Published, Violation
-from dra_extender.devices.deletions import Deletions
-from dra_extender.devices.holdings import PoolHoldings, pool_holdings
-from dra_extender.devices.usage import DeviceUse, PoolUse, UsageIndex
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID, Use, Uses, uses_of
+from dra_extender.devices.pods import Deletions
+from dra_extender.devices.usage import (
+    EVERY_DEVICE,
+    DeviceUse,
+    PoolHoldings,
+    PoolID,
+    PoolUse,
+    UsageIndex,
+    Use,
+    Uses,
+    pool_holdings,
+    uses_of,
+)
 
 REMEMBERED_DELETIONS = 10_000
 """How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""

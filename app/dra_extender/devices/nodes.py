@@ -19,13 +19,47 @@ from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool
-from dra_extender.devices.blocks import Block
-from dra_extender.devices.catalogue import PublishedPool
-from dra_extender.devices.changes import ChangeLog
+from dra_extender.devices.holdings import PoolState
+from dra_extender.devices.models import Block
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.poolstate import PoolState
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.usage import PoolID
+
+
+class ChangeLog:
+    """Positions grow by one per noted node. `capacity`: how many notes are kept."""
+
+    def __init__(self, capacity: int = 1 << 16) -> None:
+        self._capacity = capacity
+        self._first = 0
+        self._notes: list[int] = []
+
+    @property
+    def position(self) -> int:
+        """Where a reader stands that knows everything up to now."""
+        return self._first + len(self._notes)
+
+    def note(self, node: int) -> None:
+        """The node with this index changed."""
+        self._notes.append(node)
+        if len(self._notes) > self._capacity:
+            kept = self._notes[len(self._notes) // 2 :]
+            self._first += len(self._notes) - len(kept)
+            self._notes = kept
+
+    def note_all(self) -> None:
+        """Every node changed: whoever reads next starts over."""
+        self._first += len(self._notes) + 1
+        self._notes = []
+
+    def since(self, position: int) -> Iterable[int] | None:
+        """The nodes that changed after `position`, each once; None when all of them may have."""
+        if position < self._first:
+            return None
+        notes = self._notes[position - self._first :]
+        return notes if len(notes) < 2 else set(notes)
+
 
 KEPT_VIEWS = 512
 NOWHERE = -1

@@ -1,15 +1,151 @@
-"""Where a slice or a device can be used: nodeName, allNodes or nodeSelector, the first that is set decides.
+"""Where slices and devices can be used: nodeName, allNodes or nodeSelector; the first that is set decides.
 
-Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
+Promises: a selector is parsed as a whole before it is matched, so one bad term makes it an error even if another term
+matches. Terms are ORed, the requirements of a term are ANDed, a term without requirements matches nothing. Nodes for
+which every slice of a pool has the same visibility see the same pool.
+
+Rules: Kubernetes 1.36, component-helpers/scheduling/corev1/nodeaffinity, apimachinery/pkg/labels and
+structured/internal/incubating/pools_incubating.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
 
-from dra_extender.api.core import NodeSelector
-from dra_extender.api.resource import Device, ResourceSliceSpec
-from dra_extender.devices.nodeselector import Matcher, parse
+from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
+
+Matcher = Callable[[str, Mapping[str, str]], bool]
+"""(node name, node labels) -> whether the node matches."""
+
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INT64: Final = range(-(2**63), 2**63)
+
+
+_VALUES: Final = 8
+"""So many values take the memory of a requirement."""
+
+
+class NodeSelectorError(ValueError):
+    """A node selector that cannot be parsed; the text names the requirement and the problem."""
+
+
+def matches(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the node matches. Raises NodeSelectorError."""
+    return parse(selector)(name, labels)
+
+
+def size_of(selector: NodeSelector) -> int:
+    """How many parts a selector has that are looked at one by one."""
+    requirements = (
+        found for term in selector.node_selector_terms for found in (*term.match_expressions, *term.match_fields)
+    )
+    return sum(1 + len(found.values) // _VALUES for found in requirements)
+
+
+def parse(selector: NodeSelector) -> Matcher:
+    """The selector made ready for many nodes. Raises NodeSelectorError."""
+    only = _only_node(selector)
+    if only is not None:
+        return lambda name, _: name == only
+    terms = [
+        _term(index, term)
+        for index, term in enumerate(selector.node_selector_terms)
+        if term.match_expressions or term.match_fields
+    ]
+    return lambda name, labels: any(all(match(name, labels) for match in term) for term in terms)
+
+
+def one_node(name: str) -> NodeSelector:
+    """The selector that allocations carry when they are for one node."""
+    requirement = NodeSelectorRequirement(FIELD_NODE_NAME, "In", (name,))
+    return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
+
+
+def _only_node(selector: NodeSelector) -> str | None:
+    """The node's name when that is all the selector says; it is what most allocations say."""
+    if len(selector.node_selector_terms) != 1 or len(selector.node_selector_terms[0].match_fields) != 1:
+        return None
+    field = selector.node_selector_terms[0].match_fields[0]
+    return field.values[0] if len(field.values) == 1 and selector == one_node(field.values[0]) else None
+
+
+def _term(index: int, term: NodeSelectorTerm) -> list[Matcher]:
+    where = f"nodeSelectorTerms[{index}]"
+    labels = [_label(f"{where}.matchExpressions[{i}]", r) for i, r in enumerate(term.match_expressions)]
+    fields = [_field(f"{where}.matchFields[{i}]", r) for i, r in enumerate(term.match_fields)]
+    return labels + fields
+
+
+def _label(where: str, requirement: NodeSelectorRequirement) -> Matcher:
+    key, operator, values = requirement.key, requirement.operator, requirement.values
+    _check_key(where, key)
+    if operator in ("In", "NotIn"):
+        if not values:
+            raise NodeSelectorError(f"{where}: operator {operator} needs at least one value")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            raise NodeSelectorError(f"{where}: operator {operator} takes no values")
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1 or _integer(values[0]) is None:
+            raise NodeSelectorError(f"{where}: operator {operator} needs exactly one integer")
+    else:
+        raise NodeSelectorError(f"{where}: {operator!r} is not a valid operator for labels")
+    for value in values:
+        if _LABEL_VALUE.fullmatch(value) is None:
+            raise NodeSelectorError(f"{where}: {value[:64]!r} is not a valid label value")
+    wanted = frozenset(values)
+    if operator == "In":
+        return lambda _, labels: labels.get(key) in wanted
+    if operator == "NotIn":
+        return lambda _, labels: labels.get(key) not in wanted
+    if operator == "Exists":
+        return lambda _, labels: key in labels
+    if operator == "DoesNotExist":
+        return lambda _, labels: key not in labels
+    return _comparison(key, operator, int(values[0]))
+
+
+def _comparison(key: str, operator: str, limit: int) -> Matcher:
+    def compare(_: str, labels: Mapping[str, str]) -> bool:
+        value = _integer(labels.get(key, ""))
+        return value is not None and (value > limit if operator == "Gt" else value < limit)
+
+    return compare
+
+
+def _field(where: str, requirement: NodeSelectorRequirement) -> Matcher:
+    """metadata.name is the only field of a node; any other one is empty."""
+    operator = requirement.operator
+    if operator not in ("In", "NotIn"):
+        raise NodeSelectorError(f"{where}: {operator!r} is not a valid operator for fields")
+    if len(requirement.values) != 1:
+        raise NodeSelectorError(f"{where}: operator {operator} needs exactly one value")
+    value, wanted = requirement.values[0], operator == "In"
+    if requirement.key == FIELD_NODE_NAME:
+        return lambda name, _: (name == value) is wanted
+    return lambda _name, _labels: (not value) is wanted
+
+
+def _check_key(where: str, key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if _LABEL_NAME.fullmatch(name) is None:
+        raise NodeSelectorError(f"{where}: {key[:64]!r} is not a valid label key")
+    if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
+        raise NodeSelectorError(f"{where}: {key[:64]!r} is not a valid label key")
+
+
+def _integer(text: str) -> int | None:
+    """As strconv.ParseInt(text, 10, 64): None when it is no int64."""
+    if len(text) > 64 or _INTEGER.fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if value in _INT64 else None
 
 
 class NodeSelection:
@@ -46,3 +182,40 @@ class NodeSelection:
 
 def _always(_name: str, _labels: Mapping[str, str]) -> bool:
     return True
+
+
+Visibility = Callable[[str, Mapping[str, str]], Hashable]
+"""(node name, node labels) -> what the slice is to the node: falsy when it is nothing."""
+
+
+def visibility_of(item: ResourceSlice) -> Visibility:
+    """How nodes see the slice."""
+    spec = item.spec
+    if spec.shared_counters:
+        return _always
+    whole = _selection(spec)
+    if not spec.per_device_node_selection:
+        return whole or _never
+    devices = [_selection(device) or _never for device in spec.devices]
+
+    def each(name: str, labels: Mapping[str, str]) -> Hashable:
+        matched = whole(name, labels) if whole is not None else None
+        if matched is not None and matched is not True:
+            return matched
+        found = tuple(device(name, labels) for device in devices)
+        return (matched, found) if matched or any(found) else False
+
+    return each
+
+
+def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
+    """The node selection; the text of the error when it cannot be understood. None when nothing is set."""
+    try:
+        return NodeSelection(source).matcher()
+    except NodeSelectorError as error:
+        problem = str(error)
+        return lambda _name, _labels: problem
+
+
+def _never(_name: str, _labels: Mapping[str, str]) -> Hashable:
+    return False

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import DeviceID, DeviceTaintRule, ResourceSlice
+from dra_extender.api.resource import Device, DeviceID, DeviceTaintRule, ResourceSlice
 from dra_extender.devices.assembly import BlockOf, GatherError, gather_pool, is_own
-from dra_extender.devices.blocks import Block
-from dra_extender.devices.models import REMEMBERED, FewDeviceModels
+from dra_extender.devices.content import encode
+from dra_extender.devices.models import REMEMBERED, Block, DeviceModel, traits_of
 from dra_extender.devices.pools import Pool, PooledDevice
-from dra_extender.devices.taintrules import TaintRules
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.publishedpool import TaintRules
+from dra_extender.devices.usage import PoolID
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ def node_view(
     if features.taint_rules:
         for rule in taint_rules:
             rules.put(rule)
-    models = FewDeviceModels()
+    models: dict[bytes, DeviceModel] = {}
     grouped: dict[PoolID, list[ResourceSlice]] = {}
     for item in slices:
         grouped.setdefault((item.spec.driver, item.spec.pool.name), []).append(item)
@@ -122,11 +122,17 @@ def node_view(
     return NodeView(node.name, pools)
 
 
-def _blocks(rules: TaintRules, id: PoolID, models: FewDeviceModels) -> BlockOf:
-    """The devices of slices of a pool, with the rules' taints."""
+def _blocks(rules: TaintRules, id: PoolID, models: dict[bytes, DeviceModel]) -> BlockOf:
+    """The devices of slices of a pool, with the rules' taints. Content is compared as it is: for the devices of one
+    node that is less work than taking digests.
+    """
+
+    def model(device: Device) -> DeviceModel:
+        traits = traits_of(id[0], device)
+        return models.setdefault(encode(traits), DeviceModel(traits))
 
     def block_of(item: ResourceSlice) -> Block:
         devices = rules.tainted(id, item.spec.devices)
-        return Block(devices, tuple([models(id[0], device) for device in devices]))
+        return Block(devices, tuple(map(model, devices)))
 
     return block_of

@@ -13,12 +13,11 @@ from itertools import chain
 
 from dra_extender.api.core import Node
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
-from dra_extender.devices.holdings import PartUse, PoolHoldings, pool_holdings
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodes import SeenNode
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.readonly import ReadOnlyCluster
-from dra_extender.devices.uses import NOTHING, PoolID, Uses, uses_of
+from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, Uses, pool_holdings, uses_of
 
 Planned = tuple[ResourceClaim, AllocationResult]
 """A claim and the devices it would get."""

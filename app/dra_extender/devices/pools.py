@@ -11,11 +11,9 @@ from itertools import chain
 from typing import Any, Final
 
 from dra_extender.api.resource import DeviceID
-from dra_extender.devices.blocks import Block
-from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.models import Block, Consumption, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
-from dra_extender.devices.traits import Consumption
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolID
 
 NOTHING: Final[Mapping[Any, Any]] = {}
 

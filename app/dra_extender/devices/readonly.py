@@ -1,7 +1,8 @@
 """The cluster as questions may use it: everything that answers, nothing that writes.
 
-`Cluster`, `Inventory` and `Ledger` fulfil these protocols. Who is handed one of them cannot change what it stands for
-without mypy's objection; that asking has no effect is what their methods promise.
+`Cluster`, `Inventory` and `Ledger` fulfil these protocols: code that gets one of them cannot change the state without
+an objection of mypy. Their methods promise that asking has no effect. `holders` says for people which claims and pods
+use a device.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from dra_extender.api.core import Node
 from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
+from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.audit import Violation
-from dra_extender.devices.catalogue import PublishedPool
-from dra_extender.devices.holdings import PoolHoldings
 from dra_extender.devices.ledger import Hold
 from dra_extender.devices.nodes import SeenNode
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.usage import DeviceUse
-from dra_extender.devices.uses import PoolID, Uses
+from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.usage import NOTHING, DeviceUse, PoolHoldings, PoolID, Uses
 from dra_extender.devices.validity import ObjectProblem
 
 
@@ -110,3 +112,34 @@ class ReadOnlyCluster(Protocol):
 
     @property
     def problems(self) -> Sequence[ObjectProblem]: ...
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A claim (namespace/name, or its UID while nobody has created it) that has a device, or with `share` the share of
+    that ID and the capacity it consumes. `pods` are the names of the consumers that the claim is reserved for.
+    """
+
+    claim: str
+    pods: tuple[str, ...] = ()
+    in_flight: bool = False
+    """Decided by a bind under way; the API server does not have it yet."""
+    share: str | None = None
+    consumed: Mapping[str, Quantity] = NOTHING
+
+
+def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[Holder]:
+    """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares. None stands for a free device."""
+    if use is None:
+        return
+    for uid in sorted(use.owners):
+        yield _holder(ledger, uid)
+    for (uid, share), consumed in sorted(use.shares.items(), key=lambda item: item[0]):
+        yield msgspec.structs.replace(_holder(ledger, uid), share=share, consumed=consumed)
+
+
+def _holder(ledger: ReadOnlyLedger, uid: str) -> Holder:
+    claim = ledger.by_uid(uid)
+    if claim is None:  # one for extended resources that is about to be created
+        return Holder(claim=uid, in_flight=True)
+    pods = tuple(consumer.name for consumer in claim.status.reserved_for)
+    return Holder(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)

@@ -24,7 +24,7 @@ from dra_extender.api.resource import (
     ResourceClaimStatus,
 )
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID
+from dra_extender.devices.usage import EVERY_DEVICE, PoolID
 from dra_extender.devices.validity import ObjectProblem
 
 _MARK: Final = " (unreadable)"

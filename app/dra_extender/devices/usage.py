@@ -1,17 +1,126 @@
-"""Who uses which device, by pool: the index beneath the ledger.
+"""What claims use: devices and shares of devices, by pool, and the sums of it that decisions read.
 
-Promises: set semantics with owners, so a device named by two claims stays in use until both let go. Every operation
-costs as much as the claim has devices. A pool's `revision` grows exactly when the use of one of its devices changes.
+Promises: results with admin access use nothing; a result with a share ID is a share if consumable capacity is on;
+everything else owns its device. Amounts are exact integers in nano units. A share without consumed capacity still
+counts as use of the device (upstream forgets it and charges counters twice). A device that two claims name stays in use
+until both release it. Every operation costs as much as the claim has devices. The `revision` of a pool grows exactly
+when the use of one of its devices changes.
+
+Rules: Kubernetes 1.36, dynamic-resource-allocation/structured/internal/allocatedstate.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import DeviceID
-from dra_extender.devices.holdings import PoolHoldings
-from dra_extender.devices.uses import PoolID, Use, Uses
+from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
+
+PoolID = tuple[str, str]
+"""(driver, pool name)."""
+
+Use = tuple[DeviceID, str | None]
+"""A device and the ID of the share of it; None stands for the whole device."""
+
+Uses = Mapping[Use, Mapping[str, Quantity]]
+"""What one claim uses, with the capacity each share consumes."""
+
+EVERY_DEVICE: Final = "*"
+"""In place of a device's name, which it cannot be: whoever uses it may have any device of the pool."""
+
+NOTHING: Mapping[str, Quantity] = {}
+
+
+def uses_of(allocation: AllocationResult | None, *, shares: bool) -> dict[Use, Mapping[str, Quantity]]:
+    """What an allocation takes away from others. `shares`: the gate DRAConsumableCapacity."""
+    if allocation is None:
+        return {}
+    uses: dict[Use, Mapping[str, Quantity]] = {}
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        if shares and result.share_id is not None:
+            uses[result.id, result.share_id] = result.consumed_capacity
+        else:
+            uses[result.id, None] = NOTHING
+    return uses
+
+
+Amounts = Mapping[str, int]
+"""Capacity name -> nano units."""
+
+NO_AMOUNTS: Final[Amounts] = {}
+
+
+class PoolHoldings:
+    """What is held in one pool, by device name: `owned` devices, and what all shares of a device consume together."""
+
+    __slots__ = ("owned", "shared")
+
+    def __init__(self, owned: Iterable[str] = (), shared: Mapping[str, Amounts] | None = None) -> None:
+        self.owned = frozenset(owned)
+        self.shared: Mapping[str, Amounts] = shared or {}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PoolHoldings)
+            and self.owned == other.owned
+            and {name: _present(amounts) for name, amounts in self.shared.items()}
+            == {name: _present(amounts) for name, amounts in other.shared.items()}
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared in tests only
+
+
+def _present(amounts: Amounts) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+PartUse = tuple[str | None, Mapping[str, Quantity]]
+"""A share ID (None: the whole device) and what the share consumes."""
+
+
+def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict[PoolID, PoolHoldings]:
+    """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
+    uses: dict[PoolID, dict[str, list[PartUse]]] = {}
+    for claim in claims:
+        for (device, share), consumed in uses_of(claim.allocation, shares=features.DRAConsumableCapacity).items():
+            uses.setdefault(device[:2], {}).setdefault(device[2], []).append((share, consumed))
+    return {pool: pool_holdings(devices) for pool, devices in uses.items()}
+
+
+def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
+    """The holdings of one pool from the uses of its devices, by device name."""
+    owned: set[str] = set()
+    shared: dict[str, Amounts] = {}
+    for name, parts in uses.items():
+        sums: dict[str, int] | None = None
+        for share, consumed in parts:
+            if share is None:
+                owned.add(name)
+                continue
+            if sums is None:
+                sums = {}
+            for capacity, amount in consumed.items():
+                sums[capacity] = sums.get(capacity, 0) + amount.nano
+        if sums is not None:
+            shared[name] = sums
+    return PoolHoldings(owned, shared)
+
+
+def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
+    """What is held when both are."""
+    if first is None:
+        return second
+    shared = dict(first.shared)
+    for name, amounts in second.shared.items():
+        sums = dict(shared.get(name, NO_AMOUNTS))
+        for capacity, amount in amounts.items():
+            sums[capacity] = sums.get(capacity, 0) + amount
+        shared[name] = sums
+    return PoolHoldings(first.owned | second.owned, shared)
 
 
 class DeviceUse:

@@ -15,9 +15,8 @@ import msgspec
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import Device, ResourceSlice
-from dra_extender.devices.nodeselection import NodeSelection
-from dra_extender.devices.nodeselector import NodeSelectorError
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
+from dra_extender.devices.usage import PoolID
 from dra_extender.plurals import counted
 
 

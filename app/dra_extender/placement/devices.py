@@ -17,9 +17,8 @@ from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.selection import candidates, suitability
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.holdings import PartUse, PoolHoldings, pool_holdings
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.uses import PoolID, uses_of
+from dra_extender.devices.usage import PartUse, PoolHoldings, PoolID, pool_holdings, uses_of
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
 from dra_extender.placement.standing import Standing

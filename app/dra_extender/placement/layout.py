@@ -14,13 +14,12 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dra_extender.allocation.signatures import PoolSignatures
-from dra_extender.devices.belongings import Belongings
-from dra_extender.devices.content import digest
-from dra_extender.devices.holdings import NO_AMOUNTS, Amounts, PoolHoldings, remaining_counters
+from dra_extender.devices.content import Belongings, digest
+from dra_extender.devices.holdings import remaining_counters
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.uses import EVERY_DEVICE
+from dra_extender.devices.usage import EVERY_DEVICE, NO_AMOUNTS, Amounts, PoolHoldings
 from dra_extender.placement.units import Member, Tie, Unit, Units, used_of
 
 Counter = tuple[str, str]

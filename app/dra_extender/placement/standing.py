@@ -13,13 +13,12 @@ from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.devices.changes import ChangeLog
-from dra_extender.devices.holdings import NodeHoldings, PoolHoldings, together
+from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import DeviceModel
-from dra_extender.devices.nodes import Nodes, SeenNode
+from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolHoldings, PoolID, together
 from dra_extender.placement.layout import Layouts
 from dra_extender.placement.load import Loads, allocatable
 from dra_extender.placement.state import State

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
-from dra_extender.devices.holdings import Amounts
 from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.usage import Amounts
 
 Used = tuple[tuple[str, int], ...]
 """Capacity name and nano units that shares consume, sorted."""

@@ -19,7 +19,7 @@ from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.nodeselector import NodeSelectorError, parse
+from dra_extender.devices.nodeselection import NodeSelectorError, parse
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, promised_reason, unreadable_reason
 from dra_extender.scheduling.outcomes import FilterResult

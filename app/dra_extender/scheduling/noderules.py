@@ -20,7 +20,7 @@ from dra_extender.api.core import Node, NodeSelector, Pod, Taint
 from dra_extender.api.podrequests import requested
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.restrictions import Tolerations
-from dra_extender.devices.nodeselector import Matcher, NodeSelectorError, parse, size_of
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",

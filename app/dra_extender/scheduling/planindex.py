@@ -11,7 +11,7 @@ from itertools import chain
 
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import identity
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolID
 
 Touched = PoolID | str
 """A pool, or the identity of a claim."""

@@ -38,14 +38,12 @@ from dra_extender.api.resource import (
 )
 from dra_extender.api.semver import Semver
 from dra_extender.cel import CelGates, DeviceView
-from dra_extender.devices.blocks import Block
-from dra_extender.devices.holdings import NodeHoldings, PoolHoldings
-from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.models import Block, Consumption, DeviceModel, Traits
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.traits import Consumption, Traits
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.usage import PoolHoldings, PoolID
 
 T = TypeVar("T")
 

@@ -15,14 +15,12 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
-from dra_extender.devices.blocks import Block
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.holdings import PoolStates
+from dra_extender.devices.models import Block, DeviceModel, Traits, traits_of
 from dra_extender.devices.nodes import SeenNode, SeenPool
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.poolstate import PoolStates
-from dra_extender.devices.traits import Traits, traits_of
 from tests.support.allocation.manynodes import exactly, wanted
 from tests.support.specimens import field_specimens, specimen
 

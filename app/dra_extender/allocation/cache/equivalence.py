@@ -25,13 +25,13 @@ from dra_extender.allocation.requests import REMEMBERED_BYTES, DeviceFilter, Pre
 from dra_extender.allocation.scoring import Scorer
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import PoolSignature, PoolSignatures
-from dra_extender.devices.belongings import Belongings
+from dra_extender.devices.content import Belongings
+from dra_extender.devices.holdings import PoolState, PoolStates
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenNode, SeenPool
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.poolstate import PoolState, PoolStates
 
 REMEMBERED: Final = 50_000
 """How many parts of keys, and signatures of devices, are remembered. A forgotten number is never given again."""

@@ -21,7 +21,7 @@ from dra_extender.allocation.constraints import AttributeTable
 from dra_extender.allocation.proofs.demands import Demand
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
-from dra_extender.devices.holdings import NO_AMOUNTS
+from dra_extender.devices.usage import NO_AMOUNTS
 
 Sizes = tuple[int, ...]
 """Descending."""

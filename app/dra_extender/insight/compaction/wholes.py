@@ -14,7 +14,7 @@ from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import Pool
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID
+from dra_extender.devices.usage import EVERY_DEVICE, PoolID
 from dra_extender.placement.devices import reordered
 from dra_extender.placement.layout import components
 

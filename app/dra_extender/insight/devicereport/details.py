@@ -11,7 +11,7 @@ import msgspec
 
 from dra_extender.api.core import NodeSelector
 from dra_extender.api.resource import Device, DeviceID, ResourceSlice
-from dra_extender.devices.catalogue import PublishedPool
+from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.insight.devicereport.report import CountedDevice
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
 from dra_extender.scheduling.slices import Slices

@@ -13,8 +13,8 @@ import msgspec
 
 from dra_extender.api.resource import DeviceClass
 from dra_extender.devices.assembly import Peers
-from dra_extender.devices.catalogue import PublishedPool
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.usage import PoolID
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, State
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
 from dra_extender.scheduling.view import View

@@ -20,13 +20,10 @@ from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceID, DeviceTaint
-from dra_extender.devices.catalogue import PublishedPool
-from dra_extender.devices.holders import Holder, holders
-from dra_extender.devices.models import DeviceModel
-from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger
-from dra_extender.devices.traits import CounterID, Traits, counters_consumed
-from dra_extender.devices.usage import DeviceUse
-from dra_extender.devices.uses import EVERY_DEVICE, PoolID
+from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
+from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.readonly import Holder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
+from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
 from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
 from dra_extender.insight.devicereport.totals import totals_of

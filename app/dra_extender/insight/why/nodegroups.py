@@ -14,7 +14,7 @@ import msgspec
 
 from dra_extender.allocation.plan import NO_SOLUTION, Failure, Feasibility, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
-from dra_extender.devices.holders import holders
+from dra_extender.devices.readonly import holders
 from dra_extender.insight.why.ground import Ground
 from dra_extender.insight.why.report import BindingRule, Constraint, Holder, NodeGroup, Request
 from dra_extender.insight.why.situation import Situation

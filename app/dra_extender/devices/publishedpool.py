@@ -1,10 +1,10 @@
-"""The slices of one pool as published: all generations, by name, with taint rules applied.
+"""The slices of one pool as published: all generations, by name, with the taints of DeviceTaintRules added.
 
-Promises: knows which nodes' own slices belong to it and whether it has slices that any node may see; answers what a
-device consumes and offers in the newest generation.
-
-A slice is a node's own when it has `nodeName` and no shared counters; all others are open to every node (Kubernetes
-1.36, structured/internal/incubating/pools_incubating.go).
+Promises: a rule appends its taint and replaces nothing; the order of rules does not matter. A rule without
+`deviceSelector` selects nothing, an empty one selects every device (the API documentation of Kubernetes 1.36; its
+tracker, dynamic-resource-allocation/resourceslice/tracker/tracker.go, differs in the first). A slice is a node's own if
+it has `nodeName` and no shared counters; all others are open to every node (Kubernetes 1.36,
+structured/internal/incubating/pools_incubating.go).
 """
 
 from __future__ import annotations
@@ -13,13 +13,62 @@ from collections.abc import Iterator, Set
 
 import msgspec
 
-from dra_extender.api.resource import CounterSet, Device, ResourceSlice
+from dra_extender.api.resource import (
+    CounterSet,
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    ResourceSlice,
+)
 from dra_extender.devices.assembly import Peers, is_own
-from dra_extender.devices.blocks import Block, Blocks
-from dra_extender.devices.taintrules import TaintRules
-from dra_extender.devices.uses import PoolID
+from dra_extender.devices.models import Block, Blocks
+from dra_extender.devices.nodeselection import Visibility, visibility_of
+from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import is_complete
-from dra_extender.devices.visibility import Visibility, visibility_of
+
+
+def reaches(spec: DeviceTaintRuleSpec, pool: PoolID) -> bool:
+    """Whether the rule may taint a device of the pool."""
+    selector = spec.device_selector
+    return (
+        selector is not None
+        and (not selector.driver or selector.driver == pool[0])
+        and (not selector.pool or selector.pool == pool[1])
+    )
+
+
+class TaintRules:
+    """The known rules. Changed by the inventory only."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, DeviceTaintRule] = {}
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def get(self, name: str) -> DeviceTaintRule | None:
+        return self._rules.get(name)
+
+    def put(self, rule: DeviceTaintRule) -> None:
+        self._rules[rule.metadata.name] = rule
+
+    def drop(self, name: str) -> None:
+        self._rules.pop(name, None)
+
+    def tainted(self, pool: PoolID, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """The devices of the pool as the allocator has to see them."""
+        rules = [
+            (rule.spec.device_selector.device, rule.spec.taint)
+            for _, rule in sorted(self._rules.items())
+            if rule.spec.device_selector is not None and reaches(rule.spec, pool)
+        ]
+        return tuple(_tainted(device, rules) for device in devices) if rules else devices
+
+
+def _tainted(device: Device, rules: list[tuple[str | None, DeviceTaint]]) -> Device:
+    added = tuple(taint for name, taint in rules if not name or name == device.name)
+    return msgspec.structs.replace(device, taints=device.taints + added) if added else device
 
 
 class PublishedPool:
