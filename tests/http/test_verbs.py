@@ -148,7 +148,7 @@ async def test_a_bind_of_a_name_that_is_too_long_for_one_is_refused_without_it(
 async def test_more_nodes_than_a_cluster_has_are_refused(
     served: Served, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verbs, "MOST_NODES", 2)
+    monkeypatch.setattr(verbs, "NODES_OF_REQUEST", 2)
     names = ["n1", "n2", "n3"]
     problem = "dra-extender: the request has 3 nodes in {}; at most 2 are allowed"
     _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": names})

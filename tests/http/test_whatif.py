@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from dra_extender.http.insight import routes
-from dra_extender.http.insight.queue import MOST_WAITING, QueryQueue
+from dra_extender.http.insight.queue import QueryQueue
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.server import HttpServer
+from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
@@ -226,9 +226,9 @@ async def test_what_is_wrong_is_told_by_field_problem_and_remedy(
 
 
 async def test_a_request_that_is_too_large_is_not_read_to_its_end(client: Client) -> None:
-    status, found = await ask(client, b"[" * (routes.MOST_BYTES + 1))
+    status, found = await ask(client, b"[" * (BYTES_OF_WHATIF + 1))
     assert status == 413
-    assert found["detail"] == f"the request is larger than {routes.MOST_BYTES} bytes: send fewer objects at once"
+    assert found["detail"] == f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer objects at once"
 
 
 async def test_a_claim_cannot_pose_as_another_that_has_devices(client: Client, view: View) -> None:
@@ -260,10 +260,10 @@ async def test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait(
         return 1
 
     asked = await asyncio.gather(
-        *(desk.answer_at_length(steps()) for _ in range(MOST_WAITING + 3)), return_exceptions=True
+        *(desk.answer_at_length(steps()) for _ in range(QUEUED_QUESTIONS + 3)), return_exceptions=True
     )
     refused = [found for found in asked if isinstance(found, HTTPException)]
-    assert asked.count(1) == MOST_WAITING
+    assert asked.count(1) == QUEUED_QUESTIONS
     assert most == 1
     assert [found.status_code for found in refused] == [429] * 3
     assert all(found.headers == {"Retry-After": "2"} for found in refused)

@@ -13,8 +13,8 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.scheduling.claims import (
-    MOST_CLAIMS,
     TOO_MANY,
     PodClaims,
     Unschedulable,
@@ -100,7 +100,7 @@ def test_an_entry_that_needs_no_claim_is_skipped() -> None:
     assert find_in(pod_with(MADE, statuses=[{"name": "e"}])) == ()
 
 
-@pytest.mark.parametrize(("count", "refused"), [(MOST_CLAIMS, False), (MOST_CLAIMS + 1, True)])
+@pytest.mark.parametrize(("count", "refused"), [(CLAIMS_OF_POD, False), (CLAIMS_OF_POD + 1, True)])
 def test_a_pod_names_so_many_claims_and_no_more(count: int, refused: bool) -> None:
     pod = pod_with(*({"name": f"c{number}", "resourceClaimName": "shared"} for number in range(count)))
     found = find_in(pod, claim_with("shared"))

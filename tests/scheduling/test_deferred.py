@@ -316,7 +316,7 @@ def large(name: str, parameters: Json) -> ResourceClaim:
 async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dra_extender.scheduling.deferred.MOST_QUEUED", 8)
+    monkeypatch.setattr("dra_extender.scheduling.deferred.QUEUED_WORK", 8)
     names = cluster(world, 50, 1)
     add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
     add_pod(world, "demanding", selecting("d", f"{LOOPS} && {SERIAL} == 'n7-0'"))

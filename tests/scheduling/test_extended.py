@@ -9,8 +9,8 @@ import pytest
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import DeviceClass
+from dra_extender.limits import CONTAINERS_OF_POD
 from dra_extender.scheduling.extended import (
-    MOST_CONTAINERS,
     MOST_REQUESTS,
     ExtendedResources,
     Requests,
@@ -190,7 +190,7 @@ def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have()
     assert len(made.mappings) == MOST_REQUESTS + 500 * (MOST_REQUESTS + 1)
 
 
-@pytest.mark.parametrize(("count", "oversized"), [(MOST_CONTAINERS, False), (MOST_CONTAINERS + 1, True)])
+@pytest.mark.parametrize(("count", "oversized"), [(CONTAINERS_OF_POD, False), (CONTAINERS_OF_POD + 1, True)])
 def test_a_pod_has_so_many_containers_and_no_more(count: int, oversized: bool) -> None:
     given = pod(*(container(f"c{index}", gpu="1") for index in range(count - 1)), init=(container("i"),))
     assert is_oversized(given) is oversized

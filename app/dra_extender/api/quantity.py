@@ -14,6 +14,8 @@ import re
 from enum import StrEnum
 from typing import Any, Final
 
+from dra_extender.limits import DIGITS_OF_QUANTITY
+
 _TEXT: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)"
 )
@@ -28,7 +30,6 @@ _BINARY_NAMES: Final = ("", *_BINARY_SUFFIXES)
 _NANO: Final = 10**9
 _MAX_INT64: Final = 2**63 - 1
 _MIN_INT64: Final = -(2**63)
-_MAX_DIGITS: Final = 1000
 _FAST_DIGITS: Final = 18
 _FAST_BINARY_DIGITS: Final = 14
 
@@ -187,8 +188,8 @@ def _digits(text: str, found: re.Match[str]) -> tuple[str, str]:
     More than enough digits are refused before anything is computed with them.
     """
     whole, part = found["whole"].lstrip("0") or "0", found["part"] or ""
-    if len(whole) + len(part) > _MAX_DIGITS:
-        raise _invalid(text, f"has more than {_MAX_DIGITS} digits")
+    if len(whole) + len(part) > DIGITS_OF_QUANTITY:
+        raise _invalid(text, f"has more than {DIGITS_OF_QUANTITY} digits")
     return whole, part
 
 
@@ -211,8 +212,8 @@ def _decimal(text: str, found: re.Match[str], exponent: int, format: Format) -> 
     """Digits times a power of ten."""
     whole, part = _digits(text, found)
     number, scale = int(whole + part), exponent - len(part)
-    if number and len(whole) + scale > _MAX_DIGITS:
-        raise _invalid(text, f"has more than {_MAX_DIGITS} digits")
+    if number and len(whole) + scale > DIGITS_OF_QUANTITY:
+        raise _invalid(text, f"has more than {DIGITS_OF_QUANTITY} digits")
     negative = found["sign"] == "-"
     if len(whole) + len(part) <= _FAST_DIGITS and scale >= -9:
         nano = number * 10 ** (9 + scale) if number else 0
@@ -275,7 +276,7 @@ def _canonical(quantity: Quantity) -> str:
             mantissa, power = mantissa // 1024, power + 1
         return f"{mantissa}{_BINARY_NAMES[power]}"
     mantissa, exponent = nano, -9
-    largest = _MAX_DIGITS if quantity.format is Format.DECIMAL_EXPONENT else 18
+    largest = DIGITS_OF_QUANTITY if quantity.format is Format.DECIMAL_EXPONENT else 18
     while mantissa % 1000 == 0 and exponent < largest:
         mantissa, exponent = mantissa // 1000, exponent + 3
     if quantity.format is Format.DECIMAL_EXPONENT:

@@ -24,11 +24,10 @@ from dra_extender.http.page.routes import page_files
 from dra_extender.http.protocol import PROBES
 from dra_extender.http.responses import ErrorBody, error_response, send_response
 from dra_extender.http.verbs import Decider, VerbTerms, verb_routes
+from dra_extender.limits import BYTES_OF_QUERY
 from dra_extender.version import VERSION
 
-LONGEST_QUERY: Final = 8 * 2**10
-"""Bytes of a query string. Each parameter is validated, and an error repeats it."""
-TOO_LONG: Final = f"the query string is longer than {LONGEST_QUERY:,} bytes: send several requests"
+TOO_LONG: Final = f"the query string is longer than {BYTES_OF_QUERY:,} bytes: send several requests"
 
 
 class Pages(msgspec.Struct, frozen=True):
@@ -46,7 +45,7 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
-        if verb is None and scope["type"] == "http" and len(scope["query_string"]) > LONGEST_QUERY:
+        if verb is None and scope["type"] == "http" and len(scope["query_string"]) > BYTES_OF_QUERY:
             await send_response(send, error_response(414, TOO_LONG))
             return
         await (super().__call__ if verb is None else verb)(scope, receive, send)

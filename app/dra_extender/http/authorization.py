@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.errors import ApiError
 from dra_extender.http.responses import ErrorBody
+from dra_extender.limits import BYTES_OF_TOKEN
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +59,6 @@ _REPORTS: Final = 100
 
 _BEARER: Final = re.compile(rb"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 """RFC 6750, b64token."""
-_LONGEST_TOKEN: Final = 16 * 2**10
 _LONGEST_TEXT: Final = 256
 
 
@@ -169,7 +169,7 @@ class TokenAuthorizer:
         if not shown:
             return NO_TOKEN
         found = _BEARER.fullmatch(shown[0].strip()) if len(shown) == 1 else None
-        if found is None or len(found[1]) > _LONGEST_TOKEN:
+        if found is None or len(found[1]) > BYTES_OF_TOKEN:
             return BAD_TOKEN
         try:
             async with asyncio.timeout(REVIEW_SECONDS):

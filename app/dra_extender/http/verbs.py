@@ -46,6 +46,7 @@ from dra_extender.http.responses import (
     read_body,
     send_response,
 )
+from dra_extender.limits import NODES_OF_REQUEST
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -56,8 +57,6 @@ Decided: TypeAlias = R | Awaitable[R]
 
 NEEDS_VICTIMS: Final = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
 INTERNAL_ERROR: Final = "dra-extender: internal error, see its log"
-MOST_NODES: Final = 65_536
-"""Nodes in one request: more than a cluster can have. Each name is looked up and stands in the response."""
 LONGEST_NAME: Final = 253
 """Characters of a name (DNS subdomain)."""
 MAX_BODY: Final = 8 * 2**20
@@ -190,9 +189,9 @@ def _invalid_victims(args: ExtenderPreemptionArgs) -> str:
 
 
 def _too_many(field: str, nodes: Sized) -> str:
-    if len(nodes) <= MOST_NODES:
+    if len(nodes) <= NODES_OF_REQUEST:
         return ""
-    return f"dra-extender: the request has {len(nodes):,} nodes in {field}; at most {MOST_NODES:,} are allowed"
+    return f"dra-extender: the request has {len(nodes):,} nodes in {field}; at most {NODES_OF_REQUEST:,} are allowed"
 
 
 def _invalid_binding(args: ExtenderBindingArgs) -> str:

@@ -5,7 +5,7 @@ depends on the pod and its claims only, never on a node or on the moment.
 
 Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/{resourceclaim,pod}.go and PreFilter of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Different from there: a claim that a pod names
-twice is allocated and reserved once; a pod with more than `MOST_CLAIMS` claims is refused.
+twice is allocated and reserved once; a pod with more than `CLAIMS_OF_POD` claims is refused.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from dra_extender.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
+from dra_extender.limits import CLAIMS_OF_POD
 
 ADOPTED: Final = "dra-extender.dev/adopted"
 """Annotation of claims: the last bind that relied on a reservation it had not made."""
 
-MOST_CLAIMS: Final = 1_024
-"""Of a pod: nobody names as many, and each is looked up whenever the pod is decided on."""
-TOO_MANY: Final = f"the pod names more than {MOST_CLAIMS:,} resource claims"
+TOO_MANY: Final = f"the pod names more than {CLAIMS_OF_POD:,} resource claims"
 
 Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
@@ -106,7 +105,7 @@ def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
 
 def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Unschedulable:
     """The pod's claims, each once."""
-    if len(pod.spec.resource_claims) > MOST_CLAIMS:
+    if len(pod.spec.resource_claims) > CLAIMS_OF_POD:
         return Unschedulable(TOO_MANY)
     names = _named(pod)
     if isinstance(names, Unschedulable):

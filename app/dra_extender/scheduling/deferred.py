@@ -35,6 +35,7 @@ from dra_extender.allocation.budget import (
 )
 from dra_extender.allocation.workerrequests import Overrun, WorkerReplies, WorkerRequest, kind_of
 from dra_extender.api.core import Pod
+from dra_extender.limits import QUEUED_WORK
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
@@ -53,7 +54,6 @@ WORKERS: Final = "workers"
 USED_UP: Final = "deciding on the pod's claims takes too long"
 UNAVAILABLE: Final = "no worker process can be started"
 
-MOST_QUEUED: Final = 4_000
 UNITS: Final = 1_000_000
 """Units of work that count as one second."""
 
@@ -304,7 +304,7 @@ class DeferredWork:
 
     def _make_room(self, namespace: str, content: Hashable) -> bool:
         """True when one more item may be queued."""
-        if len(self._queue) < MOST_QUEUED:
+        if len(self._queue) < QUEUED_WORK:
             return True
         evicted = self._queue.evict_for(namespace, content)
         if evicted is not None:

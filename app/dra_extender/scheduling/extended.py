@@ -28,6 +28,7 @@ from dra_extender.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from dra_extender.limits import CONTAINERS_OF_POD
 
 SYNTHETIC_NAME = "<extended-resources>"
 CANNOT_FIT = "cannot fit resource"
@@ -35,9 +36,7 @@ CANNOT_SCHEDULE = "cannot schedule extended resource claim"
 
 MOST_REQUESTS: Final = 32
 """Of a claim (DeviceRequestsMaxSize)."""
-MOST_CONTAINERS: Final = 1_000
-"""Of a pod that asks for extended resources: each is looked at for each resource, on each kind of node."""
-TOO_MANY = f"a pod with extended resources has more than {MOST_CONTAINERS:,} containers"
+TOO_MANY = f"a pod with extended resources has more than {CONTAINERS_OF_POD:,} containers"
 
 _NANO = 10**9
 _NAME_PREFIX = 58
@@ -114,7 +113,7 @@ def through_devices(wanted: ExtendedResources, node: Node) -> frozenset[str] | N
 
 def is_oversized(pod: Pod) -> bool:
     """True when looking at the pod's containers would keep others waiting."""
-    return len(pod.spec.init_containers) + len(pod.spec.containers) > MOST_CONTAINERS
+    return len(pod.spec.init_containers) + len(pod.spec.containers) > CONTAINERS_OF_POD
 
 
 def requests_of(pod: Pod, wanted: ExtendedResources, resources: frozenset[str]) -> Requests:

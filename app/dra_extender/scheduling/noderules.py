@@ -21,6 +21,7 @@ from dra_extender.api.podrequests import requested
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.restrictions import Tolerations
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
+from dra_extender.limits import PARTS_OF_POD
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
@@ -45,8 +46,6 @@ KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
 
-LARGEST: Final = 1_000
-"""Parts of an affinity, or entries of a list in a pod: nobody writes as many, and more would keep others waiting."""
 LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
 """Labels in which all nodes differ."""
 
@@ -100,10 +99,12 @@ class Wants:
         self._tolerated: dict[Taint, bool] = {}
         required = _required(pod)
         size = size_of(required) if required is not None else 0
-        self._affinity = _matcher(required) if required is not None and size <= LARGEST else None
+        self._affinity = _matcher(required) if required is not None and size <= PARTS_OF_POD else None
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
         """True when the pod may tell nodes apart that differ in their names only."""
-        self.cost = 1 + (min(size, LARGEST) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+        self.cost = (
+            1 + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+        )
         """Units of work that one look at a node takes, about a microsecond each."""
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
@@ -179,14 +180,14 @@ def is_large(pod: Pod) -> bool:
     """True when more is to be looked at for the pod than there is time for in a moment."""
     spec = pod.spec
     lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
-    if len(spec.topology_spread_constraints) > LARGEST or any(len(each) > LARGEST for each in lists):
+    if len(spec.topology_spread_constraints) > PARTS_OF_POD or any(len(each) > PARTS_OF_POD for each in lists):
         return True
     return _has_large_affinity(pod)
 
 
 def _has_large_affinity(pod: Pod) -> bool:
     required = _required(pod)
-    return required is not None and size_of(required) > LARGEST
+    return required is not None and size_of(required) > PARTS_OF_POD
 
 
 def taint_text(taint: Taint) -> str:
@@ -198,7 +199,7 @@ def unchecked(pod: Pod) -> Iterator[str]:
     """Rules that were not looked at and may count for this pod."""
     affinity = pod.spec.affinity
     if _has_large_affinity(pod):
-        yield f"node affinity of more than {LARGEST:,} requirements"
+        yield f"node affinity of more than {PARTS_OF_POD:,} requirements"
     if pod.spec.topology_spread_constraints:
         yield "topology spread"
     if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):

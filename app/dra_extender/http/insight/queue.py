@@ -2,7 +2,7 @@
 
 Promises: answers come from the state that the verbs decide on, and a question changes no decision. Long answers are
 computed in small steps, one at a time, so the verbs keep working, in clusters of thousands of nodes too. The longest
-questions have a queue of their own with at most `MOST_WAITING` entries; when it is full the response is 429.
+questions have a queue of their own with at most `QUEUED_QUESTIONS` entries; when it is full the response is 429.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.responses import ErrorBody, json_content
 from dra_extender.insight.problems import ClusterProblem
+from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
-
-MOST_WAITING: Final = 8
-"""Long questions that wait for the one that is being answered."""
 
 T = TypeVar("T")
 
@@ -93,7 +91,7 @@ class QueryQueue:
 
     @asynccontextmanager
     async def _queue(self) -> AsyncIterator[None]:
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= QUEUED_QUESTIONS:
             detail = f"{self._waiting} questions of this kind are waiting already: try again in a few seconds"
             raise HTTPException(429, detail, {"Retry-After": "2"})
         self._waiting += 1

@@ -34,6 +34,7 @@ from dra_extender.insight.whatif.changes import Missing, Unusable
 from dra_extender.insight.whatif.report import WhatIf
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.limits import BYTES_OF_WHATIF
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.verbs.explain import explaining
 from dra_extender.scheduling.view import View
@@ -42,8 +43,6 @@ MOST_POOLS: Final = 500
 MOST_WANTED: Final = 32
 """Devices of one claim (AllocationResultsMaxSize of resource.k8s.io)."""
 MOST_PROBLEMS: Final = 1_000
-MOST_BYTES: Final = 512 * 2**10
-"""Size of a what-if request."""
 _BODY: Final[dict[str, Any]] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": schema_of(Body)}}}
 }
@@ -173,10 +172,10 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         """
         view = queue.view
         try:
-            body = await read_body(request.scope, request.receive, MOST_BYTES)
+            body = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
             return encoded(await queue.answer_at_length(_what_if(view, body)))
         except BodyTooLargeError:
-            detail = f"the request is larger than {MOST_BYTES} bytes: send fewer objects at once"
+            detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer objects at once"
             raise HTTPException(413, detail, {"Connection": "close"}) from None
         except Missing as mistake:
             raise HTTPException(404, mistake.sentence) from None

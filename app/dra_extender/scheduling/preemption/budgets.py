@@ -2,20 +2,18 @@
 
 Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. One difference
 follows the Eviction API (pkg/registry/core/pod/storage/eviction.go): an empty selector selects every pod of the
-namespace, also pods without labels. An invalid selector selects nothing. A selector with more than `LARGEST` parts
-selects everything: evaluating it for every pod would take too long, and its author could have written an empty one.
+namespace, also pods without labels. An invalid selector selects nothing. A selector with more than `PARTS_OF_SELECTOR`
+parts selects everything: evaluating it for every pod would take too long, and its author could have written an empty
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from dra_extender.api.core import Pod
 from dra_extender.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
-
-LARGEST: Final = 1_000
-"""Labels, expressions and values of one selector."""
+from dra_extender.limits import PARTS_OF_SELECTOR
 
 
 class BudgetsByNamespace:
@@ -81,7 +79,7 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 def _is_large(selector: LabelSelector) -> bool:
     parts = len(selector.match_labels) + len(selector.match_expressions)
-    return parts > LARGEST or sum(len(each.values) for each in selector.match_expressions) > LARGEST
+    return parts > PARTS_OF_SELECTOR or sum(len(each.values) for each in selector.match_expressions) > PARTS_OF_SELECTOR
 
 
 def _is_valid(requirement: LabelSelectorRequirement) -> bool:

@@ -19,8 +19,9 @@ from cachetools import TTLCache
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
+from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, claim_names
+from dra_extender.scheduling.claims import Unschedulable, claim_names
 from dra_extender.scheduling.deferred import WORKERS
 from dra_extender.scheduling.feasibility import (
     NodeStatuses,
@@ -279,4 +280,4 @@ class FilterVerb:
 
 def _names(pod: Pod) -> list[str]:
     """The names of the pod's claims, unless there are too many to read."""
-    return claim_names(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else []
+    return claim_names(pod) if len(pod.spec.resource_claims) <= CLAIMS_OF_POD else []

@@ -1,0 +1,76 @@
+"""Limits against absurd input: each with its reason, and the test that shows what happens beyond it.
+
+Limits that Kubernetes itself sets stand where its types do (`api.resource`); settings have their defaults in
+`scheduling.config`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+
+class Limit(int):
+    """A number that knows its `reason`, and the name of the `test` of its rule."""
+
+    reason: str
+    test: str
+
+    def __new__(cls, value: int, reason: str, test: str) -> Self:
+        made = super().__new__(cls, value)
+        made.reason, made.test = reason, test
+        return made
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+CLAIMS_OF_POD: Final = Limit(
+    1_024, "every decision looks up each claim of the pod", "test_a_pod_names_so_many_claims_and_no_more"
+)
+CONTAINERS_OF_POD: Final = Limit(
+    1_000,
+    "extended resources are looked up per container, resource and kind of node",
+    "test_a_pod_has_so_many_containers_and_no_more",
+)
+PARTS_OF_POD: Final = Limit(
+    1_000,
+    "entries of a list, or requirements of the node affinity, that are compared with every node",
+    "test_pods_that_lose_something_or_cannot_be_judged_are_left_alone",
+)
+PARTS_OF_SELECTOR: Final = Limit(
+    1_000,
+    "parts of the selector of a PodDisruptionBudget that are compared with every victim",
+    "test_a_selector_that_is_too_large_to_be_looked_at_selects_all",
+)
+
+# --- amounts ----------------------------------------------------------------------------------------------------------
+
+DIGITS_OF_QUANTITY: Final = Limit(
+    1_000,
+    "exact arithmetic takes more than linear time",
+    "test_what_does_not_parse_is_named_in_the_error",
+)
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+NODES_OF_REQUEST: Final = Limit(65_536, "more than any cluster has", "test_more_nodes_than_a_cluster_has_are_refused")
+BYTES_OF_QUERY: Final = Limit(
+    8 * 2**10, "parameters are parsed in one step", "test_parameters_that_are_too_long_get_an_answer_that_conforms"
+)
+BYTES_OF_WHATIF: Final = Limit(
+    512 * 2**10,
+    "hypothetical objects are decoded in one step",
+    "test_a_request_that_is_too_large_is_not_read_to_its_end",
+)
+BYTES_OF_TOKEN: Final = Limit(
+    16 * 2**10, "each token costs a review by the API server", "test_what_is_no_token_is_refused_without_a_question"
+)
+QUEUED_QUESTIONS: Final = Limit(
+    8,
+    "a question that waits keeps its connection and its request",
+    "test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait",
+)
+QUEUED_WORK: Final = Limit(
+    4_000,
+    "deferred work stays in memory until a worker takes it",
+    "test_who_asks_most_gives_way_when_there_are_too_many_questions",
+)
