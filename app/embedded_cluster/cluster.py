@@ -45,7 +45,7 @@ CLASSES = ("gpu.example.com", "nic.example.com")
 class EmbeddedCluster:
     """Enter it to start it. `nodes` with `devices` GPUs each; `nics`: network cards too (one per PCIe root).
 
-    With `installed=False` there is no driver yet: no DeviceClasses, no devices (see `driverpods`).
+    With `installed=False` there is no driver yet: no DeviceClasses, no devices until a pod of the example driver runs.
     """
 
     def __init__(

@@ -1,8 +1,15 @@
-"""A resource driver: publishes the devices of nodes as ResourceSlices and keeps them current when hardware changes.
+"""Resource drivers: publish the devices of nodes as ResourceSlices and keep them current when hardware changes.
 
 Each change of a pool is a new generation, written slice by slice, so that a pool is incomplete for a moment as with
-real drivers; `publish_in_steps` makes that moment as long as a test needs it. The driver also reports the binding
-conditions of allocated devices (a fabric that attaches a device, for example) in claim status.devices.
+real drivers; `publish_in_steps` makes that moment as long as a test needs it. `Fabric` reports the binding conditions
+of allocated devices in claim status.devices.
+
+`DriverPods` promises: while a pod of the example driver runs on a node without GPUs, the node has as many GPUs as the
+pod says (NUM_DEVICES, or 8), although no container runs. They go some time after the last such pod, so that a restarted
+driver finds them. Nodes that come with GPUs keep those. Pods of other drivers run, and do nothing.
+
+Rules: kubernetes-sigs/dra-example-driver (images and NUM_DEVICES); Kubernetes 1.36, pkg/kubelet/cm/dra, which deletes
+the slices of a driver that is gone from its node for 30 seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,8 +28,10 @@ from dra_extender.api.times import format_time
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import resource_claims, resource_slices
 from embedded_cluster import hardware
+from embedded_cluster.apiserver.containers import is_driver
 from embedded_cluster.hardware import DevicePool
 from embedded_cluster.informer import Informer
+from embedded_cluster.objects import FullContainer, FullNode, FullPod
 from embedded_cluster.workqueue import RateLimitedQueue
 
 _ATTEMPTS = 10
@@ -243,3 +252,75 @@ def _with(pool: DevicePool, device: Device) -> DevicePool:
     """The pool with a device replaced by a newer state of it."""
     devices = tuple(device if other.name == device.name else other for other in pool.devices)
     return msgspec.structs.replace(pool, devices=devices)
+
+
+COUNT: Final = "NUM_DEVICES"
+_USUAL: Final = 8
+_MOST: Final = hardware.SLICE_DEVICES
+
+
+def devices_of(pod: FullPod) -> int | None:
+    """How many GPUs the pod publishes; None when it is not one of the example driver."""
+    found = next((container for container in pod.spec.containers if is_driver(container.image)), None)
+    return None if found is None else _count(found)
+
+
+def _count(container: FullContainer) -> int:
+    told = next((variable.value for variable in container.env if variable.name == COUNT), "")
+    return min(int(told), _MOST) if told.isdecimal() else _USUAL
+
+
+class DriverPods:
+    """`run` never returns. `linger`: seconds that devices outlive the last pod of the driver."""
+
+    def __init__(
+        self, driver: Driver, pods: Informer[FullPod], nodes: Informer[FullNode], *, linger: float = 30.0
+    ) -> None:
+        """`pods` must have the index "node"."""
+        self._driver = driver
+        self._pods = pods
+        self._nodes = nodes
+        self.linger = linger
+        self._installed: dict[str, int] = {}
+        self._left: dict[str, float] = {}
+        self.queue: RateLimitedQueue[str] = RateLimitedQueue("driverpods", self._sync)
+        pods.subscribe(self._pod_changed)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await asyncio.gather(self._pods.synced.wait(), self._nodes.synced.wait())
+        await self.queue.run()
+
+    def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
+        pod = new or old
+        if pod is not None and pod.spec.node_name and devices_of(pod) is not None:
+            self.queue.add(pod.spec.node_name)
+
+    async def _sync(self, node: str) -> None:
+        running = [pod for pod in self._pods.find("node", node) if pod.status.phase == "Running"]
+        counts = [count for pod in running if (count := devices_of(pod)) is not None]
+        if not counts:
+            await self._leave(node)
+            return
+        self._left.pop(node, None)
+        have = self._installed.get(node)
+        if have == counts[0] or (have is None and self._driver.publishes(hardware.GPU_DRIVER, node)):
+            return
+        self._installed[node] = counts[0]
+        found = self._nodes.get("", node)
+        owner = None if found is None else {
+            "apiVersion": "v1", "kind": "Node", "name": node, "uid": found.metadata.uid,
+        }  # fmt: skip
+        await self._driver.publish(hardware.example_gpus(node, counts[0]), owner)
+
+    async def _leave(self, node: str) -> None:
+        """Withdraw the devices when the driver has been away for long enough."""
+        if node not in self._installed:
+            return
+        now = asyncio.get_running_loop().time()
+        due = self._left.setdefault(node, now + self.linger)
+        if now < due:
+            self.queue.add_after(node, due - now)
+            return
+        del self._installed[node], self._left[node]
+        await self._driver.withdraw(hardware.GPU_DRIVER, node)

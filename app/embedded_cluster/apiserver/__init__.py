@@ -1,7 +1,6 @@
 """An API server in this process: the Kubernetes HTTP API on loopback for demos, tests and load."""
 
-from embedded_cluster.apiserver.access import Access, Attributes
-from embedded_cluster.apiserver.audit import AuditEvent, AuditLog
+from embedded_cluster.apiserver.access import Access, Attributes, AuditEvent, AuditLog
 from embedded_cluster.apiserver.faults import Faults, RequestFault
 from embedded_cluster.apiserver.server import EmbeddedAPIServer
 from embedded_cluster.apiserver.statuses import StatusError

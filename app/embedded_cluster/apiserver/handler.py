@@ -7,8 +7,7 @@ from typing import Final
 
 from dra_extender.unexpected import unexpected
 from embedded_cluster.apiserver import containers, discovery, reads, subresources, writes
-from embedded_cluster.apiserver.access import Access, Attributes
-from embedded_cluster.apiserver.audit import AuditEvent, AuditLog
+from embedded_cluster.apiserver.access import Access, Attributes, AuditEvent, AuditLog
 from embedded_cluster.apiserver.discovery import Discovery
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage

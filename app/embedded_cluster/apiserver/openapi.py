@@ -1,9 +1,9 @@
 """OpenAPI v3 documents, one per group and version, with what kubectl reads in them.
 
-kubectl asks two things: whether a kind can be validated by the server (its PATCH takes `fieldValidation`) and how its
-lists merge (`x-kubernetes-patch-*`), for the patches of `kubectl apply`. Both follow from the registry and the schemas;
-there are no descriptions. The OpenAPI v2 document is empty (and in protobuf, where no bytes are an empty document):
-kubectl looks there only for kinds that v3 does not have, and then says rightly that there is no such kind.
+kubectl asks whether the server validates a kind: whether its PATCH takes `fieldValidation`. There are no schemas.
+Because no PATCH offers strategic merge here, `kubectl apply` uses the types that are built into it; `kubectl explain`
+has nothing to show. The OpenAPI v2 document is empty (and in protobuf, where no bytes are an empty document): kubectl
+reads it only for kinds that v3 does not have.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from embedded_cluster.apiserver import topology
 from embedded_cluster.apiserver.discovery import VERSION
 from embedded_cluster.apiserver.registry import Registry, ServedResource
 from embedded_cluster.apiserver.requests import APIResponse
-from embedded_cluster.apiserver.schema import INT_OR_STRING, FieldSchema, schema
 from embedded_cluster.apiserver.statuses import JSON, no_such_resource
 
 _SECOND: Final = "/openapi/v2"
@@ -29,7 +27,6 @@ _PATCHES: Final = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 
@@ -67,10 +64,10 @@ class OpenAPI:
         if place not in self._built:
             group, version = self._places()[place]
             resources = self._registry.of_version(group, version)
-            schemas: dict[str, JSON] = {}
-            for resource in resources:
-                _add_schema(schemas, schema(resource.model).shape)
-                schemas[resource.model]["x-kubernetes-group-version-kind"] = [_gvk(resource)]
+            schemas = {
+                resource.model: {"type": "object", "x-kubernetes-group-version-kind": [_gvk(resource)]}
+                for resource in resources
+            }
             document = {
                 "openapi": "3.0.0",
                 "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
@@ -83,54 +80,6 @@ class OpenAPI:
 
 def _gvk(resource: ServedResource) -> JSON:
     return {"group": resource.kind.group, "version": resource.version, "kind": resource.kind.kind}
-
-
-# schemas
-
-
-def _add_schema(schemas: dict[str, JSON], shape: FieldSchema) -> None:
-    """The schema of a struct and of all structs in it."""
-    if shape.name in schemas:
-        return
-    described: JSON = {"type": "object"}
-    schemas[shape.name] = described
-    owner = topology.base_name(shape.name)
-    if shape.fields:
-        described["properties"] = {name: _property(schemas, inner, owner, name) for name, inner in shape.fields.items()}
-    if shape.atomic:
-        described["x-kubernetes-map-type"] = "atomic"
-
-
-def _property(schemas: dict[str, JSON], shape: FieldSchema, owner: str, name: str) -> JSON:
-    described = _described(schemas, shape)
-    if shape.form == "list":
-        described["x-kubernetes-list-type"] = "map" if shape.keys else "set" if shape.unique else "atomic"
-        if shape.keys:
-            described["x-kubernetes-list-map-keys"] = list(shape.keys)
-        if shape.patch_merge:
-            described["x-kubernetes-patch-strategy"] = "merge,retainKeys" if shape.retain_keys else "merge"
-        if shape.patch_key:
-            described["x-kubernetes-patch-merge-key"] = shape.patch_key
-    elif shape.form == "map" and shape.atomic:
-        described["x-kubernetes-map-type"] = "atomic"
-    elif (owner, name) in topology.STRATEGIES:
-        described["x-kubernetes-patch-strategy"] = topology.STRATEGIES[owner, name]
-    return described
-
-
-def _described(schemas: dict[str, JSON], shape: FieldSchema) -> JSON:
-    if shape.form == "struct":
-        _add_schema(schemas, shape)
-        return {"allOf": [{"$ref": _REF + shape.name}]}
-    if shape.form == "scalar":
-        described: JSON = {"type": _TYPES.get(shape.name, "string")}
-        return {**described, "format": "int-or-string"} if shape.name == INT_OR_STRING else described
-    if shape.element is not None:
-        inner = _described(schemas, shape.element)
-        if shape.form == "list":
-            return {"type": "array", "items": inner}
-        return {"type": "object", "additionalProperties": inner}
-    return {"type": "object"}
 
 
 # paths

@@ -22,8 +22,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from embedded_cluster.apiserver import kinds
-from embedded_cluster.apiserver.access import Access
-from embedded_cluster.apiserver.audit import AuditLog
+from embedded_cluster.apiserver.access import Access, AuditLog
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.handler import Handling

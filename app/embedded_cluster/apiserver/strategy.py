@@ -1,4 +1,4 @@
-"""The rules of one kind, as hooks around create, update, status update and delete.
+"""The rules of one kind, as hooks around create, update, status update and delete, and the options of a write.
 
 The verbs (verbs.py) call them in the order the Kubernetes API server does: defaults, prepare, validate. Objects
 passed as `new` belong to the call and may be changed in place; `old` is stored and must not be. Validation returns

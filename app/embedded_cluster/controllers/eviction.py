@@ -1,14 +1,16 @@
 """The device taint eviction controller: deletes pods whose devices got a NoExecute taint that they do not tolerate.
 
-When it is time is decided by `evictionrules`. A pod gets its condition and its event before it is deleted, and is
-deleted once; a deletion is called off when the taint, the claim or the pod changes in time.
+A pod gets its condition and its event before it is deleted, and is deleted once. The controller cancels a deletion when
+the taint, the claim or the pod changes in time. When a pod is due follows from pure functions.
+
+Source: Kubernetes 1.36, pkg/controller/devicetainteviction/device_taint_eviction.go.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -17,14 +19,128 @@ import msgspec
 from dra_extender.api.core import ObjectReference
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ConflictError, NotFoundError
-from dra_extender.api.resource import DeviceID, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.api.times import format_time
+from dra_extender.api.resource import (
+    DeviceID,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ResourceClaim,
+    ResourceSlice,
+)
+from dra_extender.api.times import format_time, parse_time
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
-from embedded_cluster.controllers import evictionrules
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullPod
+from embedded_cluster.podclaims import Lookup, owns, recorded
 from embedded_cluster.workqueue import RateLimitedQueue
+
+NO_EXECUTE = "NoExecute"
+
+TaintsOf = Callable[[DeviceID], Iterable[DeviceTaint]]
+
+
+def slice_taints(slices: Iterable[ResourceSlice]) -> dict[DeviceID, tuple[DeviceTaint, ...]]:
+    """NoExecute taints by device, from the slices of the newest generation of each pool."""
+    newest: dict[tuple[str, str], int] = {}
+    kept = list(slices)
+    for part in kept:
+        pool = (part.spec.driver, part.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), part.spec.pool.generation)
+    found: dict[DeviceID, tuple[DeviceTaint, ...]] = {}
+    for part in kept:
+        spec = part.spec
+        if spec.pool.generation != newest[spec.driver, spec.pool.name]:
+            continue
+        for device in spec.devices:
+            taints = tuple(taint for taint in device.taints if taint.effect == NO_EXECUTE)
+            if taints:
+                found[spec.driver, spec.pool.name, device.name] = taints
+    return found
+
+
+def rule_selects(rule: DeviceTaintRule, device: DeviceID) -> bool:
+    """By the names in the allocation, so devices that are no longer published are selected too."""
+    selector = rule.spec.device_selector
+    if selector is None:
+        return False
+    wanted = (selector.driver, selector.pool, selector.device)
+    return all(want is None or want == have for want, have in zip(wanted, device, strict=True))
+
+
+def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    """For eviction the effect must be named: an empty one, which tolerates everything at allocation, does not count."""
+    if toleration.effect != NO_EXECUTE or (toleration.key and toleration.key != taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def device_eviction(result: DeviceRequestAllocationResult, taints: Iterable[DeviceTaint]) -> float | None:
+    """Seconds since the epoch at which one allocated device ends its consumers; None when its taints do not."""
+    times = [_eviction(result.tolerations, taint) for taint in taints if taint.effect == NO_EXECUTE]
+    return min((time for time in times if time is not None), default=None)
+
+
+def _eviction(tolerations: Sequence[DeviceToleration], taint: DeviceTaint) -> float | None:
+    seconds = []
+    for toleration in tolerations:
+        if tolerates(toleration, taint):
+            if toleration.toleration_seconds is None:
+                return None
+            seconds.append(max(toleration.toleration_seconds, 0))
+    added = parse_time(taint.time_added or "")
+    return (added.timestamp() if added is not None else 0.0) + min(seconds, default=0)
+
+
+def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> float | None:
+    """The earliest over the devices of an allocated claim, adminAccess included; None when nothing evicts."""
+    results = claim.allocation.devices.results if claim.allocation is not None else ()
+    times = [device_eviction(result, taints_of(result.id)) for result in results]
+    return min((time for time in times if time is not None), default=None)
+
+
+def pod_eviction(pod: FullPod, lookup: Lookup, taints_of: TaintsOf) -> float | None:
+    """When the pod must go; None when it may stay. Claims for extended resources are not considered upstream either."""
+    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+        return None
+    times = []
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or recorded(pod, entry.name)[1]
+        claim = lookup(pod.metadata.namespace, name) if name else None
+        if claim is None or not claim.reserved_for(pod.metadata.uid):
+            continue
+        if entry.resource_claim_template_name and not owns(pod, claim):
+            continue
+        times.append(claim_eviction(claim, taints_of))
+    return min((time for time in times if time is not None), default=None)
+
+
+def rule_condition(rule: DeviceTaintRule, pending: Mapping[str, int], evicted: int, now: str) -> dict[str, str]:
+    """The EvictionInProgress condition of a rule. `pending`: namespace -> pods that still have to go."""
+    waiting = sum(pending.values())
+    if rule.spec.taint.effect == "None":
+        status, reason, message = "False", "NoEffect", ""
+    elif rule.spec.taint.effect != NO_EXECUTE:
+        status, reason, message = "False", "OtherEffect", ""
+    elif waiting:
+        status, reason = "True", "PodsPendingEviction"
+        pods = f"{waiting} pod{'s need' if waiting > 1 else ' needs'}"
+        message = f"{pods} to be evicted in {len(pending)} different namespace{'s' if len(pending) > 1 else ''}."
+    else:
+        status, reason, message = "False", "Completed" if evicted else "NotStarted", ""
+    if evicted:
+        message = f"{message} {evicted} pod{'s' if evicted > 1 else ''} evicted since starting the controller.".strip()
+    return {
+        "type": "EvictionInProgress",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
 
 CONTROLLER = "DeviceTaintManager"
 
@@ -89,7 +205,7 @@ class EvictionController:
             return
         pool = (part.spec.driver, part.spec.pool.name)
         self._forget(pool)
-        self._taints |= evictionrules.slice_taints(self._slices.find("pool", "/".join(pool)))
+        self._taints |= slice_taints(self._slices.find("pool", "/".join(pool)))
         self._look_at_all()
 
     def _forget(self, pool: tuple[str, str]) -> None:
@@ -122,10 +238,10 @@ class EvictionController:
 
     def _active_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.objects.values() if self._rules is not None else ()
-        return [rule for rule in rules if rule.spec.taint.effect == evictionrules.NO_EXECUTE]
+        return [rule for rule in rules if rule.spec.taint.effect == NO_EXECUTE]
 
     def _taints_of(self, device: DeviceID) -> list[DeviceTaint]:
-        of_rules = [rule.spec.taint for rule in self._active_rules() if evictionrules.rule_selects(rule, device)]
+        of_rules = [rule.spec.taint for rule in self._active_rules() if rule_selects(rule, device)]
         return [*self._taints.get(device, ()), *of_rules]
 
     # --- what to do
@@ -137,7 +253,7 @@ class EvictionController:
         pod = self._pods.get(task.namespace, task.name)
         if pod is None or pod.metadata.deletion_timestamp is not None or pod.metadata.uid in self._evicted:
             return
-        due = evictionrules.pod_eviction(pod, self._claims.get, self._taints_of)
+        due = pod_eviction(pod, self._claims.get, self._taints_of)
         if due is None:
             if self._pending.pop(pod.metadata.uid, None) is not None:
                 self._record(pod, "Cancelling deletion")
@@ -180,9 +296,7 @@ class EvictionController:
     def _responsible(self, pod: FullPod) -> list[DeviceTaintRule]:
         claims = [claim for claim in self._claims.objects.values() if claim.reserved_for(pod.metadata.uid)]
         devices = [result.id for claim in claims if claim.allocation for result in claim.allocation.devices.results]
-        return [
-            rule for rule in self._active_rules() if any(evictionrules.rule_selects(rule, device) for device in devices)
-        ]
+        return [rule for rule in self._active_rules() if any(rule_selects(rule, device) for device in devices)]
 
     def _look_at_rules(self) -> None:
         for rule in self._active_rules():
@@ -197,7 +311,7 @@ class EvictionController:
         for pod in self._pods.objects.values():
             if pod.metadata.uid in self._pending and rule in self._responsible(pod):
                 pending[pod.metadata.namespace] += 1
-        condition = evictionrules.rule_condition(rule, pending, self._evicted_by[rule.metadata.uid], self._stamp())
+        condition = rule_condition(rule, pending, self._evicted_by[rule.metadata.uid], self._stamp())
         reported = (condition["status"], condition["reason"], condition["message"])
         if self._reported.get(rule.metadata.uid) == reported:
             return
@@ -226,5 +340,5 @@ def _rule_task(rule: DeviceTaintRule) -> EvictionTask:
 
 def _tainted(part: ResourceSlice | None) -> bool:
     return part is not None and any(
-        taint.effect == evictionrules.NO_EXECUTE for device in part.spec.devices for taint in device.taints
+        taint.effect == NO_EXECUTE for device in part.spec.devices for taint in device.taints
     )

@@ -20,8 +20,7 @@ from embedded_cluster.controllers.eviction import EvictionController
 from embedded_cluster.controllers.nodegarbage import NodeGarbage
 from embedded_cluster.controllers.podsets import ReplicaController
 from embedded_cluster.controllers.rollouts import RolloutController
-from embedded_cluster.driver import Driver, Fabric
-from embedded_cluster.driverpods import DriverPods
+from embedded_cluster.driver import Driver, DriverPods, Fabric
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
 from embedded_cluster.objects import (

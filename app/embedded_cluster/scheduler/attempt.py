@@ -19,7 +19,7 @@ from embedded_cluster.scheduler.cache import Cache, Rotation
 from embedded_cluster.scheduler.calls import CallError, Extenders, Filtered
 from embedded_cluster.scheduler.fit import Amounts, NodeRefusal
 from embedded_cluster.scheduler.preemption import preempt
-from embedded_cluster.scheduler.wakeups import Refuser
+from embedded_cluster.scheduler.queue import Refuser
 
 _SCORE_FACTOR = 10
 """MaxNodeScore / MaxExtenderPriority."""
@@ -59,7 +59,7 @@ class Attempts:
         cache: Cache,
         extenders: Extenders,
         *,
-        percentage: Callable[[FullPod], int],
+        percentage: int,
         by_claim: Callable[[str], bool],
         chance: random.Random,
     ) -> None:
@@ -96,7 +96,7 @@ class Attempts:
         """The nominated node if it is (still) good; errors on the way only mean that all nodes are looked at."""
         name = pod.status.nominated_node_name
         node = self._cache.nodes.get(name)
-        if node is None or fit.obstacle(pod, asked, node, self._cache.room_for(pod, name), self._ignored):
+        if node is None or fit.obstacle(pod, asked, node, self._cache.room_for(pod, name), self._by_claim):
             return None
         try:
             return name if await self._filtered(pod, wire, [name], {}) else None
@@ -107,30 +107,22 @@ class Attempts:
         nodes = self._cache.nodes
 
         def fits(name: str) -> bool:
-            unfit = fit.obstacle(pod, asked, nodes[name], self._cache.room_for(pod, name), self._ignored)
+            unfit = fit.obstacle(pod, asked, nodes[name], self._cache.room_for(pod, name), self._by_claim)
             if unfit is not None:
                 refusals[name] = unfit
             return unfit is None
 
-        wanted = fit.sample_size(len(nodes), self._percentage(pod))
+        wanted = fit.sample_size(len(nodes), self._percentage)
         return self._rotation.feasible(self._cache.names(), wanted, fits)
-
-    def _ignored(self, resource: str) -> bool:
-        return self._by_claim(resource) or resource in self._extenders.ignored_resources()
 
     async def _filtered(
         self, pod: FullPod, wire: bytes, feasible: list[str], refusals: dict[str, NodeRefusal]
     ) -> list[str]:
         """What the extenders leave, one after another; none is called with an empty list. Raises CallError."""
-        for extender in self._extenders.interested(pod, "filter"):
+        for extender in self._extenders.with_verb("filter"):
             if not feasible:
                 break
-            try:
-                result = await self._extenders.filter(extender, pod, wire, feasible)
-            except CallError:
-                if extender.ignorable:
-                    continue
-                raise
+            result = await self._extenders.filter(extender, pod, wire, feasible)
             kept = set(result.nodes)
             for name in feasible:
                 if name not in kept:
@@ -142,7 +134,7 @@ class Attempts:
         self, pod: FullPod, wire: bytes, asked: Amounts, refusals: dict[str, NodeRefusal]
     ) -> UnschedulablePod:
         """What to report to the pod, and whether evicting others would help it."""
-        outcome = await preempt(pod, wire, asked, refusals, self._cache, self._extenders, self._ignored)
+        outcome = await preempt(pod, wire, asked, refusals, self._cache, self._extenders, self._by_claim)
         message = fit.text(len(self._cache.nodes), (unfit.reasons for unfit in refusals.values()), outcome.message)
         refusers = frozenset(unfit.refuser for unfit in refusals.values())
         return UnschedulablePod(message, refusers, outcome.node, outcome.victims)
@@ -160,7 +152,7 @@ class Attempts:
     async def _best(self, pod: FullPod, wire: bytes, asked: Amounts, feasible: list[str]) -> str:
         cache = self._cache
         totals = {name: self._room_score(asked, cache.nodes[name]) for name in feasible}
-        extenders = self._extenders.interested(pod, "prioritize")
+        extenders = self._extenders.with_verb("prioritize")
         answers = await asyncio.gather(
             *(self._extenders.prioritize(extender, pod, wire, feasible) for extender in extenders),
             return_exceptions=True,

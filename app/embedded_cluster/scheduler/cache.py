@@ -1,6 +1,7 @@
-"""What the scheduler knows about nodes and the pods on them: bound ones, and assumed ones that are being bound.
+"""What the scheduler knows about pods and nodes: bound pods, and assumed ones that are being bound.
 
 An assumed pod takes its room at once and keeps it until the watch shows where it really is, or until it is forgotten.
+A `PodRecord` is a pod typed for the scheduler's own use, and whole for the extenders.
 """
 
 from __future__ import annotations

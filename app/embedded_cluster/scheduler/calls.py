@@ -50,8 +50,7 @@ class Extenders:
     def __init__(
         self, extenders: Sequence[ExtenderConfig], on_call: Callable[[ExtenderCall], object] = lambda call: None
     ) -> None:
-        # Ignorable ones come last, so that what they would refuse costs no call of a strict one.
-        self._extenders = sorted(extenders, key=lambda extender: extender.ignorable)
+        self._extenders = tuple(extenders)
         self._on_call = on_call
         self.made: Counter[str] = Counter()
         self._session = aiohttp.ClientSession(
@@ -62,18 +61,9 @@ class Extenders:
     async def close(self) -> None:
         await self._session.close()
 
-    def interested(self, pod: FullPod, verb: str) -> list[ExtenderConfig]:
-        """Those that have the verb and want this pod, in the order of calls."""
-        return [extender for extender in self._extenders if getattr(extender, f"{verb}_verb") and _wants(extender, pod)]
-
-    def ignored_resources(self) -> frozenset[str]:
-        """Resources that NodeResourcesFit must not look at."""
-        return frozenset(
-            managed.name
-            for extender in self._extenders
-            for managed in extender.managed_resources
-            if managed.ignored_by_scheduler
-        )
+    def with_verb(self, verb: str) -> list[ExtenderConfig]:
+        """Those that have the verb, in the order of calls."""
+        return [extender for extender in self._extenders if getattr(extender, f"{verb}_verb")]
 
     async def filter(self, extender: ExtenderConfig, pod: FullPod, wire: bytes, nodes: Sequence[str]) -> Filtered:
         """Raises CallError."""
@@ -193,17 +183,6 @@ def _folded(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CallError(f"json: cannot unmarshal {type(value).__name__} into Go value")
     return {key.lower(): item for key, item in value.items()}
-
-
-def _wants(extender: ExtenderConfig, pod: FullPod) -> bool:
-    """With managedResources: only pods that name one of them in requests or limits, whatever the amount."""
-    if not extender.managed_resources:
-        return True
-    managed = {resource.name for resource in extender.managed_resources}
-    return any(
-        not managed.isdisjoint(container.resources.requests) or not managed.isdisjoint(container.resources.limits)
-        for container in (*pod.spec.containers, *pod.spec.init_containers)
-    )
 
 
 def wire_form(raw: bytes) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
 from dra_extender.api.restrictions import tolerates
 from embedded_cluster.objects import FullNode, FullPod
-from embedded_cluster.scheduler.wakeups import Refuser
+from embedded_cluster.scheduler.queue import Refuser
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 

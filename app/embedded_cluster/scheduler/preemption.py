@@ -84,19 +84,15 @@ async def negotiate(
 ) -> dict[str, list[FullPod]]:
     """What the extenders leave of the proposal, one after another. Raises CallError."""
     current = {name: list(victims) for name, victims in proposed.items()}
-    for extender in extenders.interested(pod, "preempt"):
+    for extender in extenders.with_verb("preempt"):
         if not current:
             break
-        try:
-            uids = {name: [victim.metadata.uid for victim in victims] for name, victims in current.items()}
-            answer = await extenders.preempt(extender, pod, wire, uids)
-            current = {name: _pods(extender.url_prefix, name, wanted, cache) for name, wanted in answer.items()}
-            for name, victims in current.items():
-                if not victims:
-                    raise CallError(f'expected at least one victim pod on node "{name}"')
-        except CallError:
-            if not extender.ignorable:
-                raise
+        uids = {name: [victim.metadata.uid for victim in victims] for name, victims in current.items()}
+        answer = await extenders.preempt(extender, pod, wire, uids)
+        current = {name: _pods(extender.url_prefix, name, wanted, cache) for name, wanted in answer.items()}
+        for name, victims in current.items():
+            if not victims:
+                raise CallError(f'expected at least one victim pod on node "{name}"')
     return current
 
 

@@ -23,20 +23,18 @@ from dra_extender.kube.resources import device_classes, resource_claims
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import NODES, PODS, FullNode, FullPod
 from embedded_cluster.podclaims import Unready, claims
-from embedded_cluster.scheduler import wakeups
 from embedded_cluster.scheduler.attempt import AttemptError, Attempts, FeasibleNode, UnschedulablePod
 from embedded_cluster.scheduler.cache import Cache, PodRecord, pod_records
 from embedded_cluster.scheduler.calls import CallError, ExtenderCall, Extenders, wire_form
 from embedded_cluster.scheduler.config import SchedulerConfig
-from embedded_cluster.scheduler.queue import Item, SchedulingQueue
+from embedded_cluster.scheduler.queue import Item, SchedulingQueue, Wakeup, node_wakeup, pod_wakeup
 from embedded_cluster.scheduler.reports import Reports
-from embedded_cluster.scheduler.wakeups import Wakeup
 
 _FLUSH_PERIOD = 30.0
 
 
 class Scheduler:
-    """Schedules the pods of the configuration's profiles. `run` never returns; `close` when it has been cancelled."""
+    """Schedules the pods that name it. `run` never returns; `close` when it has been cancelled."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class Scheduler:
         self._attempts = Attempts(
             self._cache,
             self.extenders,
-            percentage=self._percentage,
+            percentage=config.percentage_of_nodes_to_score,
             by_claim=self._by_claim,
             chance=random.Random(seed),
         )
@@ -80,8 +78,8 @@ class Scheduler:
         self._trying = False
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
-        self._claims.subscribe(lambda old, new: self._wake(wakeups.of_claim(old, new)))
-        self._classes.subscribe(lambda old, new: self._wake(wakeups.of_class(old, new)))
+        self._claims.subscribe(lambda old, new: self._wake(Wakeup("claim")))
+        self._classes.subscribe(lambda old, new: self._wake(Wakeup("class")))
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -148,7 +146,7 @@ class Scheduler:
     def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         self._place(old, new)
         before, after = (record.pod if record is not None else None for record in (old, new))
-        if (wakeup := wakeups.of_pod(before, after)) is not None:
+        if (wakeup := pod_wakeup(before, after)) is not None:
             self._wake(wakeup)
 
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> None:
@@ -171,7 +169,7 @@ class Scheduler:
 
     def _node_changed(self, old: FullNode | None, new: FullNode | None) -> None:
         self._cache.node_changed(old, new)
-        if (wakeup := wakeups.of_node(old, new)) is not None:
+        if (wakeup := node_wakeup(old, new)) is not None:
             self._wake(wakeup)
 
     def _wake(self, wakeup: Wakeup) -> None:
@@ -181,17 +179,11 @@ class Scheduler:
         """preEnqueue: scheduling gates, and claims that do not exist yet."""
         if record.pod.spec.scheduling_gates:
             return False
-        if not self.config.profile(record.pod.spec.scheduler_name).gates_claims:
-            return True
         try:
             found = list(claims(record.pod, self._claims.get))
         except Unready:
             return False
         return all(claim.metadata.deletion_timestamp is None for claim in found)
-
-    def _percentage(self, pod: FullPod) -> int:
-        own = self.config.profile(pod.spec.scheduler_name).percentage_of_nodes_to_score
-        return self.config.percentage_of_nodes_to_score if own is None else own
 
     def _by_claim(self, resource: str) -> bool:
         """True when a DeviceClass provides this extended resource, so that nodes need not offer it."""
@@ -225,7 +217,7 @@ class Scheduler:
         """Let an extender bind the pod, or bind it."""
         pod = record.pod
         try:
-            binders = self.extenders.interested(pod, "bind")
+            binders = self.extenders.with_verb("bind")
             if binders:
                 await self.extenders.bind(binders[0], pod, node)
             else:

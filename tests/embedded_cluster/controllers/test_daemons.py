@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dra_extender.api.decoding import convert
-from embedded_cluster import driverpods
+from embedded_cluster import driver
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.controllers import daemons
 from embedded_cluster.controllers.daemons import REVISION_LABEL
@@ -111,7 +111,7 @@ def test_pods_are_tied_to_their_node_whatever_else_the_template_wishes() -> None
 )
 def test_the_example_driver_is_known_by_its_image(image: str, env: list[Json], expected: int | None) -> None:
     found = convert(FullPod, {"metadata": {}, "spec": {"containers": [{"name": "c", "image": image, "env": env}]}})
-    assert driverpods.devices_of(found) == expected
+    assert driver.devices_of(found) == expected
 
 
 async def test_daemons_follow_the_nodes_and_the_template(cluster: EmbeddedCluster) -> None:

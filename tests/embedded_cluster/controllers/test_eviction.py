@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import DeviceRequestAllocationResult, DeviceTaint, DeviceTaintRule, ResourceSlice
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.controllers import evictionrules
+from embedded_cluster.controllers import eviction
 
 Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Awaitable[None]]
@@ -46,11 +46,11 @@ def tolerate(**fields: Any) -> dict[str, Any]:
 def test_the_shortest_toleration_counts_and_an_empty_effect_does_not(
     tolerations: tuple[dict[str, Any], ...], due: float | None
 ) -> None:
-    assert evictionrules.device_eviction(result(*tolerations), [TAINT]) == due
+    assert eviction.device_eviction(result(*tolerations), [TAINT]) == due
 
 
 def test_other_effects_evict_nobody() -> None:
-    assert evictionrules.device_eviction(result(), [DeviceTaint(key="k", effect="NoSchedule")]) is None
+    assert eviction.device_eviction(result(), [DeviceTaint(key="k", effect="NoSchedule")]) is None
 
 
 def test_only_the_newest_generation_of_a_pool_counts() -> None:
@@ -63,8 +63,8 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
         return convert(ResourceSlice, {"metadata": {"name": str(generation)}, "spec": spec})
 
     tainted = {"key": "k", "effect": "NoExecute"}
-    assert evictionrules.slice_taints([part(2), part(1, tainted)]) == {}
-    assert list(evictionrules.slice_taints([part(1), part(2, tainted)])) == [("d", "p", "x")]
+    assert eviction.slice_taints([part(2), part(1, tainted)]) == {}
+    assert list(eviction.slice_taints([part(1), part(2, tainted)])) == [("d", "p", "x")]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rules_select_by_the_names_in_the_allocation(selector: dict[str, str] | 
         **({"deviceSelector": selector} if selector is not None else {}),
     }
     rule = convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec})
-    assert evictionrules.rule_selects(rule, ("d", "p", "x")) is selects
+    assert eviction.rule_selects(rule, ("d", "p", "x")) is selects
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.api.decoding import convert
-from embedded_cluster.controllers import rolloutrules
+from embedded_cluster.controllers import rollouts
 from embedded_cluster.controllers.podsets import HASH_LABEL, template_hash
-from embedded_cluster.controllers.rolloutrules import REVISION, Steps
+from embedded_cluster.controllers.rollouts import REVISION, Steps
 from embedded_cluster.objects import Deployment, ReplicaSet
 from tests.embedded_cluster.controllers.test_replicas import deployment
 
@@ -93,19 +93,17 @@ RECREATE: Json = {"type": "Recreate"}
     ],
 )
 def test_the_next_steps(strategy: Json, sets: Sequence[ReplicaSet], expected: str) -> None:
-    assert told(rolloutrules.steps(wanted(4, **strategy), sets)) == expected
+    assert told(rollouts.steps(wanted(4, **strategy), sets)) == expected
 
 
 def test_as_many_old_sets_as_wanted_are_kept() -> None:
     old = [made(f"old{number}", 0, revision=number) for number in (3, 1, 2)]
-    assert (
-        told(rolloutrules.steps(wanted(1, limit=1), [*old, made("new", 1, revision=4)])) == "delete old1, delete old2"
-    )
+    assert told(rollouts.steps(wanted(1, limit=1), [*old, made("new", 1, revision=4)])) == "delete old1, delete old2"
 
 
 def test_a_paused_deployment_keeps_its_template_and_follows_its_size() -> None:
-    assert told(rolloutrules.steps(wanted(3, paused=True), [made("old", 2)])) == "old 3"
-    assert told(rolloutrules.steps(wanted(3, paused=True), [])) == ""
+    assert told(rollouts.steps(wanted(3, paused=True), [made("old", 2)])) == "old 3"
+    assert told(rollouts.steps(wanted(3, paused=True), [])) == ""
 
 
 def test_what_a_restart_writes_into_the_template_makes_another_set() -> None:
@@ -123,10 +121,10 @@ def test_a_rollout_ends_and_keeps_to_its_bounds_whenever_pods_come_and_go(
 ) -> None:
     rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
     goal = wanted(count, type="RollingUpdate", rollingUpdate=rolling)
-    most, fewest = count + rolloutrules.bounds(goal)[0], count - rolloutrules.bounds(goal)[1]
+    most, fewest = count + rollouts.bounds(goal)[0], count - rollouts.bounds(goal)[1]
     sets = {"old": made("old", count)}
     for _ in range(20 * count):
-        steps = rolloutrules.steps(goal, list(sets.values()))
+        steps = rollouts.steps(goal, list(sets.values()))
         if steps.create is not None:
             sets["new"] = made("new", steps.create, 0, revision=2)
         for found, replicas in steps.scale:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.controllers.rolloutrules import REVISION
+from embedded_cluster.controllers.rollouts import REVISION
 from tests.embedded_cluster.controllers.test_replicas import deployment
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from embedded_cluster.scheduler.queue import FLUSH_AFTER, SchedulingQueue
-from embedded_cluster.scheduler.wakeups import Refuser, Wakeup
+from embedded_cluster.scheduler.queue import FLUSH_AFTER, Refuser, SchedulingQueue, Wakeup
 
 EXTENDER: frozenset[Refuser] = frozenset(("extender",))
 RESOURCES: frozenset[Refuser] = frozenset(("resources",))

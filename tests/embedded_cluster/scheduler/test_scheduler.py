@@ -12,7 +12,7 @@ from aiohttp import web
 
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.scheduler import takeover
-from embedded_cluster.scheduler.config import ManagedResource, SchedulerConfig
+from embedded_cluster.scheduler.config import SchedulerConfig
 from tests.support.embedded.extender import ScriptedExtender
 
 Make = Callable[..., dict[str, Any]]
@@ -323,24 +323,6 @@ async def test_a_nominated_node_is_asked_for_alone_first(
     assert asked[0] == ["node-2"] and len(asked[1]) == 3
     found = scheduling.pod("default", "p")
     assert found is not None and found.status.nominated_node_name == ""
-
-
-async def test_pods_that_do_not_name_a_managed_resource_are_bound_without_the_extender(
-    cluster: EmbeddedCluster, extender: ScriptedExtender, pod: Make
-) -> None:
-    config = quick(extender.url)
-    marked = tuple(
-        msgspec.structs.replace(
-            entry, managed_resources=(ManagedResource(f"marker.example.com/{number}", ignored_by_scheduler=True),)
-        )
-        for number, entry in enumerate(config.extenders)
-    )
-    await cluster.schedule_with(extender.url, msgspec.structs.replace(config, extenders=marked))
-    container = {"name": "main", "image": "example", "resources": {"limits": {"marker.example.com/0": "0"}}}
-    await cluster.apply([pod("plain"), pod("marked", containers=[container])])
-    await cluster.wait_until(lambda: cluster.running("default", "plain", "marked"))
-    assert extender.of("filter", "marked") == 1 and extender.of("filter", "plain") == 0
-    assert extender.counts["bind"] == 0
 
 
 async def test_foreign_and_repeated_scores_do_no_harm(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable
-from embedded_cluster.apiserver.strategies.poddefaults import fill_template
+from embedded_cluster.apiserver.strategies.pods import fill_template
 from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 from embedded_cluster.apiserver.validation import pods, workloads
 

@@ -14,30 +14,13 @@ from embedded_cluster.apiserver.statuses import (
     JSON,
     FieldError,
     duplicate,
-    forbidden,
     invalid_value,
     required,
 )
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGE: Final = "hugepages-"
-_COUNTED: Final = frozenset(
-    (
-        *(f"{part}.{name}" for part in ("requests", "limits") for name in _STANDARD),
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "storage",
-        "requests.storage",
-        "services.nodeports",
-        "services.loadbalancers",
-    )
-)
-"""Short names of what quotas count and containers cannot ask for."""
+_NOT_STANDARD: Final = "must be a standard resource for containers"
 
 
 def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[FieldError]:
@@ -58,9 +41,6 @@ def _amount_problems(resources: JSON, at: str) -> list[FieldError]:
     for name in sorted(requests):
         found += _one_problems(name, requests[name], f"{at}.requests")
         found += _relation_problems(name, requests[name], limits.get(name), at)
-    asked = {*limits, *requests}
-    if any(name.startswith(_HUGE) for name in asked) and not asked & {"cpu", "memory"}:
-        found.append(forbidden(at, "HugePages require cpu or memory"))
     return found
 
 
@@ -72,37 +52,22 @@ def _one_problems(name: str, amount: str, at: str) -> list[FieldError]:
         found.append(invalid_value(where, amount, "must be greater than or equal to 0"))
     if _is_extended(name) and quantity.nano % 10**9:
         found.append(invalid_value(where, amount, "must be an integer"))
-    if name.startswith(_HUGE) and not _is_of_pages(quantity, name.removeprefix(_HUGE)):
-        found.append(invalid_value(where, amount, f"{amount} is not positive integer multiple of {name}"))
     return found
-
-
-def _is_of_pages(quantity: Quantity, size: str) -> bool:
-    """True for a whole number of pages of this size."""
-    try:
-        page = Quantity.parse(size).nano
-    except ValueError:
-        return False
-    return page > 0 and page % 10**9 == 0 and quantity.nano % page == 0
 
 
 def _resource_name_problems(name: str, where: str) -> list[FieldError]:
-    found = _form_problems(name, where)
+    """Of the name of a resource; that of huge pages is not checked further."""
+    found: list[FieldError] = []
+    standard = name in _STANDARD or name.startswith(_HUGE)
+    if wrong := names.qualified_name(name):
+        found.append(invalid_value(where, name, wrong))
+    elif "/" not in name and not standard:
+        found.append(invalid_value(where, name, "must be a standard resource type or fully qualified"))
     if "/" not in name:
-        if name not in _STANDARD and not name.startswith(_HUGE):
-            found.append(invalid_value(where, name, "must be a standard resource for containers"))
-    elif not _is_native(name) and not _is_extended(name):
+        return found if standard else [*found, invalid_value(where, name, _NOT_STANDARD)]
+    if not _is_native(name) and not _is_extended(name):
         found.append(invalid_value(where, name, "doesn't follow extended resource name standard"))
     return found
-
-
-def _form_problems(name: str, where: str) -> list[FieldError]:
-    """Of the name of any resource."""
-    if wrong := names.qualified_name(name):
-        return [invalid_value(where, name, wrong)]
-    if "/" in name or name in _STANDARD or name in _COUNTED or name.startswith((_HUGE, f"requests.{_HUGE}")):
-        return []
-    return [invalid_value(where, name, "must be a standard resource type or fully qualified")]
 
 
 def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[FieldError]:

@@ -13,7 +13,6 @@ from embedded_cluster.apiserver.statuses import (
     JSON,
     FieldError,
     forbidden,
-    internal,
     invalid_value,
     required,
     unsupported,
@@ -56,12 +55,28 @@ def replica_set_problems(spec: JSON) -> list[FieldError]:
 def deployment_problems(spec: JSON) -> list[FieldError]:
     """Of the spec of a Deployment."""
     found = negative_problems(spec, "spec", ("replicas",)) + _replicated_problems(spec)
-    found += _strategy_problems(spec["strategy"], "spec.strategy")
-    found += negative_problems(spec, "spec", ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"))
-    deadline = spec["progressDeadlineSeconds"]
-    if deadline <= spec.get("minReadySeconds", 0):
-        found.append(invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
-    return found
+    strategy, at = spec["strategy"], "spec.strategy"
+    if strategy["type"] == "Recreate":
+        if "rollingUpdate" in strategy:
+            why = "may not be specified when strategy `type` is 'Recreate'"
+            found.append(forbidden(f"{at}.rollingUpdate", why))
+    elif strategy["type"] == "RollingUpdate":
+        for name in ("maxUnavailable", "maxSurge"):
+            found += _amount_problems(strategy["rollingUpdate"][name], f"{at}.rollingUpdate.{name}")
+    return found + negative_problems(
+        spec, "spec", ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    )
+
+
+def daemon_set_problems(spec: JSON) -> list[FieldError]:
+    """Of the spec of a DaemonSet."""
+    selector, at = spec.get("selector"), "spec.selector"
+    wrong = label_selector_problems(selector, at)
+    found = wrong + label_problems(spec, wrong)
+    if selector is not None and not selector:
+        found.append(invalid_value(at, selector, "empty selector is invalid for daemonset"))
+    found += template_problems(spec, "DaemonSet")
+    return found + negative_problems(spec, "spec", ("minReadySeconds", "revisionHistoryLimit"))
 
 
 def _replicated_problems(spec: JSON) -> list[FieldError]:
@@ -77,44 +92,6 @@ def _replicated_problems(spec: JSON) -> list[FieldError]:
     return found + label_problems(spec, wrong) + template_problems(spec, "ReplicaSet")
 
 
-def _strategy_problems(strategy: JSON, at: str) -> list[FieldError]:
-    if strategy["type"] == "Recreate":
-        why = "may not be specified when strategy `type` is 'Recreate'"
-        return [forbidden(f"{at}.rollingUpdate", why)] if "rollingUpdate" in strategy else []
-    if strategy["type"] != "RollingUpdate":
-        return [unsupported(at, _shown(strategy), ("Recreate", "RollingUpdate"))]
-    rolling = strategy["rollingUpdate"]
-    unavailable, surge, where = rolling["maxUnavailable"], rolling["maxSurge"], f"{at}.rollingUpdate"
-    found = _amount_problems(unavailable, f"{where}.maxUnavailable") + _amount_problems(surge, f"{where}.maxSurge")
-    if not _value(unavailable) and not _value(surge):
-        found.append(invalid_value(f"{where}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-    return found + _share_problems(unavailable, f"{where}.maxUnavailable")
-
-
-def daemon_set_problems(spec: JSON) -> list[FieldError]:
-    """Of the spec of a DaemonSet."""
-    selector, at = spec.get("selector"), "spec.selector"
-    wrong = label_selector_problems(selector, at)
-    found = wrong + label_problems(spec, wrong)
-    if selector is not None and not selector:
-        found.append(invalid_value(at, selector, "empty selector is invalid for daemonset"))
-    found += template_problems(spec, "DaemonSet")
-    return found + negative_problems(spec, "spec", ("minReadySeconds", "revisionHistoryLimit"))
-
-
-def _shown(strategy: JSON) -> JSON:
-    rolling = strategy.get("rollingUpdate")
-    shown = None if rolling is None else internal(rolling, {"maxUnavailable": 0, "maxSurge": 0})
-    return {"Type": strategy["type"], "RollingUpdate": shown}
-
-
-def _value(amount: int | str) -> int:
-    """The number in an amount; 0 where there is none."""
-    if isinstance(amount, int):
-        return amount
-    return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
-
-
 def _amount_problems(amount: int | str, at: str) -> list[FieldError]:
     """Of a number of pods, or of a share of them."""
     if isinstance(amount, int):
@@ -126,9 +103,3 @@ def _amount_problems(amount: int | str, at: str) -> list[FieldError]:
         f"(e.g. '1%',  or '93%', regex used for validation is '{_PERCENT.pattern}')"
     )
     return [invalid_value(at, amount, detail)]
-
-
-def _share_problems(amount: int | str, at: str) -> list[FieldError]:
-    if isinstance(amount, str) and _value(amount) > _MOST_PERCENT:
-        return [invalid_value(at, amount, "must not be greater than 100%")]
-    return []
