@@ -6,9 +6,9 @@ from statistics import median
 from timeit import Timer
 from typing import Any, Final
 
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from tests.support.cel.devices import view_of
 
 _EVALUATIONS: Final = 2000
 SHOWN: Final = 10
@@ -73,9 +73,6 @@ LIST_SELECTORS: Final = (
 )
 
 
-LOOPS = 2000
-
-
 def device(gates: CelGates) -> DeviceView:
     attributes: dict[str, Any] = {
         "model": "A100", "family": "Ampere", "uuid": "GPU-1234", "index": 3, "ecc": True, "mig": False,
@@ -84,8 +81,7 @@ def device(gates: CelGates) -> DeviceView:
     }  # fmt: skip
     if gates.list_attributes:
         attributes["features"] = ["a", "b"]
-    capacity = {"memory": Quantity.parse("40Gi"), "cores": Quantity.parse("108")}
-    return DeviceView.build("gpu.example.com", attributes, capacity, False, gates)
+    return view_of("gpu.example.com", attributes, {"memory": "40Gi", "cores": "108"}, gates=gates)
 
 
 def _answer(program: Program, view: DeviceView) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from tests.support.cel.devices import view_of
 
 Verdict = Callable[..., str]
 
@@ -20,12 +20,12 @@ LISTS: dict[str, Any] = {
     "ints": [1, 2, 3], "features": ["a", "b"], "bools": [True, False],
     "versions": [VersionText("1.0.0"), VersionText("2.0.0")],
 }  # fmt: skip
-CAPACITY = {"memory": Quantity.parse("40Gi"), "cores": Quantity.parse("108"), "frac": Quantity.parse("1500m")}
+CAPACITY = {"memory": "40Gi", "cores": "108", "frac": "1500m"}
 
 
 @pytest.fixture
 def view() -> DeviceView:
-    return DeviceView.build("gpu.example.com", ATTRIBUTES, CAPACITY, False)
+    return view_of("gpu.example.com", ATTRIBUTES, CAPACITY, False)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def verdict() -> Verdict:
         expression = expression.replace("$A", 'device.attributes["gpu.example.com"]')
         expression = expression.replace("$C", 'device.capacity["gpu.example.com"]')
         gates = CelGates(list_attributes=lists)
-        view = DeviceView.build("gpu.example.com", ATTRIBUTES | (LISTS if lists else {}), CAPACITY, False, gates)
+        view = view_of("gpu.example.com", ATTRIBUTES | (LISTS if lists else {}), CAPACITY, False, gates)
         try:
             return str(compile_selector(expression, gates).evaluate(view)).lower()
         except CelCompileError:

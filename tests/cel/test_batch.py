@@ -40,14 +40,14 @@ MALFORMED = [
     ({"expression": "true", "gates": []}, "gates"),
     ({"expression": "true", "device": 1}, "device"),
     ({"expression": "true", "device": {"driver": 1}}, "device.driver"),
-    ({"expression": "true", "device": {"attributes": []}}, "device.attributes"),
-    ({"expression": "true", "device": {"attributes": {"a": 1}}}, "device.attributes.a"),
-    ({"expression": "true", "device": {"attributes": {"a": {"int": "1"}}}}, "device.attributes.a.int"),
-    ({"expression": "true", "device": {"attributes": {"a": {"int": True}}}}, "device.attributes.a.int"),
-    ({"expression": "true", "device": {"attributes": {"a": {"strings": "x"}}}}, "device.attributes.a.strings"),
-    ({"expression": "true", "device": {"capacity": {"m": {}}}}, "device.capacity.m.value"),
+    ({"expression": "true", "device": {"attributes": []}}, "$.attributes"),
+    ({"expression": "true", "device": {"attributes": {"a": 1}}}, "$.attributes[...]"),
+    ({"expression": "true", "device": {"attributes": {"a": {"int": "1"}}}}, "$.attributes[...].int"),
+    ({"expression": "true", "device": {"attributes": {"a": {"int": True}}}}, "$.attributes[...].int"),
+    ({"expression": "true", "device": {"attributes": {"a": {"strings": "x"}}}}, "$.attributes[...].strings"),
+    ({"expression": "true", "device": {"capacity": {"m": {}}}}, "$.capacity[...]"),
     ({"expression": "true", "device": {"capacity": {"m": {"value": "1KB"}}}}, "1KB"),
-    ({"expression": "true", "device": {"allowMultipleAllocations": "yes"}}, "device.allowMultipleAllocations"),
+    ({"expression": "true", "device": {"allowMultipleAllocations": "yes"}}, "$.allowMultipleAllocations"),
 ]
 
 

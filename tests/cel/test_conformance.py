@@ -47,7 +47,7 @@ ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("value", ODD, ids=str)
 def test_no_class_of_values_is_a_surprise_to_an_observed_selector(value: dict[str, Any]) -> None:
-    """Where the compiled form relies on what it has not checked, this raises: nothing is tolerated in tests."""
+    """An exception that is not one of the language fails this test."""
     asked = 0
     for case in load():
         device = case.get("device") or {}

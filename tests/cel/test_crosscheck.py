@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 
-from dra_extender.cel import CelRuntimeError, DeviceView, compile_selector
+from dra_extender.cel import CelRuntimeError, compile_selector
+from tests.support.cel.devices import view_of
 
 EXPRESSIONS = [
     "1 + 2 * 3 == 7", "7 / 2 == 3 && -7 / 2 == -3", "7 % 3 == 1 && -7 % 3 == -1", "1 / 0 == 1", "1 % 0 == 1",
@@ -45,7 +46,7 @@ for line in sys.stdin:
 
 def ours(expression: str) -> str:
     try:
-        return str(compile_selector(expression).evaluate(DeviceView.build("d", {}, {}))).lower()
+        return str(compile_selector(expression).evaluate(view_of("d", {}, {}))).lower()
     except CelRuntimeError:
         return "error"
 

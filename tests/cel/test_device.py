@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
-from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, compile_selector
+from dra_extender.cel import CelGates, CelRuntimeError, compile_selector
+from tests.support.cel.devices import view_of
 
 LISTS = CelGates(list_attributes=True)
 
 
 def evaluate(expression: str, attributes: dict[str, Any], gates: CelGates = CelGates()) -> bool:
-    view = DeviceView.build("d.example.com", attributes, {"memory": Quantity.parse("1Gi")}, False, gates)
+    view = view_of("d.example.com", attributes, {"memory": "1Gi"}, False, gates)
     return compile_selector(expression, gates).evaluate(view)
 
 
@@ -36,7 +36,7 @@ def test_a_domain_that_nobody_uses_is_empty_but_not_there() -> None:
     ("attributes", "gates", "words"),
     [
         ({"v": VersionText("99999999999999999999.0.0")}, CelGates(), "v"),
-        ({"list": (1, 2)}, CelGates(), "list"),
+        ({"list": [1, 2]}, CelGates(), "list"),
         ({"odd": None}, LISTS, "odd"),
     ],
 )
@@ -48,14 +48,13 @@ def test_a_value_that_cannot_be_used_fails_every_selector(
 
 
 def test_lists_can_be_read_when_their_gate_is_on() -> None:
-    assert evaluate("device.attributes['d.example.com'].list.includes(2)", {"list": (1, 2)}, LISTS)
+    assert evaluate("device.attributes['d.example.com'].list.includes(2)", {"list": [1, 2]}, LISTS)
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), ("1", 1), ("1.0.0", VersionText("1.0.0"))])
 def test_values_of_different_types_are_read_as_different(one: Any, other: Any) -> None:
     program = compile_selector("device.attributes['d.example.com'].x == 1")
     keys = {
-        DeviceView.build("d.example.com", {"x": value}, {}, False, CelGates()).read_key(program.reads)
-        for value in (one, other)
+        view_of("d.example.com", {"x": value}, {}, False, CelGates()).read_key(program.reads) for value in (one, other)
     }
     assert len(keys) == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Work, compile_selector
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Programs, Work, compile_selector
 
 MISTAKES = [
     # expression, line, column, words of the message, words of the hint
@@ -52,10 +52,11 @@ def test_a_long_line_is_cut_around_the_mistake() -> None:
 
 
 def test_a_failed_compilation_is_remembered_and_raised_again() -> None:
+    programs = Programs()
     with pytest.raises(CelCompileError) as first:
-        compile_selector("nope")
+        programs.compile("nope")
     with pytest.raises(CelCompileError) as second:
-        compile_selector("nope", work=Work(0))
+        programs.compile("nope", work=Work(0))
     assert str(first.value) == str(second.value)
     assert first.value is not second.value, "an error that was raised refers to the frames it went through"
 

@@ -14,16 +14,17 @@ from dra_extender.cel import (
     CelGates,
     CelRuntimeError,
     DeviceView,
+    Programs,
     Work,
     WorkExceeded,
     compile_selector,
+    remembered_bytes,
     unlimited,
 )
-from dra_extender.cel import program as programs
 from dra_extender.cel.errors import LONGEST
 from dra_extender.cel.library import regexes, strings
-from dra_extender.cel.meter import FREE
 from dra_extender.cel.program import Program
+from dra_extender.cel.work import Meter
 from tests.support.counting import calls
 
 LOOP = 20_000
@@ -70,13 +71,14 @@ def test_finding_many_parts_takes_work_for_each(view: DeviceView) -> None:
     assert program.evaluate(view)
 
 
-def test_a_list_doubled_by_variables_takes_no_memory(view: DeviceView) -> None:
+def test_a_list_doubled_by_variables_takes_no_more_memory_than_values_may(view: DeviceView) -> None:
     """Estimated cost 720; it took 3 GiB."""
     program = compile_selector(doubled(40, lambda v: f"{v}.size() == 549755813888"))
     tracemalloc.start()
     try:
-        assert program.evaluate(view, Work(LOOP))
-        assert tracemalloc.get_traced_memory()[1] < 2**20
+        with pytest.raises(CelRuntimeError, match="64 MiB"):
+            program.evaluate(view)
+        assert tracemalloc.get_traced_memory()[1] < 2**26 + 2**20
     finally:
         tracemalloc.stop()
 
@@ -111,7 +113,7 @@ COSTLY = {
     "types that double": bound("{}", lambda v: f"{{{v}: {v}}}", 10, lambda v: " && ".join([f"{v} == {v}"] * 800)),
     "a list of types that double": bound("{}", lambda v: f"{{{v}: {v}}}", 9, lambda v: f"[{v}{f',{v}' * 2500}] == []"),
     "sums of lists": "&&".join(["[]" + "+[]" * 240 + "==[]"] * 13),
-    "nested lists": "&&".join(["[" * 240 + "]" * 240 + "==" + "[" * 240 + "]" * 240] * 10),
+    "nested lists": "&&".join(["[" * 80 + "]" * 80 + "==" + "[" * 80 + "]" * 80] * 31),
     "empty maps": "[" + ",".join(["{}"] * 3300) + "] == []",
     "selections": "||".join(["device.attributes" + ".a" * 200 + "==1"] * 23),
     "patterns": "&&".join([r"'a'.matches('\\pL{99}')"] * 400),
@@ -193,7 +195,7 @@ def test_the_cost_of_a_search_in_a_list_of_shared_parts_is_found_part_by_part(vi
 
 def found_one_by_one(text: str, regex: str) -> list[str]:
     """All matches as upstream finds them: an empty match right after another match does not count."""
-    compiled = regexes.pattern(regex, FREE).regex
+    compiled = regexes.pattern(regex, Meter(unlimited())).regex
     matched: list[str] = []
     place, previous = 0, -1
     while place <= len(text):
@@ -214,14 +216,14 @@ def found_one_by_one(text: str, regex: str) -> list[str]:
 )
 def test_all_matches_are_those_of_one_search_after_the_other(text: str, regex: str, limit: int) -> None:
     wanted = found_one_by_one(text, regex)
-    assert regexes.find_some(FREE, text, regex, limit) == (wanted if limit < 0 else wanted[:limit])
+    assert regexes.find_some(Meter(unlimited()), text, regex, limit) == (wanted if limit < 0 else wanted[:limit])
 
 
 @given(st.text("ab,", max_size=12), st.sampled_from([",", "a", "ab", ""]), st.integers(-1, 6))
 def test_a_text_is_split_as_python_does_whatever_is_split_at_once(text: str, separator: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strings, "_AT_ONCE", 2)
-        parts = strings.split_some(FREE, text, separator, limit)
+        parts = strings.split_some(Meter(unlimited()), text, separator, limit)
     if limit == 0:
         assert parts == []
     elif separator:
@@ -251,31 +253,23 @@ def test_a_program_takes_no_more_memory_than_is_reckoned_for_its_length(expressi
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert taken <= programs.remembered_bytes(program.expression)
+    assert taken <= remembered_bytes(program.expression)
 
 
 def test_programs_are_remembered_up_to_a_number_of_bytes() -> None:
-    filler = "true //" + "x" * 10_000
-    for number in range(40):
-        compile_selector(f"{filler}{number}")
-    taken = sum(programs.remembered_bytes(expression) for expression, _ in programs._programs)
-    assert programs._programs.currsize == taken <= programs.REMEMBERED
-
-
-def test_a_remembered_refusal_refers_to_nothing_of_its_compilation() -> None:
-    expression = "int('x') == 1 || nope"
-    with pytest.raises(CelCompileError):
-        compile_selector(expression)
-    error = programs._programs[expression, CelGates()].outcome
-    assert isinstance(error, CelCompileError)
-    assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
+    remembered, filler = Programs(2**20), "true //" + "x" * 1_000
+    made = [remembered.compile(f"{filler}{number}") for number in range(10)]
+    again = [remembered.compile(program.expression) is program for program in reversed(made)]
+    kept = sum(again)
+    assert again == [True] * kept + [False] * (10 - kept)
+    assert (kept + 1) * remembered_bytes(made[0].expression) > 2**20 >= kept * remembered_bytes(made[0].expression)
 
 
 def test_patterns_are_remembered_up_to_a_number_of_bytes() -> None:
+    cache = regexes.pattern_cache()
     for number in range(300):
-        regexes.pattern(f"a{{{number}}}b", FREE)
-    assert regexes._patterns.currsize <= regexes._patterns.maxsize == 48 * 2**20
-    assert len(regexes._patterns) < 200
+        regexes.pattern(f"a{{{number}}}b", Meter(unlimited(), cache))
+    assert 0 < len(cache) < 200
 
 
 def test_errors_that_quote_an_expression_are_cut() -> None:

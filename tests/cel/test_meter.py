@@ -19,15 +19,17 @@ from dra_extender.cel import (
     compile_selector,
     interpreter,
     unlimited,
+    work,
 )
-from dra_extender.cel import meter as meters
 from dra_extender.cel.frame import Frame
+from dra_extender.cel.work import Patterns
+from tests.support.cel.devices import view_of
 from tests.support.cel.expressions import SELECTORS
 from tests.support.counting import calls
 
 pytestmark = pytest.mark.slow
 
-VIEW = DeviceView.build("ab", {}, {})
+VIEW = view_of("ab", {}, {})
 
 
 def outcome(program: Program, work: Work) -> str:
@@ -75,8 +77,8 @@ class Watched(Frame):
     __slots__ = ()
     last: Frame
 
-    def __init__(self, view: DeviceView, variables: int, work: Work) -> None:
-        super().__init__(view, variables, work)
+    def __init__(self, view: DeviceView, variables: int, work: Work, patterns: Patterns) -> None:
+        super().__init__(view, variables, work, patterns)
         Watched.last = self
 
 
@@ -92,8 +94,7 @@ def test_after_an_answer_no_value_counts_any_more(expression: str) -> None:
             program.evaluate(VIEW, Work(200_000))
         except (CelRuntimeError, WorkExceeded):
             return
-        meter = Watched.last.meter
-        assert (meter.kept, meter.passing) == (0, 0)
+        assert (Watched.last.kept, Watched.last.passing) == (0, 0)
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_value_sizes_are_bounded(expression: str) -> None:
     program = compiled(expression)
     if program is not None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(meters, "LIMIT", MIB // 4)
+            patch.setattr(work, "LIMIT", MIB // 4)
             assert peak(program, Work(200_000)) < PASSING * MIB // 4 + MIB // 2
 
 

@@ -41,7 +41,7 @@ def shape(node: Node) -> str:
     if isinstance(node, Literal):
         return repr(node.value)
     if isinstance(node, Call):
-        return f"({' '.join([node.function, *map(shape, node.operands)])})"
+        return f"({' '.join([node.function, *map(shape, node.children)])})"
     if isinstance(node, Logic):
         return f"({' '.join(['and' if node.is_and else 'or', *map(shape, node.terms)])})"
     if isinstance(node, Conditional):

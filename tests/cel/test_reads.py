@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet, compile_selector
+from tests.support.cel.devices import view_of
 
 LISTS = CelGates(list_attributes=True)
 
@@ -19,8 +19,8 @@ def attributes(*names: str) -> tuple[tuple[str, str, str], ...]:
 
 READS = [
     ("true", ReadSet()),
-    ('device.driver == "x"', ReadSet(driver=True)),
-    ("device.allowMultipleAllocations", ReadSet(allow_multiple=True)),
+    ('device.driver == "x"', ReadSet(fields=("driver",))),
+    ("device.allowMultipleAllocations", ReadSet(fields=("allowMultipleAllocations",))),
     ('device.attributes["d"].a == 1', ReadSet(entries=attributes("a"))),
     ("device.attributes.d.a == 1", ReadSet(entries=attributes("a"))),
     ('device.attributes["d"]["a"] == device.attributes["d"].b', ReadSet(entries=attributes("a", "b"))),
@@ -36,9 +36,9 @@ READS = [
     ('device.attributes["d"].all(k, true)', ReadSet(everything=True)),
     ('device.attributes["d"].size() == 1', ReadSet(everything=True)),
     ('["a"].exists(k, device.attributes["d"][k] == 1)', ReadSet(everything=True)),
-    ('device.attributes[device.driver].a == 1', ReadSet(driver=True, everything=True)),
+    ('device.attributes[device.driver].a == 1', ReadSet(fields=("driver",), everything=True)),
     ("device.attributes == {}", ReadSet(everything=True)),
-    ("cel.bind(x, device, x.driver == 'd')", ReadSet(driver=True)),
+    ("cel.bind(x, device, x.driver == 'd')", ReadSet(fields=("driver",))),
     ("device == device", ReadSet(everything=True)),
 ]  # fmt: skip
 
@@ -49,7 +49,7 @@ def test_the_parts_of_the_device_that_are_read_are_known(expression: str, reads:
 
 
 def key(expression: str, value: Any) -> Any:
-    view = DeviceView.build("d", {} if value is None else {"a": value}, {}, False, LISTS)
+    view = view_of("d", {} if value is None else {"a": value}, {}, False, LISTS)
     return view.read_key(compile_selector(expression, LISTS).reads)
 
 
@@ -61,20 +61,20 @@ def test_values_that_python_takes_for_equal_have_different_keys() -> None:
 
 def test_equal_amounts_in_different_forms_have_different_keys() -> None:
     reads = compile_selector('device.capacity["d"].m.isInteger()').reads
-    views = [DeviceView.build("d", {}, {"m": Quantity.parse(text)}) for text in ("1", "1000m", "1.0")]
+    views = [view_of("d", {}, {"m": text}) for text in ("1", "1000m", "1.0")]
     assert len({view.read_key(reads) for view in views}) == 3
 
 
 def test_devices_that_agree_in_what_is_read_have_one_key() -> None:
     reads = compile_selector('device.attributes["d"].model == "A"').reads
-    views = [DeviceView.build("d", {"model": model, "serial": i}, {}) for i, model in enumerate("AABBA")]
+    views = [view_of("d", {"model": model, "serial": i}, {}) for i, model in enumerate("AABBA")]
     assert len({view.read_key(reads) for view in views}) == 2
 
 
 def test_a_device_with_an_error_has_a_key_of_its_own() -> None:
     reads = compile_selector("true").reads
-    undecodable = DeviceView.build("d", {"v": VersionText("1")}, {})
-    assert undecodable.read_key(reads) != DeviceView.build("d", {}, {}).read_key(reads)
+    undecodable = view_of("d", {"v": VersionText("1")}, {})
+    assert undecodable.read_key(reads) != view_of("d", {}, {}).read_key(reads)
 
 
 EXPRESSIONS = [
@@ -87,10 +87,13 @@ EXPRESSIONS = [
     'device.capacity["d"].m.isInteger() || device.capacity["d"].m == quantity("1")',
     "device.attributes.d.a.includes(1)",
 ]
-scalars = st.one_of(st.integers(-2, 3), st.booleans(), st.sampled_from(["", "a", "1"]), st.just(VersionText("1.2.0")))
+kinds = (
+    st.integers(-2, 3), st.booleans(), st.sampled_from(["", "a", "1"]), st.sampled_from([VersionText("1.2.0")]),
+)  # fmt: skip
+values = st.one_of(*kinds, *(st.lists(kind, max_size=2) for kind in kinds))
 devices = st.builds(
-    lambda entries, amount: DeviceView.build("d", entries, {"m": Quantity.parse(amount)}, False, LISTS),
-    st.dictionaries(st.sampled_from("abc"), st.one_of(scalars, st.lists(scalars, max_size=2)), max_size=3),
+    lambda entries, amount: view_of("d", entries, {"m": amount}, False, LISTS),
+    st.dictionaries(st.sampled_from("abc"), values, max_size=3),
     st.sampled_from(["1", "1000m", "2", "0.5"]),
 )
 

@@ -8,6 +8,7 @@ from dra_extender.cel import (
     CelCompileError,
     CelRuntimeError,
     DeviceView,
+    Programs,
     Work,
     WorkExceeded,
     compile_selector,
@@ -41,11 +42,11 @@ def test_an_allowance_is_shared_by_the_calls_it_is_given_to(view: DeviceView) ->
 
 
 def test_compiling_needs_an_allowance_and_a_lack_of_it_is_not_remembered() -> None:
-    expression = "true || " * 1000 + "false"
+    programs, expression = Programs(), "true || " * 1000 + "false"
     with pytest.raises(WorkExceeded):
-        compile_selector(expression, work=Work(1000))
-    program = compile_selector(expression)
-    assert compile_selector(expression, work=Work(0)) is program
+        programs.compile(expression, work=Work(1000))
+    program = programs.compile(expression)
+    assert programs.compile(expression, work=Work(0)) is program
 
 
 def test_errors_can_be_sent_to_another_process() -> None:

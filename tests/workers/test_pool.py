@@ -19,12 +19,12 @@ from dra_extender.allocation.workerrequests import (
     Overrun,
     WorkerRequest,
 )
-from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, DeviceView
 from dra_extender.workers import process
 from dra_extender.workers.limits import WorkerLimits
 from dra_extender.workers.pool import START_ATTEMPTS, WorkerPool
+from tests.support.cel.devices import view_of
 from tests.support.patience import until
 
 GATES = CelGates(list_attributes=True, stored=True)
@@ -32,9 +32,7 @@ LOOPS = "lists.range(200).all(x, lists.range(200).all(y, y >= 0))"
 
 
 def device(**attributes: Any) -> DeviceView:
-    return DeviceView.build(
-        "d", attributes, {"memory": Quantity.parse("1500m"), "k": Quantity.parse("2Ki")}, True, GATES
-    )
+    return view_of("d", attributes, {"memory": "1500m", "k": "2Ki"}, True, GATES)
 
 
 def evaluating(expression: str, **attributes: Any) -> EvaluateRequest:
@@ -72,7 +70,7 @@ def answering(expression: str) -> str:
     """A worker that answers with this Python expression."""
     return (
         "import sys, dra_extender.workers.__main__ as worker\n"
-        f"worker.reply_to = lambda request, steps: {expression}\n"
+        f"worker.reply_to = lambda *_: {expression}\n"
         "worker.main(float(sys.argv[1]), *map(int, sys.argv[2:]))"
     )
 

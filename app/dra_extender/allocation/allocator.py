@@ -25,7 +25,7 @@ from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.allocation.workerrequests import SearchReply, SearchRequest, WorkerReply, WorkerRequest
-from dra_extender.cel import Work
+from dra_extender.cel import Programs, Work
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
 
@@ -137,12 +137,12 @@ def _reason(view: NodeView) -> str:
     return INVALID_POOLS if view.invalid else NO_SOLUTION
 
 
-def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET) -> WorkerReply:
+def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: Programs | None = None) -> WorkerReply:
     """What a worker replies: the answer of the same code that decides on the event loop, without a limit of its own.
     Never raises for what the request contains.
     """
     if not isinstance(request, SearchRequest):
-        return selectors.reply_to(request)
+        return selectors.reply_to(request, programs or Programs(0))
     allocator = Allocator(share_ids=str, step_budget=step_budget)
     try:
         found = allocator.find(request.prepared, request.view, request.holdings, UNLIMITED, None)

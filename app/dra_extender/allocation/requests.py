@@ -28,7 +28,7 @@ from dra_extender.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from dra_extender.cel import remembered_bytes
+from dra_extender.cel import Programs, remembered_bytes
 from dra_extender.devices.content import Interner
 from dra_extender.devices.models import REMEMBERED
 
@@ -58,12 +58,14 @@ class DeviceFilter:
     all of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
     `signatures` is made of all reads, and `answers` has the answers of the filter by signature.
 
+    `programs` remembers compiled selectors.
+
     `room`: so many answers a device has to remember, at least, for claims with this filter among others.
     """
 
     __slots__ = (
-        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "reads",
-        "room", "selectors", "signatures", "size", "tolerations",
+        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "programs",
+        "reads", "room", "selectors", "signatures", "size", "tolerations",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +78,7 @@ class DeviceFilter:
         owner: Filters,
     ) -> None:
         self._owner = ref(owner)
+        self.programs = owner.programs
         self.class_selectors = class_selectors
         self.selectors = selectors
         self.tolerations = tolerations
@@ -116,6 +119,7 @@ class Filters:
     def __init__(self, most: int = REMEMBERED_BYTES) -> None:
         self._recent: LRUCache[Hashable, DeviceFilter] = LRUCache(most, getsizeof=lambda filter: filter.size)
         self._used = Interner(DeviceFilter)
+        self.programs = Programs()
         self.compiled = _CompiledFilters(most, getsizeof=lambda filter: filter.size)
 
     def of_class(self, device_class: DeviceClass, features: FeatureGates) -> DeviceFilter:

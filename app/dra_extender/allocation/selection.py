@@ -151,7 +151,7 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
     waiting: Deferred | None = None
     for selector in filter_selectors(filter, budget):
         try:
-            answer = selector.matches(device_view(model, features), budget)
+            answer = selector.matches(filter, device_view(model, features), budget)
         except Deferred as unanswered:
             waiting = unanswered
             continue

@@ -24,9 +24,9 @@ from dra_extender.cel import (
     CelRuntimeError,
     DeviceView,
     Program,
+    Programs,
     Work,
     WorkExceeded,
-    compile_selector,
 )
 from dra_extender.devices.models import DeviceModel
 
@@ -45,14 +45,13 @@ def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
     found: DeviceView | None = model.memo.get(key)
     if found is None:
-        traits, gates = model.traits, cel_gates(features)
-        built = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
-        found = model.remember(key, built)
+        found = model.remember(key, DeviceView.build(model.traits, cel_gates(features)))
     return found
 
 
-def compiled(expression: str, gates: CelGates, budget: WorkBudget) -> CompiledSelector:
-    """The selector, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
+def compiled(expression: str, filter: DeviceFilter, budget: WorkBudget) -> CompiledSelector:
+    """The selector of the filter, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
+    gates = cel_gates(filter.features)
     key = "compile", expression, gates
     known = budget.known(key)
     if known is not None:
@@ -60,18 +59,20 @@ def compiled(expression: str, gates: CelGates, budget: WorkBudget) -> CompiledSe
         return reply if isinstance(reply, CompileReply) else CompileReply(problem=_overrun(reply, "to compile"))
     if not budget.is_deferred(key):
         try:
-            return budget.attempt(lambda work: compile_selector(expression, gates, work))
+            return budget.attempt(lambda work: filter.programs.compile(expression, gates, work))
         except WorkExceeded:
             pass
     raise budget.defer(key, CompileRequest(expression, gates), EVALUATING)
 
 
 def matches(
-    selector: CompiledSelector, expression: str, gates: CelGates, view: DeviceView, budget: WorkBudget
+    selector: CompiledSelector, expression: str, filter: DeviceFilter, view: DeviceView, budget: WorkBudget
 ) -> bool | str:
     """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
+    gates = cel_gates(filter.features)
     if not budget.limited:
-        return evaluated(selector if isinstance(selector, Program) else compile_selector(expression, gates), view)
+        program = selector if isinstance(selector, Program) else filter.programs.compile(expression, gates)
+        return evaluated(program, view)
     content = expression, gates
     if isinstance(selector, Program) and not budget.is_heavy(content):
         program = selector
@@ -100,45 +101,44 @@ def _overrun(reply: WorkerReply, what: str) -> str:
     return f"{reply.text} {what}" if isinstance(reply, Overrun) else f"unexpected answer of a worker {what}"
 
 
-def reply_to(request: CompileRequest | EvaluateRequest) -> CompileReply | EvaluateReply:
+def reply_to(request: CompileRequest | EvaluateRequest, programs: Programs) -> CompileReply | EvaluateReply:
     """What a worker replies. Never raises for what the request contains."""
     if isinstance(request, CompileRequest):
         try:
-            return CompileReply(compile_selector(request.expression, request.gates).reads)
+            return CompileReply(programs.compile(request.expression, request.gates).reads)
         except CelCompileError as error:
             return CompileReply(problem=f"CEL compile error: {error}")
-    found = evaluated(compile_selector(request.expression, request.gates), request.view)
+    found = evaluated(programs.compile(request.expression, request.gates), request.view)
     return EvaluateReply(False, found) if isinstance(found, str) else EvaluateReply(found)
 
 
 class FilterSelector:
     """A selector of a filter in its place: the `index`-th of the class or of the request."""
 
-    __slots__ = ("_compiled", "_expression", "_gates", "_problem", "index", "is_local", "source")
+    __slots__ = ("_compiled", "_expression", "_problem", "index", "is_local", "source")
 
     def __init__(
-        self, source: SelectorSource, index: int, expression: str, gates: CelGates, budget: WorkBudget
+        self, source: SelectorSource, index: int, expression: str, filter: DeviceFilter, budget: WorkBudget
     ) -> None:
         """Raises TurnSpent and Deferred."""
         self.source: Final = source
         self.index = index
         self._expression = expression
-        self._gates = gates
         self._compiled: CompiledSelector | None = None
         self._problem = ""
         try:
-            self._compiled = compiled(expression, gates, budget)
+            self._compiled = compiled(expression, filter, budget)
         except CelCompileError as error:
             self._problem = f"CEL compile error: {error}"
         self.is_local = not isinstance(self._compiled, CompileReply)
         if isinstance(self._compiled, CompileReply):
             self._problem = self._compiled.problem
 
-    def matches(self, view: DeviceView, budget: WorkBudget) -> bool | str:
+    def matches(self, filter: DeviceFilter, view: DeviceView, budget: WorkBudget) -> bool | str:
         """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
         if self._compiled is None or self._problem:
             return self._problem
-        return matches(self._compiled, self._expression, self._gates, view, budget)
+        return matches(self._compiled, self._expression, filter, view, budget)
 
 
 def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSelector, ...]:
@@ -149,7 +149,6 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
         found: tuple[FilterSelector, ...] = filter.compiled
         return found
     filter.keep()
-    gates = cel_gates(filter.features)
     sources: tuple[tuple[SelectorSource, tuple[str, ...]], ...]
     sources = ("class", filter.class_selectors), ("request", filter.selectors)
     selectors: list[FilterSelector] = []
@@ -158,7 +157,7 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
         for index, text in enumerate(expressions):
             selector = filter.begun.get((source, index))
             try:
-                selector = selector or FilterSelector(source, index, text, gates, budget)
+                selector = selector or FilterSelector(source, index, text, filter, budget)
             except Deferred as problem:
                 waiting = problem
                 continue

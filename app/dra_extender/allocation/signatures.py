@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
-from dra_extender.allocation.selectors import cel_gates, compiled
+from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.cel import CelCompileError, ReadSet
@@ -91,7 +91,7 @@ def _selector_reads(expression: str, filter: DeviceFilter, budget: WorkBudget) -
     """
     if expression not in filter.reads:
         try:
-            selector = compiled(expression, cel_gates(filter.features), budget)
+            selector = compiled(expression, filter, budget)
         except CelCompileError:
             filter.reads[expression] = frozenset()
         else:

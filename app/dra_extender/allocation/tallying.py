@@ -35,7 +35,7 @@ from dra_extender.allocation.tally import (
 from dra_extender.allocation.task import AllocationTask
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded, compile_selector
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded
 from dra_extender.cel.clauses import clauses
 from dra_extender.cel.trial import misspelt, value_of
 from dra_extender.devices.holdings import NodeHoldings
@@ -190,17 +190,16 @@ def _clauses_of(
     models: Sequence[tuple[DeviceModel, int]],
     budget: WorkBudget,
 ) -> Iterator[ClauseTally]:
-    gates = cel_gates(filter.features)
     views = [(device_view(model, filter.features), count) for model, count in models]
     for index, expression in enumerate(selectors):
         for number, text in enumerate(clauses(expression)):
             try:
-                program = compiled(text, gates, budget)
+                program = compiled(text, filter, budget)
             except CelCompileError:
                 continue
             excluded = failed = 0
             for view, count in views:
-                answer = matches(program, text, gates, view, budget)
+                answer = matches(program, text, filter, view, budget)
                 excluded += count if answer is False else 0
                 failed += count if isinstance(answer, str) else 0
             if excluded or failed:
@@ -246,7 +245,7 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: W
     """With what is wrong, what to do and what may be meant, as far as that is known here: a worker said the problem."""
     expression, view = found.expression, device_view(model, filter.features)
     try:
-        compile_selector(expression, cel_gates(filter.features), work).evaluate(view, work)
+        filter.programs.compile(expression, cel_gates(filter.features), work).evaluate(view, work)
     except CelRuntimeError as error:
         found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key)
     except CelCompileError as error:

@@ -5,7 +5,6 @@ Source of fields and defaults: Kubernetes 1.36, staging/src/k8s.io/api/resource/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -350,8 +349,3 @@ class DeviceTaintRuleSpec(Object, frozen=True, gc=False):
 class DeviceTaintRule(Object, frozen=True, gc=False):
     metadata: ObjectMeta
     spec: DeviceTaintRuleSpec
-
-
-def attribute_values(attributes: Mapping[str, DeviceAttribute]) -> dict[str, AttributeValue | None]:
-    """The plain value of each attribute; None marks a value of a type this version does not know."""
-    return {name: attribute.value for name, attribute in attributes.items()}

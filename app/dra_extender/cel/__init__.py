@@ -4,7 +4,8 @@ Compiling and evaluating take a `Work`: how many units of work they may do (a un
 loop gives a small number and handles `WorkExceeded` beside the errors:
 
     work = Work(20_000)
-    program = compile_selector(expression, gates, work)  # CelCompileError, WorkExceeded
+    programs = Programs()  # remembers what it compiles
+    program = programs.compile(expression, gates, work)  # CelCompileError, WorkExceeded
     program.evaluate(view, work)  # CelRuntimeError, WorkExceeded
 
 `WorkExceeded` says nothing about the expression: a worker process can repeat the call without a limit of work. Then
@@ -12,10 +13,9 @@ Kubernetes' limit of costs and the limit on the memory of values bound the evalu
 number of calls. Views and both errors can be pickled, programs cannot.
 """
 
-from dra_extender.cel.device import DeviceView, ReadSet
-from dra_extender.cel.environment import CelGates
+from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError
-from dra_extender.cel.program import Program, compile_selector, remembered_bytes
+from dra_extender.cel.program import Program, Programs, compile_selector, remembered_bytes
 from dra_extender.cel.work import Work, WorkExceeded, unlimited
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "CelRuntimeError",
     "DeviceView",
     "Program",
+    "Programs",
+    "PublishedDevice",
     "ReadSet",
     "Work",
     "WorkExceeded",

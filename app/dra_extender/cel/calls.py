@@ -1,25 +1,23 @@
-"""Calls of the interpreter: evaluate the arguments, carry out the function, count the cost, the work and the memory."""
+"""Calls of the interpreter: evaluate the arguments, carry out the function, count cost, work and memory."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from dra_extender.cel.cost import Cost
-from dra_extender.cel.declarations import Metered
-from dra_extender.cel.equality import equal, equal_joined
+from dra_extender.cel.cost import Constant, Cost
+from dra_extender.cel.declarations import Run
+from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
-from dra_extender.cel.meter import MANY, Meter, length
 from dra_extender.cel.syntax import Call, Literal, Node
 from dra_extender.cel.values import Map, UInt, is_unhashable, type_name
+from dra_extender.cel.work import MANY, Meter, length
 
 BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
-"""What costs only 1 when it is resolved at run time."""
-
+"""Functions that cost only 1 when they are resolved at run time."""
 
 FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
 """Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
-
 
 _CHARACTERS: Final = 6
 _SLOW: Final = {
@@ -32,14 +30,17 @@ _SLOW: Final = {
 
 _SIMPLE: Final = frozenset(
     (
-        "!_", "_<_", "_<=_", "_>_", "_>=_", "-_", "_-_", "_*_", "_/_", "_%_", "type", "dyn", "hasValue", "value",
-        "optional.of", "first", "last", "major", "minor", "patch", "sign", "isInteger", "asInteger",
+        "!_", "_<_", "_<=_", "_>_", "_>=_", "_+_", "-_", "_-_", "_*_", "_/_", "_%_", "size", "type", "dyn", "hasValue",
+        "value", "optional.of", "first", "last", "major", "minor", "patch", "sign", "isInteger", "asInteger",
     )
 )  # fmt: skip
-"""Functions that take no time worth mentioning whatever the sizes of their arguments."""
+"""Functions that charge for themselves, or take no time worth mentioning whatever the sizes of their arguments."""
+
+_PURE: Final = frozenset(("quantity", "semver", "cidr", "ip"))
+"""Functions whose result for a constant is remembered after the first call."""
 
 
-def counted(name: str, run: Metered) -> Metered:
+def counted(name: str, run: Run) -> Run:
     """The function with work charged for the sizes of its arguments, and memory for its result."""
     if name in _SIMPLE:
         return run
@@ -74,61 +75,68 @@ def required(operand: Evaluate, kind: type) -> Evaluate:
     return evaluate
 
 
-def call(operands: tuple[Evaluate, ...], run: Metered, cost: Cost | None, both: bool) -> Evaluate:
+def call(operands: tuple[Evaluate, ...], run: Run, cost: Cost | None, both: bool) -> Evaluate:
     """A call. With `both`, of two operands the second is evaluated even if the first failed."""
     if len(operands) == 1 and cost is None:
         return _unary(operands[0], run)
-    if len(operands) == 2 and both:
-        return _binary(operands[0], operands[1], run, cost)
+    both = both and len(operands) == 2
 
     def evaluate(frame: Frame) -> Any:
-        before = frame.meter.passing
-        values = tuple([operand(frame) for operand in operands])
-        result = run(frame.meter, *values)
-        if frame.meter.passing > before:
-            frame.meter.done(before, result)
-        frame.charge(1 if cost is None else cost(values, result))
+        before = frame.passing
+        values = _pair(operands, frame) if both else [operand(frame) for operand in operands]
+        result = run(frame, *values)
+        if frame.passing > before:
+            frame.done(before, result)
+        frame.add_cost(1 if cost is None else cost(values, result))
         return result
 
     return evaluate
 
 
-def _unary(operand: Evaluate, run: Metered) -> Evaluate:
+def _unary(operand: Evaluate, run: Run) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
-        before = frame.meter.passing
-        result = run(frame.meter, operand(frame))
-        if frame.meter.passing > before:
-            frame.meter.done(before, result)
+        before = frame.passing
+        result = run(frame, operand(frame))
+        if frame.passing > before:
+            frame.done(before, result)
         frame.cost += 1
         return result
 
     return evaluate
 
 
-def _binary(left: Evaluate, right: Evaluate, run: Metered, cost: Cost | None) -> Evaluate:
-    def evaluate(frame: Frame) -> Any:
-        before = frame.meter.passing
-        try:
-            first = left(frame)
-        except Fault:
-            _still_evaluate(right, frame)
-            raise
-        second = right(frame)
-        result = run(frame.meter, first, second)
-        if frame.meter.passing > before:
-            frame.meter.done(before, result)
-        frame.charge(1 if cost is None else cost((first, second), result))
-        return result
-
-    return evaluate
-
-
-def _still_evaluate(operand: Evaluate, frame: Frame) -> None:
-    """Upstream evaluates both operands before it looks at errors: the second may still end the evaluation."""
+def _pair(operands: tuple[Evaluate, ...], frame: Frame) -> tuple[Any, Any]:
+    """The values of two operands. Upstream evaluates both before it looks at errors: the second may still end the
+    evaluation.
+    """
+    left, right = operands
     try:
-        operand(frame)
+        first = left(frame)
     except Fault:
-        pass
+        try:
+            right(frame)
+        except Fault:
+            pass
+        raise
+    return first, right(frame)
+
+
+def remembered(name: str, operand: Evaluate, evaluate: Evaluate) -> Evaluate:
+    """A call of a pure function with a constant: carried out once. Its work and its cost are the same every time."""
+    if name not in _PURE or not isinstance(operand, Constant):
+        return evaluate
+    known: list[tuple[Any, int]] = []
+
+    def evaluate_once(frame: Frame) -> Any:
+        if not known:
+            before = frame.cost
+            known.append((evaluate(frame), frame.cost - before))
+            return known[0][0]
+        value, cost = known[0]
+        frame.add_cost(cost)
+        return value
+
+    return evaluate_once
 
 
 def is_sum(node: Node) -> bool:
@@ -141,30 +149,24 @@ def is_sum(node: Node) -> bool:
     return not (isinstance(right, Literal) and right.value == []) or is_sum(left)
 
 
-def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cost | None) -> Evaluate:
-    """`==`, or `!=` when `wanted` is false."""
-    left, right = operands
-    compare = equal_joined if is_sum(node.args[0]) else equal
+def equality(node: Call, operands: tuple[Evaluate, ...], cost: Cost) -> Evaluate:
+    """`==` or `!=`"""
+    wanted = node.function == "_==_"
+    compare = equal_sum if is_sum(node.args[0]) else equal
 
     def evaluate(frame: Frame) -> bool:
-        meter = frame.meter
-        before = meter.passing
-        try:
-            first = left(frame)
-        except Fault:
-            _still_evaluate(right, frame)
-            raise
-        values = first, right(frame)
-        meter.passing = before  # the result is a bool
+        before = frame.passing
+        values = _pair(operands, frame)
+        frame.passing = before  # the result is a bool
         units = length(values) >> _CHARACTERS
         if units:
-            meter.charge(units)
-        frame.charge(1 if cost is None else cost(values, None))
-        if wanted:
-            return compare(*values, meter)
+            frame.charge(units)
+        frame.add_cost(cost(values, None))
         try:
-            return not compare(*values, meter)
+            return compare(*values, frame) is wanted
         except Fault:
+            if wanted:
+                raise
             return True
 
     return evaluate
@@ -209,7 +211,7 @@ def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Eva
     def evaluate(frame: Frame) -> bool:
         value = operand(frame)
         if value.__class__ is str:
-            frame.meter.charge(len(value) >> _CHARACTERS)
+            frame.charge(len(value) >> _CHARACTERS)
         if value.__class__ in (list, dict, Map) or not value.__hash__:
             return False
         if is_unhashable(value):

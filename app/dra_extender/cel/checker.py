@@ -6,17 +6,14 @@ are written into the tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Overload
 from dra_extender.cel.environment import Environment
 from dra_extender.cel.errors import CelCompileError
-from dra_extender.cel.hints import hint_for_overload
-from dra_extender.cel.identifiers import dotted, global_name
-from dra_extender.cel.messages import MESSAGES
-from dra_extender.cel.mistakes import no_overload, undeclared, variables_hint
+from dra_extender.cel.hints import hint_for_overload, no_overload, undeclared
+from dra_extender.cel.messages import MESSAGES, global_name
 from dra_extender.cel.syntax import (
     Call,
     Conditional,
@@ -31,10 +28,24 @@ from dra_extender.cel.syntax import (
     Node,
     Select,
     Variable,
+    dotted,
     walk,
 )
-from dra_extender.cel.types import ANY, BOOL, DYN, INT, STRING, Type, TypeTooLarge, list_of, map_of, optional_of
-from dra_extender.cel.unification import Bindings, most_general
+from dra_extender.cel.types import (
+    ANY,
+    BOOL,
+    DEVICE,
+    DYN,
+    INT,
+    STRING,
+    Substitution,
+    Type,
+    TypeTooLarge,
+    list_of,
+    map_of,
+    most_general,
+    optional_of,
+)
 from dra_extender.cel.values import UInt
 from dra_extender.cel.work import Work
 
@@ -55,7 +66,7 @@ def check(expression: str, tree: Node, language: Environment, work: Work) -> Typ
     try:
         checker.check(tree)
         nodes = walk(tree)
-        for node, kind in zip(nodes, checker.bindings.resolve_all([node.type for node in nodes]), strict=True):
+        for node, kind in zip(nodes, checker.bound.resolve_all([node.type for node in nodes]), strict=True):
             node.type = kind
     except TypeTooLarge as error:
         raise CelCompileError(str(error)) from None
@@ -65,14 +76,13 @@ def check(expression: str, tree: Node, language: Environment, work: Work) -> Typ
 class _Checker:
     def __init__(self, expression: str, language: Environment, work: Work) -> None:
         self._expression = expression
-        self._functions = language.declarations.functions
-        self._roots = language.roots
-        self._structs = language.structs
+        self._functions = language.functions
+        self._fields = language.fields
         self._work = work
         self._scope: dict[str, Variable] = {}
         self._variables = 0
         self._fresh = 0
-        self.bindings = Bindings(work)
+        self.bound = Substitution(work)
 
     def check(self, node: Node) -> Type:
         """The type of a node, which is also noted in it."""
@@ -88,11 +98,11 @@ class _Checker:
         return types.param(f"_{self._fresh}")
 
     def _require(self, node: Node, wanted: Type, found: Type) -> None:
-        if not self.bindings.fits(found, wanted):
+        if not self.bound.fits(found, wanted):
             raise self._error(f"expected type '{wanted}' but found '{self._shown(found)}'", node)
 
     def _shown(self, kind: Type) -> str:
-        return str(self.bindings.resolve(kind, unbound_to_dyn=True))
+        return str(self.bound.resolve(kind, unbound_to_dyn=True))
 
     # --- Names ------------------------------------------------------------------------------------------------------
 
@@ -105,12 +115,11 @@ class _Checker:
         if variable is not None:
             node.variable = variable
             return variable.type
-        root = self._roots.get(name)
-        if root is not None:
-            return root
+        if name == "device":
+            return DEVICE
         found = global_name(name)
         if found is None:
-            raise undeclared(self._expression, node, name, variables_hint(self._roots))
+            raise undeclared(self._expression, node, name, "the only variable is device")
         kind, node.constant = found
         return kind
 
@@ -125,17 +134,17 @@ class _Checker:
         kind = self._field(node)
         if node.test:
             return BOOL
-        return self.bindings.resolve(kind)
+        return self.bound.resolve(kind)
 
     def _field(self, node: Select) -> Type:
-        operand = self.bindings.resolve(self.check(node.operand))
+        operand = self.bound.resolve(self.check(node.operand))
         unwrapped = operand.params[0] if operand.is_optional else operand
         if unwrapped.kind == "map":
             kind = unwrapped.params[1]
-        elif unwrapped.name in self._structs:
-            kind = self._member(node, self._structs[unwrapped.name])
+        elif unwrapped == DEVICE:
+            kind = self._member(node)
         elif unwrapped.kind == "param":
-            self.bindings.fits(DYN, unwrapped)
+            self.bound.fits(DYN, unwrapped)
             kind = DYN
         elif unwrapped.is_dynamic:
             kind = DYN
@@ -143,16 +152,16 @@ class _Checker:
             raise self._error(f"type '{unwrapped}' does not support field selection", node)
         return optional_of(kind) if operand.is_optional or node.optional else kind
 
-    def _member(self, node: Select, fields: Mapping[str, Type]) -> Type:
-        kind = fields.get(node.field)
+    def _member(self, node: Select) -> Type:
+        kind = self._fields.get(node.field)
         if kind is None:
-            raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(fields))}")
+            raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(self._fields))}")
         return kind
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, node: Call) -> Type:
-        arguments = [self.check(argument) for argument in node.args]
+        arguments = list(map(self.check, node.args))
         target = node.target
         if target is not None:
             prefix = dotted(target)
@@ -183,17 +192,17 @@ class _Checker:
                 continue
             self._work.charge(1)
             params, declared = self._instantiate(overload)
-            if not self.bindings.fit_all(arguments, params):
+            if not self.bound.fit_all(arguments, params):
                 continue
             fitting.append(overload)
-            found = self.bindings.resolve(declared)
+            found = self.bound.resolve(declared)
             if result is None:
                 result = found
             elif not result.is_dynamic and found != result:
                 result = DYN
         if result is None:
             shown = [self._shown(kind) for kind in arguments]
-            hint = hint_for_overload(name, member, [self.bindings.resolve(kind) for kind in arguments])
+            hint = hint_for_overload(name, member, [self.bound.resolve(kind) for kind in arguments])
             raise no_overload(self._expression, node, name, member, shown, hint)
         return result, tuple(fitting)
 
@@ -222,7 +231,7 @@ class _Checker:
         """The type of elements of both types. Mixed literals are refused later, unless they are for format."""
         if joined is None:
             return kind
-        return most_general(joined, kind) if self.bindings.fits(joined, kind) else DYN
+        return most_general(joined, kind) if self.bound.fits(joined, kind) else DYN
 
     def _unwrapped(self, node: Node, optional: bool) -> Type:
         kind = self.check(node)
@@ -289,7 +298,7 @@ class _Checker:
         outer = self._bind_variables(node, kinds)
         kind = self.check(body)
         self._scope = outer
-        return self.bindings.resolve(kind)
+        return self.bound.resolve(kind)
 
     def _unwrapping(self, node: Macro) -> Type:
         """`o.hasValue() ? optional.of(body) : optional.none()`, without `optional.of` for optFlatMap."""
@@ -316,18 +325,18 @@ class _Checker:
         outer = self._bind_variables(node, kinds)
         kind = self._fold(node, kinds)
         self._scope = outer
-        return self.bindings.resolve(kind)
+        return self.bound.resolve(kind)
 
     def _ranges(self, node: Macro, range_: Type) -> tuple[Type, ...]:
         """The types of the variables of a loop."""
-        range_ = self.bindings.resolve(range_)
+        range_ = self.bound.resolve(range_)
         two = len(node.variables) == 2
         if range_.kind == "list":
             return (INT, range_.params[0]) if two else range_.params
         if range_.kind == "map":
             return range_.params if two else range_.params[:1]
         if range_.kind == "dyn" or range_.kind == "param":
-            self.bindings.fits(DYN, range_)
+            self.bound.fits(DYN, range_)
             return (DYN, DYN) if two else (DYN,)
         hint = "attributes can be iterated only with the feature DRAListTypeAttributes" if range_ == ANY else ""
         raise self._error(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from dra_extender.cel.errors import CelCompileError, excerpt
@@ -23,7 +22,6 @@ _DIGITS: Final = 20
 _FLIPPED: Final = {"true": "false", "false": "true"}
 
 
-@lru_cache(64)
 def clauses(expression: str) -> tuple[str, ...]:
     """The terms that are ANDed at the top, in order; all of it when there is no such `&&`."""
     depth, start = 0, 0

@@ -5,12 +5,13 @@ An evaluation that costs more than `LIMIT` is aborted, without regard to its res
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
+from dra_extender.cel.errors import MAX_LEVELS, too_deep
 from dra_extender.cel.library.formats import NamedFormat
 from dra_extender.cel.library.network import Cidr, Ip
 from dra_extender.cel.values import Opaque, size_of
@@ -22,7 +23,7 @@ MESSAGE: Final = 40
 _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 
-Arguments = tuple[Any, ...]
+Arguments = Sequence[Any]
 Cost = Callable[[Arguments, Any], int]
 
 
@@ -94,16 +95,18 @@ def _elements(args: Arguments, _: Any) -> int:
     return _deep(args[0], {})
 
 
-def _deep(value: Any, known: dict[int, int]) -> int:
+def _deep(value: Any, known: dict[int, int], level: int = 0) -> int:
     """The traversal of a value as a tree. Parts that are there many times are looked at once: `known` has theirs."""
     if value.__class__ is str or value.__class__ is bytes:
         return int(len(value) * _TRAVERSAL)
     if value.__class__ is not list and not isinstance(value, dict):
         return 1
+    if level > MAX_LEVELS:
+        raise too_deep()
     found = known.get(id(value))
     if found is None:
         parts = [part for entry in value.items() for part in entry] if isinstance(value, dict) else value
-        found = known[id(value)] = sum(_deep(part, known) for part in parts)
+        found = known[id(value)] = sum([_deep(part, known, level + 1) for part in parts])
     return found
 
 

@@ -11,19 +11,18 @@ is more than a few times the size of their arguments are `metered`: they take th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from dra_extender.cel import types
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.meter import FREE, Meter
 from dra_extender.cel.types import Type
 from dra_extender.cel.values import CLASSES, type_name
+from dra_extender.cel.work import Meter
 
-Implementation = Callable[..., Any]
-Metered = Callable[..., Any]
-"""Takes a meter and the values."""
+Run = Callable[..., Any]
+"""Carries out a function: takes the meter of the evaluation and the values."""
 Guard = Callable[[Any], bool]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,13 +35,10 @@ _ALIASES: Final = {
 class Overload:
     """One signature of a function. `run` carries it out; it may assume that the values are of the declared types."""
 
-    __slots__ = ("function", "guards", "member", "metered", "params", "result", "run", "variables")
+    __slots__ = ("function", "guards", "member", "params", "result", "run", "variables")
 
-    def __init__(
-        self, function: str, member: bool, signature: str, run: Implementation | None, metered: bool = False
-    ) -> None:
+    def __init__(self, function: str, member: bool, signature: str, run: Run | None) -> None:
         self.function = function
-        self.metered = metered
         self.member = member
         self.params, self.result = _parse_signature(signature)
         self.run = run
@@ -60,42 +56,24 @@ class Overload:
 
 
 class Function:
-    """All overloads of a name. `shared` carries out every overload and judges the values itself."""
+    """All overloads of a name. `shared` carries out every overload and checks the values itself."""
 
-    __slots__ = ("metered", "name", "overloads", "shared")
+    __slots__ = ("name", "overloads", "shared")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.overloads: list[Overload] = []
-        self.shared: Implementation | None = None
-        self.metered = False
+        self.shared: Run | None = None
 
-    def metered_run(self, overloads: Sequence[Overload]) -> Metered:
-        """What carries out a call for which these overloads fit, given the meter and the values."""
-        run = self._run(overloads)
-        return run if self.metered else lambda meter, *values: run(*values)
-
-    def free_run(self, overloads: Sequence[Overload]) -> Implementation:
-        """The same without a meter, for values whose sizes are bounded."""
-        run = self._run(overloads)
-        return partial(run, FREE) if self.metered else run
-
-    def _run(self, overloads: Sequence[Overload]) -> Implementation:
+    def run(self, overloads: Sequence[Overload]) -> Run:
+        """What carries out a call for which the checker found these overloads."""
         if self.shared is not None:
             return self.shared
-        if len(overloads) == 1:
-            return _guarded(overloads[0])
-        return self._dispatch_metered if self.metered else self._dispatch
+        return partial(self._first, overloads if len(overloads) == 1 else self.overloads)
 
-    def _dispatch(self, *values: Any) -> Any:
+    def _first(self, overloads: Sequence[Overload], meter: Meter, *values: Any) -> Any:
         """Carry out the first overload that accepts the values. Raises Fault when there is none."""
-        for overload in self.overloads:
-            if overload.run is not None and overload.accepts(values):
-                return overload.run(*values)
-        raise no_such_overload(self.name, values)
-
-    def _dispatch_metered(self, meter: Meter, *values: Any) -> Any:
-        for overload in self.overloads:
+        for overload in overloads:
             if overload.run is not None and overload.accepts(values):
                 return overload.run(meter, *values)
         raise no_such_overload(self.name, values)
@@ -106,7 +84,7 @@ class Library:
 
     def __init__(self) -> None:
         self.overloads: list[Overload] = []
-        self.shared: dict[str, tuple[Implementation, bool]] = {}
+        self.shared: dict[str, Run] = {}
 
     def function(self, name: str, *signatures: str, metered: bool = False) -> Callable[[F], F]:
         """The decorated function carries out these overloads of the global function `name`."""
@@ -118,7 +96,8 @@ class Library:
 
     def _register(self, name: str, member: bool, signatures: tuple[str, ...], metered: bool) -> Callable[[F], F]:
         def register(run: F) -> F:
-            self.overloads += [Overload(name, member, signature, run, metered) for signature in signatures]
+            carried_out = run if metered else _without_meter(run)
+            self.overloads += [Overload(name, member, signature, carried_out) for signature in signatures]
             return run
 
         return register
@@ -131,74 +110,28 @@ class Library:
         """The decorated function carries out all overloads of `name`."""
 
         def register(run: F) -> F:
-            self.shared[name] = run, metered
+            self.shared[name] = run if metered else _without_meter(run)
             return run
 
         return register
 
 
-class Declarations:
-    """The functions of one environment, by name."""
-
-    def __init__(self, libraries: Iterable[Library]) -> None:
-        self.functions: dict[str, Function] = {}
-        for library in libraries:
-            for overload in library.overloads:
-                function = self._function(overload.function)
-                function.overloads.append(overload)
-                function.metered = function.metered or overload.metered
-            for name, (run, metered) in library.shared.items():
-                function = self._function(name)
-                function.shared, function.metered = run, metered
-        for function in self.functions.values():
-            if any(overload.metered is not function.metered for overload in function.overloads if overload.run):
-                raise TypeError(f"either all overloads of {function.name} take a meter or none")
-
-    def _function(self, name: str) -> Function:
-        function = self.functions.get(name)
-        if function is None:
-            function = self.functions[name] = Function(name)
-        return function
+def _without_meter(run: Callable[..., Any]) -> Run:
+    return lambda _, *values: run(*values)
 
 
-def _guarded(overload: Overload) -> Implementation:
-    """The overload, for values that may be of any type. Raises Fault when they are of others than declared."""
-    if overload.metered:
-        return _guarded_metered(overload)
-    name, run, accepts = overload.function, overload.run, overload.accepts
-    if run is None:
-        raise TypeError(f"nothing carries out {name}")
-    implementation, guards = run, overload.guards
-    first, second = guards if len(guards) == 2 else (None, None)
-    if first is not None and second is not None:
-
-        def run_two(left: Any, right: Any) -> Any:
-            if first(left) and second(right):
-                return implementation(left, right)
-            raise no_such_overload(name, (left, right))
-
-        return run_two
-
-    def run_guarded(*values: Any) -> Any:
-        if accepts(values):
-            return implementation(*values)
-        raise no_such_overload(name, values)
-
-    return run_guarded
+Functions = Mapping[str, Function]
 
 
-def _guarded_metered(overload: Overload) -> Implementation:
-    name, run, accepts = overload.function, overload.run, overload.accepts
-    if run is None:
-        raise TypeError(f"nothing carries out {name}")
-    implementation = run
-
-    def run_guarded(meter: Meter, *values: Any) -> Any:
-        if accepts(values):
-            return implementation(meter, *values)
-        raise no_such_overload(name, values)
-
-    return run_guarded
+def functions_of(libraries: Iterable[Library]) -> Functions:
+    """The functions of the libraries, by name."""
+    functions: dict[str, Function] = {}
+    for library in libraries:
+        for overload in library.overloads:
+            functions.setdefault(overload.function, Function(overload.function)).overloads.append(overload)
+        for name, run in library.shared.items():
+            functions[name].shared = run
+    return functions
 
 
 def no_such_overload(name: str, values: Iterable[Any]) -> Fault:

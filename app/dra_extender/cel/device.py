@@ -1,37 +1,90 @@
-"""A device as selectors see it, and what they read of it.
+"""A device as selectors see it, the table of its fields, and what a selector reads of it.
 
-A `DeviceView` is built once when a device becomes known: names are split into domain and id, versions parsed. A device
-with a value that cannot be used has an error: every evaluation on it fails, as upstream's do, but building never
-raises.
+A `DeviceView` is built once per device: names are split into domain and id, versions are parsed. Building never raises.
+If a value of the device cannot be used, every evaluation on the device fails with the same error, as upstream's does.
+
+A field that selectors read stands here only: in `PublishedDevice`, which takes it from the slice, and in `FIELDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
 from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import Device, DeviceAttribute, DeviceCapacity
 from dra_extender.api.semver import Semver, VersionText
-from dra_extender.cel.environment import CelGates
+from dra_extender.cel import types
 from dra_extender.cel.errors import CelRuntimeError
+from dra_extender.cel.types import Type
 from dra_extender.cel.values import Domains
 
-Scalar = int | bool | str | VersionText
-AttributeValue = Scalar | tuple[Scalar, ...] | list[Scalar]
-Read = tuple[str, str, str]
-"""("attributes" or "capacity", domain, id)"""
-
 _UNUSABLE_HINT: Final = "the device cannot be used until it is fixed"
+
+
+class CelGates(msgspec.Struct, frozen=True):
+    """The feature gates of the cluster that change the language.
+
+    `list_attributes` is DRAListTypeAttributes, `consumable_capacity` is DRAConsumableCapacity. Without them new
+    selectors have no `includes` and no `device.allowMultipleAllocations`. `stored` selectors always have both, because
+    the API server may have accepted them while the gates were on; an allocator sees only stored selectors (Kubernetes
+    1.36, dynamic-resource-allocation/cel/compile.go).
+    """
+
+    list_attributes: bool = False
+    consumable_capacity: bool = True
+    stored: bool = False
+
+
+class PublishedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What selectors may read of a device, as its slice publishes it. Immutable."""
+
+    driver: str
+    attributes: Mapping[str, DeviceAttribute] = {}
+    """As published, without a default domain."""
+    capacity: Mapping[str, DeviceCapacity] = {}
+    """With request policies."""
+    multi: bool = False
+    """`allowMultipleAllocations`, whatever the features are."""
+
+    @classmethod
+    def of(cls, driver: str, device: Device, **more: Any) -> Self:
+        """The device of a slice; `more` are fields of a subclass."""
+        return cls(
+            driver=driver,
+            attributes=device.attributes,
+            capacity=device.capacity,
+            multi=device.allow_multiple_allocations is True,
+            **more,
+        )
+
+
+class Field(NamedTuple):
+    """A field of `device`: its type, its value, and when selectors have it."""
+
+    type: Type
+    read: Callable[[PublishedDevice], Any]
+    exists: Callable[[CelGates], bool] = lambda gates: True
+
+
+FIELDS: Final[Mapping[str, Field]] = {
+    "driver": Field(types.STRING, lambda device: device.driver),
+    "allowMultipleAllocations": Field(
+        types.BOOL, lambda device: device.multi, lambda gates: gates.consumable_capacity or gates.stored
+    ),
+}
+"""The fields of `device` with one value. `attributes` and `capacity` are maps of maps, by domain and id."""
 
 
 class ReadSet(msgspec.Struct, frozen=True):
     """What an expression reads of a device. `everything` when it iterates or computes what to read."""
 
-    driver: bool = False
-    allow_multiple: bool = False
-    entries: tuple[Read, ...] = ()
+    fields: tuple[str, ...] = ()
+    """Names in `FIELDS`."""
+    entries: tuple[tuple[str, str, str], ...] = ()
+    """("attributes" or "capacity", domain, id)."""
     domains: tuple[tuple[str, str], ...] = ()
     """("attributes" or "capacity", domain): whether the domain exists is read."""
     everything: bool = False
@@ -40,119 +93,67 @@ class ReadSet(msgspec.Struct, frozen=True):
 class DeviceView:
     """A device at run time.
 
-    `attribute_values` and `capacity_values` map "domain/id" to value. `error` is the error of every evaluation, if the
-    device has a value that cannot be used.
+    `entries` has `attributes` and `capacity`, each a map from "domain/id" to value. `error` is the error of every
+    evaluation, if the device has a value that cannot be used.
     """
 
-    __slots__ = (
-        "_attributes",
-        "_capacity",
-        "_everything",
-        "allow_multiple",
-        "attribute_values",
-        "capacity_values",
-        "driver",
-        "error",
-    )
+    __slots__ = ("_as_map", "_everything", "driver", "entries", "error", "fields", "published")
 
-    driver: str
-    allow_multiple: bool
-    attribute_values: dict[str, Any]
-    capacity_values: dict[str, Any]
-    error: CelRuntimeError | None
-    _attributes: Domains | None
-    _capacity: Domains | None
-    _everything: Hashable
+    def __init__(self, published: PublishedDevice, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        self.published = published
+        self.driver = published.driver
+        self.entries = entries
+        self.fields: dict[str, Any] = {name: field.read(published) for name, field in FIELDS.items()}
+        self.error: CelRuntimeError | None = None
+        self._as_map: dict[str, Any] | None = None
+        self._everything: Hashable = None
 
     @classmethod
-    def build(
-        cls,
-        driver: str,
-        attributes: Mapping[str, Any],
-        capacity: Mapping[str, Quantity],
-        allow_multiple: bool = False,
-        gates: CelGates = CelGates(),
-    ) -> DeviceView:
+    def build(cls, published: PublishedDevice, gates: CelGates = CelGates()) -> Self:
         """The view of a device.
 
-        `attributes` maps a name, with or without a domain, to an int, bool, str, VersionText, or a list or tuple of
-        these; any other value is one of an unknown type. If a name is there both with the driver's domain and without
-        one, the one without is used (upstream it is a matter of luck).
+        If a name is there both with the driver's domain and without one, the one without is used (upstream uses the one
+        that Go iterates last).
         """
-        self = cls()
-        self.driver = driver
-        self.allow_multiple = allow_multiple
-        self.error = None
-        self._attributes = self._capacity = self._everything = None
-        self.attribute_values = values = dict[str, Any]()
-        for name, raw in sorted(attributes.items(), key=_qualified_first):
+        driver, values = published.driver, dict[str, Any]()
+        capacity = {
+            _qualified(name, driver): found.value
+            for name, found in sorted(published.capacity.items(), key=_qualified_first)
+        }
+        self = cls(published, {"attributes": values, "capacity": capacity})
+        for name, attribute in sorted(published.attributes.items(), key=_qualified_first):
             try:
-                values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
+                values[_qualified(name, driver)] = _value(attribute.value, gates)
             except ValueError as problem:
                 self.error = CelRuntimeError(f"attribute {name}: {problem}", _UNUSABLE_HINT)
                 break
-        self.capacity_values = {
-            name if "/" in name else f"{driver}/{name}": quantity
-            for name, quantity in sorted(capacity.items(), key=_qualified_first)
-        }
         return self
 
     @property
-    def attributes(self) -> Domains:
-        """Domain to id to value."""
-        if self._attributes is None:
-            self._attributes = _by_domain(self.attribute_values)
-        return self._attributes
-
-    @property
-    def capacity(self) -> Domains:
-        """Domain to id to quantity."""
-        if self._capacity is None:
-            self._capacity = _by_domain(self.capacity_values)
-        return self._capacity
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The device as a map."""
-        return {
-            "driver": self.driver,
-            "allowMultipleAllocations": self.allow_multiple,
-            "attributes": self.attributes,
-            "capacity": self.capacity,
-        }
-
-    def root(self, name: str) -> dict[str, Any]:
-        """The device: the only variable."""
-        return self.fields
+    def as_map(self) -> dict[str, Any]:
+        """The value of `device`."""
+        if self._as_map is None:
+            self._as_map = {**self.fields, **{section: _by_domain(found) for section, found in self.entries.items()}}
+        return self._as_map
 
     def read_key(self, reads: ReadSet) -> Hashable:
         """The values an expression reads, with their types: equal keys get equal answers."""
-        error = self.error
-        if error is not None:
-            return error.message
+        if self.error is not None:
+            return self.error.message
         if reads.everything:
             return self._all_values()
-        key: list[Hashable] = []
-        if reads.driver:
-            key.append(self.driver)
-        if reads.allow_multiple:
-            key.append(self.allow_multiple)
-        for kind, domain, id_ in reads.entries:
-            values = self.attribute_values if kind == "attributes" else self.capacity_values
-            value = values.get(f"{domain}/{id_}")
+        key: list[Hashable] = [self.fields[name] for name in reads.fields]
+        for section, domain, id_ in reads.entries:
+            value = self.entries[section].get(f"{domain}/{id_}")
             key.append(value if value.__class__ is str else _typed(value))
-        for kind, domain in reads.domains:
-            key.append(domain in (self.attributes if kind == "attributes" else self.capacity))
+        key += [domain in self.as_map[section] for section, domain in reads.domains]
         return tuple(key)
 
     def _all_values(self) -> Hashable:
         """Everything there is, in the order in which it would be iterated."""
         if self._everything is None:
-            parts = tuple(
-                tuple((name, _typed(value)) for name, value in values.items())
-                for values in (self.attribute_values, self.capacity_values)
-            )
-            self._everything = (self.driver, self.allow_multiple, *parts)
+            parts = [tuple((name, _typed(value)) for name, value in found.items()) for found in self.entries.values()]
+            self._everything = (*self.fields.values(), *parts)
         return self._everything
 
 
@@ -176,32 +177,24 @@ def _by_domain(values: Mapping[str, Any]) -> Domains:
     return domains
 
 
+def _qualified(name: str, driver: str) -> str:
+    return name if "/" in name else f"{driver}/{name}"
+
+
 def _qualified_first(item: tuple[str, Any]) -> tuple[bool, str]:
     return "/" not in item[0], item[0]
 
 
 def _value(raw: Any, gates: CelGates) -> Any:
     """The run-time value of an attribute. Raises ValueError."""
-    kind = raw.__class__
-    if kind is str or kind is bool or kind is int:
-        return raw
-    if kind is VersionText:
-        return _version(raw)
-    if (kind is list or kind is tuple) and gates.list_attributes:
-        return [_element(element) for element in raw]
-    raise ValueError("unsupported attribute value")
-
-
-def _element(raw: Any) -> Any:
-    if raw.__class__ is VersionText:
-        return _version(raw)
-    if isinstance(raw, str | bool | int):
+    if raw.__class__ is tuple:
+        if gates.list_attributes:
+            return [_value(element, gates) for element in raw]
+    elif raw.__class__ is VersionText:
+        try:
+            return Semver.parse(raw)
+        except ValueError as error:
+            raise ValueError(f"parse semantic version: {error}") from None
+    elif raw is not None:
         return raw
     raise ValueError("unsupported attribute value")
-
-
-def _version(text: VersionText) -> Semver:
-    try:
-        return Semver.parse(text)
-    except ValueError as problem:
-        raise ValueError(f"parse semantic version: {problem}") from None

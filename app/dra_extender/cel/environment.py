@@ -1,15 +1,13 @@
-"""What an expression may name: the language of device selectors for given feature gates, and what others share."""
+"""What a device selector may name, for given feature gates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-import msgspec
-
 from dra_extender.cel import types
-from dra_extender.cel.declarations import Declarations
+from dra_extender.cel.declarations import Functions, functions_of
+from dra_extender.cel.device import FIELDS, CelGates
 from dra_extender.cel.library import (
     conversions,
     formats,
@@ -35,45 +33,25 @@ _LIBRARIES: Final = tuple(
         formats, regexes,
     )
 )  # fmt: skip
-
-
-class CelGates(msgspec.Struct, frozen=True):
-    """The features of the cluster that change the language.
-
-    `list_attributes` is DRAListTypeAttributes, `consumable_capacity` is DRAConsumableCapacity. Without them new
-    selectors have no `includes` and no `device.allowMultipleAllocations`. In `stored` selectors, which are all that an
-    allocator sees, both are always known: they may have been accepted while the features were on (Kubernetes 1.36,
-    dynamic-resource-allocation/cel/compile.go).
-    """
-
-    list_attributes: bool = False
-    consumable_capacity: bool = True
-    stored: bool = False
+_WITHOUT_INCLUDES: Final = functions_of(_LIBRARIES)
+_ALL: Final = functions_of((*_LIBRARIES, membership.LIBRARY))
 
 
 class Environment(NamedTuple):
-    declarations: Declarations
-    roots: Mapping[str, Type]
-    """The variables that every expression may name."""
-    structs: Mapping[str, Mapping[str, Type]]
-    """The fields of types that have some, by the name of the type."""
+    functions: Functions
+    fields: Mapping[str, Type]
+    """The fields of `device`, which is the only variable."""
     results: tuple[Type, ...]
-    """The types an expression may have; none for any."""
-    wanted: str
-    """What is said of an expression of another type, in front of that type."""
+    """The types that an expression may have."""
 
 
-@lru_cache(maxsize=8)
 def environment(gates: CelGates) -> Environment:
     attribute = types.DYN if gates.list_attributes else types.ANY
     fields = {
-        "driver": types.STRING,
         "attributes": map_of(types.STRING, map_of(types.STRING, attribute)),
         "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
+        **{name: field.type for name, field in FIELDS.items() if field.exists(gates)},
     }
-    if gates.consumable_capacity or gates.stored:
-        fields["allowMultipleAllocations"] = types.BOOL
-    libraries = (*_LIBRARIES, membership.LIBRARY) if gates.list_attributes or gates.stored else _LIBRARIES
+    functions = _ALL if gates.list_attributes or gates.stored else _WITHOUT_INCLUDES
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
-    wanted = "must evaluate to bool or the unknown type, not"
-    return Environment(Declarations(libraries), {"device": types.DEVICE}, {types.DEVICE.name: fields}, results, wanted)
+    return Environment(functions, fields, results)

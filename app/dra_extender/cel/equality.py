@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.errors import Abort, Fault, shown
-from dra_extender.cel.meter import FREE, Meter, length
 from dra_extender.cel.values import (
     NONE,
     Duration,
@@ -21,6 +21,7 @@ from dra_extender.cel.values import (
     key_value,
     type_name,
 )
+from dra_extender.cel.work import Meter, length
 
 _NUMBERS: Final = frozenset((int, UInt, float))
 _MAX_COMPARISONS: Final = 1_000_000
@@ -38,7 +39,7 @@ def compared(value: Any) -> int:
     return 1 if kind is list or kind in _NUMBERS else 1 + length((value,)) // _INNER
 
 
-def equal(left: Any, right: Any, meter: Meter = FREE) -> bool:
+def equal(left: Any, right: Any, meter: Meter) -> bool:
     """`left == right`. Raises Fault when `left` is of an extension type and `right` is of another type."""
     kind, other = left.__class__, right.__class__
     if left is None or right is None:
@@ -47,13 +48,19 @@ def equal(left: Any, right: Any, meter: Meter = FREE) -> bool:
         return bool(left == right)
     if kind in _NUMBERS:
         return other in _NUMBERS and _numbers_equal(left, right)
+    while left.__class__ is Option and right.__class__ is Option and left is not NONE and right is not NONE:
+        left, right = left.content, right.content
+    if left.__class__ is not kind:
+        return equal(left, right, meter)
     if kind is list or isinstance(left, dict):
-        return _Comparison(meter).aggregates(left, right)
-    return _others_equal(left, right, meter)
+        return _aggregates_equal(left, right, meter)
+    return _others_equal(left, right)
 
 
-def equal_joined(left: Any, right: Any, meter: Meter) -> bool:
-    """`left == right` where `left` is a sum of lists: elements that cannot be compared are an error, not equal."""
+def equal_sum(left: Any, right: Any, meter: Meter) -> bool:
+    """`left == right` where `left` is written as a sum of lists: elements that cannot be compared are an error, not
+    equal.
+    """
     if not (left.__class__ is list and right.__class__ is list) or len(left) != len(right):
         return equal(left, right, meter)
     meter.charge(1 + len(left))
@@ -81,42 +88,42 @@ def contains(elements: list[Any], value: Any, meter: Meter) -> bool:
     return False
 
 
-class _Comparison:
-    """One comparison of lists or maps, in a bounded number of steps even when parts are shared many times over."""
-
-    __slots__ = ("_left", "_meter")
-
-    def __init__(self, meter: Meter) -> None:
-        self._left = _MAX_COMPARISONS
-        self._meter = meter
-
-    def aggregates(self, left: Any, right: Any) -> bool:
-        if left.__class__ is list:
-            return right.__class__ is list and len(left) == len(right) and self._lists(left, right)
-        return isinstance(right, dict) and len(left) == len(right) and self._maps(left, right)
-
-    def _lists(self, left: list[Any], right: list[Any]) -> bool:
-        return all(self._parts(one, other) for one, other in zip(left, right, strict=True))
-
-    def _maps(self, left: dict[Any, Any], right: dict[Any, Any]) -> bool:
-        for key, value in left.items():
-            other, found = find(right, key_value(key))
-            if not found or not self._parts(value, other):
-                return False
-        return True
-
-    def _parts(self, left: Any, right: Any) -> bool:
-        """Parts that cannot be compared count as equal."""
-        self._left -= 1
-        if self._left < 0:
+def _aggregates_equal(left: Any, right: Any, meter: Meter) -> bool:
+    """Lists or maps, whose parts may be shared many times over. Parts that cannot be compared count as equal."""
+    comparisons = 0
+    pending: list[Iterator[tuple[Any, Any]]] = [iter([(left, right)])]
+    while pending:
+        pair = next(pending[-1], None)
+        if pair is None:
+            pending.pop()
+            continue
+        left, right = pair
+        comparisons += 1
+        if comparisons > _MAX_COMPARISONS:
             raise Abort("operation cancelled: the values to be compared are too large")
-        self._meter.charge(compared(left))
-        if left.__class__ is list or isinstance(left, dict):
-            return self.aggregates(left, right)
-        try:
-            return equal(left, right, self._meter)
-        except Fault:
-            return True
+        meter.charge(compared(left))
+        if left.__class__ is list:
+            if right.__class__ is not list or len(left) != len(right):
+                return False
+            pending.append(zip(left, right, strict=True))
+        elif isinstance(left, dict):
+            if not isinstance(right, dict) or len(left) != len(right):
+                return False
+            pending.append(_entries(left, right))
+        else:
+            try:
+                if not equal(left, right, meter):
+                    return False
+            except Fault:
+                pass
+    return True
+
+
+def _entries(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The values of equal keys. A key that `right` does not have is a difference."""
+    for key, value in left.items():
+        other, present = find(right, key_value(key))
+        yield (value, other) if present else (True, False)
 
 
 def _numbers_equal(left: Any, right: Any) -> bool:
@@ -137,7 +144,7 @@ def _as_double(value: Any, other: float) -> Any:
     return value
 
 
-def _others_equal(left: Any, right: Any, meter: Meter) -> bool:
+def _others_equal(left: Any, right: Any) -> bool:
     kind, other = left.__class__, right.__class__
     if isinstance(left, Quantity):
         if other is SumQuantity or not isinstance(right, Quantity):
@@ -153,8 +160,8 @@ def _others_equal(left: Any, right: Any, meter: Meter) -> bool:
         return left.same(right)
     if kind is not other:
         return False
-    if kind is Option:
-        return left is right if left is NONE or right is NONE else equal(left.content, right.content, meter)
+    if kind is Option:  # one of them is NONE
+        return left is right
     if kind is Duration or kind is Timestamp:
         return bool(left.nanos == right.nanos)
     if kind is TypeValue:

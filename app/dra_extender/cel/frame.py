@@ -1,37 +1,29 @@
-"""The state of one evaluation."""
+"""The state of one evaluation: what it is about, its local variables, and what it has cost and used so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from dra_extender.cel.cost import LIMIT
+from dra_extender.cel.device import DeviceView
 from dra_extender.cel.errors import Fault, too_costly
-from dra_extender.cel.joined import Joined
-from dra_extender.cel.meter import Meter
-from dra_extender.cel.work import Work
+from dra_extender.cel.work import Meter, Patterns, Work
 
 
-class Roots(Protocol):
-    """What an evaluation is about."""
+class Frame(Meter):
+    """One evaluation. `cost` is Kubernetes'; work and memory are those of the `Meter`."""
 
-    def root(self, name: str) -> Any:
-        """The value of a variable that every expression may name. Raises Fault."""
+    __slots__ = ("cost", "values", "view")
 
-
-class Frame:
-    """One evaluation: what it is about, the local variables, what it has cost so far, and what it uses."""
-
-    __slots__ = ("cost", "meter", "values", "view", "work")
-
-    def __init__(self, view: Roots, variables: int, work: Work) -> None:
+    def __init__(self, view: DeviceView, variables: int, work: Work, patterns: Patterns) -> None:
+        super().__init__(work, patterns)
         self.view = view
-        self.work = work
-        self.meter = Meter(work)
         self.values: list[Any] = [None] * variables
         self.cost = 0
 
-    def charge(self, cost: int) -> None:
+    def add_cost(self, cost: int) -> None:
+        """Raises Abort above the limit of costs."""
         self.cost += cost
         if self.cost > LIMIT:
             raise too_costly()
@@ -42,36 +34,27 @@ Evaluate = Callable[[Frame], Any]
 
 
 class Lazy:
-    """A `cel.bind` variable: evaluated when first used, even if that fails."""
+    """A `cel.bind` variable: evaluated when first used, even if that fails. `kept`: how many bytes its value takes."""
 
-    __slots__ = ("_evaluate", "_fault", "_joined", "_kept", "_value")
+    __slots__ = ("_evaluate", "_fault", "_value", "kept")
 
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate: Evaluate | None = evaluate
         self._value: Any = None
         self._fault: Fault | None = None
-        self._joined: Joined | None = None
-        self._kept = 0
+        self.kept = 0
 
     def get(self, frame: Frame) -> Any:
         evaluate = self._evaluate
         if evaluate is not None:
             self._evaluate = None
-            before = frame.meter.passing
+            before = frame.passing
             try:
                 self._value = evaluate(frame)
             except Fault as fault:
                 self._fault = fault.with_traceback(None)  # which would keep every value on the way alive
-                frame.meter.passing = before
-            self._kept = frame.meter.remember(before)
-            if self._value.__class__ is Joined and not self._value.is_owned:
-                self._joined = self._value
-                self._joined.is_owned = True
+                frame.passing = before
+            self.kept = frame.remember(before)
         if self._fault is not None:
             raise self._fault
         return self._value
-
-    @property
-    def kept(self) -> int:
-        """How many bytes the value takes."""
-        return self._kept if self._joined is None else self._kept + self._joined.kept

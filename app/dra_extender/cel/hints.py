@@ -1,11 +1,12 @@
-"""What to do about an error: one sentence for people, where there is one."""
+"""Errors about names and calls that the language does not have, and hints: what to do about an error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dra_extender.cel.errors import Kind
+from dra_extender.cel.errors import CelCompileError, Kind
+from dra_extender.cel.syntax import Call, Message, Node
 from dra_extender.cel.types import ANY, QUANTITY, SEMVER, STRING, Type
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
@@ -39,3 +40,27 @@ def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str
 def hint_for_fault(kind: Kind) -> str:
     """What to do about an error at run time."""
     return _OF_KINDS.get(kind, "")
+
+
+def undeclared(expression: str, node: Node, name: str, hint: str = "") -> CelCompileError:
+    """A variable, function or message that is not there."""
+    problem = f"undeclared reference to '{name}'"
+    upstream = f"{problem} (in container '')"
+    return CelCompileError(problem, expression, node.offset, hint, upstream, _bracket(expression, node))
+
+
+def no_overload(
+    expression: str, node: Node, name: str, member: bool, arguments: Sequence[str], hint: str
+) -> CelCompileError:
+    """A function that does not take arguments of these types; the first is that of the receiver of a method."""
+    applied = f"{arguments[0]}.({', '.join(arguments[1:])})" if member else f"({', '.join(arguments)})"
+    problem = f"found no matching overload for '{name}' applied to '{applied}'"
+    return CelCompileError(problem, expression, node.offset, hint, upstream_offset=_bracket(expression, node))
+
+
+def _bracket(expression: str, node: Node) -> int | None:
+    """Where a call that is written with a name, or a message, has its bracket: upstream points there."""
+    if isinstance(node, Message):
+        return expression.find("{", node.offset)
+    named = isinstance(node, Call) and expression.startswith(node.function.rpartition(".")[2], node.offset)
+    return expression.find("(", node.offset) if named else None

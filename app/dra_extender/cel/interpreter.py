@@ -17,18 +17,27 @@ from dra_extender.cel.calls import (
     equality,
     members,
     membership,
+    remembered,
     required,
 )
 from dra_extender.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
-from dra_extender.cel.declarations import Declarations
+from dra_extender.cel.declarations import Functions
+from dra_extender.cel.device import DeviceView
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.frame import Evaluate, Frame, Lazy, Roots
-from dra_extender.cel.joined import TAKES_JOINED, settled
+from dra_extender.cel.frame import Evaluate, Frame, Lazy
 from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
 from dra_extender.cel.messages import MESSAGES
-from dra_extender.cel.meter import MANY
-from dra_extender.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional, tests_optional
+from dra_extender.cel.selection import (
+    Qualifier,
+    device_read,
+    look_up,
+    qualify,
+    reading,
+    renewed,
+    renewed_if_optional,
+    tests_optional,
+)
 from dra_extender.cel.syntax import (
     Call,
     Conditional,
@@ -45,72 +54,38 @@ from dra_extender.cel.syntax import (
     weight,
 )
 from dra_extender.cel.values import NONE, Map, Option, map_key
-from dra_extender.cel.work import Work
-
-_JOINABLE: Final = frozenset(("list", "dyn", "any", "param"))
-"""Kinds of types of which a list may be."""
+from dra_extender.cel.work import MANY, Patterns, Work
 
 
 class Interpreter:
     """An expression, ready to be evaluated."""
 
-    def __init__(self, tree: Node, declarations: Declarations) -> None:
-        builder = _Builder(declarations)
+    def __init__(self, tree: Node, functions: Functions) -> None:
+        builder = _Builder(functions)
         self._weight = weight(tree)
         self._evaluate = builder.build(tree)
         self._variables = builder.variables
 
-    def evaluate(self, view: Roots, work: Work) -> tuple[Any, int]:
+    def evaluate(self, view: DeviceView, work: Work, patterns: Patterns) -> tuple[Any, int]:
         """The value of the expression and its cost. Raises Fault, Abort and WorkExceeded."""
         work.charge(self._weight)
-        frame = Frame(view, self._variables, work)
+        frame = Frame(view, self._variables, work, patterns)
         value = self._evaluate(frame)
-        frame.charge(0)
+        frame.add_cost(0)
         return value, frame.cost
 
 
 class _Builder:
     """Makes closures of nodes. `variables` is how many local variables were met."""
 
-    def __init__(self, declarations: Declarations) -> None:
-        self._functions = declarations.functions
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
         self._lazy: set[int] = set()
-        self._joined: set[int] = set()
         self.variables = 0
 
     def build(self, node: Node) -> Evaluate:
-        """The node; a sum of lists is put together."""
-        return self._whole(node, self._joinable(node))
-
-    def _joinable(self, node: Node) -> Evaluate:
-        """The node; its value may be a sum of lists that is not put together."""
         evaluate: Evaluate = self._METHODS[node.__class__](self, node)
         return evaluate
-
-    def _joinable_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
-        return tuple(self._joinable(node) for node in nodes)
-
-    def _whole(self, node: Node, evaluate: Evaluate) -> Evaluate:
-        if not self._may_be_joined(node):
-            return evaluate
-        return lambda frame: settled(evaluate(frame), frame.meter)
-
-    def _may_be_joined(self, node: Node) -> bool:
-        """True for a sum that may be of lists, and for what passes one on."""
-        if node.type.kind not in _JOINABLE:
-            return False
-        if isinstance(node, Call):
-            if node.function == "or" or node.function == "orValue":
-                return any(map(self._may_be_joined, node.operands))
-            return node.function == "_+_"
-        if isinstance(node, Ident):
-            return node.variable is not None and node.variable.index in self._joined
-        if isinstance(node, Conditional):
-            return self._may_be_joined(node.then) or self._may_be_joined(node.otherwise)
-        return isinstance(node, Macro) and node.name == "bind" and self._may_be_joined(node.arguments[0])
-
-    def build_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
-        return tuple(self.build(node) for node in nodes)
 
     # --- Names ------------------------------------------------------------------------------------------------------
 
@@ -120,13 +95,12 @@ class _Builder:
     def _ident(self, node: Ident, cost: int = 1) -> Evaluate:
         variable = node.variable
         if variable is None:
-            name = node.name.removeprefix(".")
 
-            def evaluate_root(frame: Frame) -> Any:
+            def evaluate_device(frame: Frame) -> Any:
                 frame.cost += cost
-                return frame.view.root(name)
+                return frame.view.as_map
 
-            return evaluate_root
+            return evaluate_device
         index, lazy = variable.index, variable.index in self._lazy
 
         def evaluate(frame: Frame) -> Any:
@@ -143,14 +117,14 @@ class _Builder:
         branch of a conditional.
         """
         base, qualifiers = self._chain(node)
-        evaluate_base = self._whole(base, self._ident(base, 0)) if isinstance(base, Ident) else self.build(base)
+        evaluate_base = self._ident(base, 0) if isinstance(base, Ident) else self.build(base)
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
-            before = frame.meter.passing
+            before = frame.passing
             value, optional = qualify(frame, evaluate_base(frame), qualifiers)
-            if frame.meter.passing > before:
-                frame.meter.done(before, value)
+            if frame.passing > before:
+                frame.done(before, value)
             return Option(value) if optional else value
 
         def test(frame: Frame) -> bool:
@@ -160,9 +134,11 @@ class _Builder:
             frame.cost += 1
             return look_up(value, qualifiers[-1][1])[1]
 
-        if not (isinstance(node, Select) and node.test) or (branch and tests_optional(node)):
-            return evaluate
-        return test
+        if isinstance(node, Select) and node.test and not (branch and tests_optional(node)):
+            return test
+        is_read = isinstance(base, Ident) and base.variable is None
+        read = device_read(qualifiers) if is_read else None
+        return evaluate if read is None else reading(read, cost + len(qualifiers), evaluate)
 
     def _chain(self, node: Node) -> tuple[Node, tuple[Qualifier, ...]]:
         qualifiers: list[Qualifier] = []
@@ -174,7 +150,7 @@ class _Builder:
                 if isinstance(key, Literal):
                     qualifiers.append((None, key.value, node.optional))
                 else:
-                    qualifiers.append((self._whole(key, self._part(key)), None, node.optional))
+                    qualifiers.append((self._part(key), None, node.optional))
             else:
                 return node, tuple(reversed(qualifiers))
             node = node.operand
@@ -182,18 +158,18 @@ class _Builder:
     # --- Logic ------------------------------------------------------------------------------------------------------
 
     def _logic(self, node: Logic) -> Evaluate:
-        terms = self.build_all(node.terms)
+        terms = tuple(map(self.build, node.terms))
         decisive = not node.is_and
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
-            before = frame.meter.passing
+            before = frame.passing
             for term in terms:
                 try:
                     value = term(frame)
                 except Fault as error:
                     fault = fault or error.with_traceback(None)
-                    frame.meter.passing = before
+                    frame.passing = before
                     continue
                 if value is decisive:
                     return bool(value)
@@ -219,12 +195,12 @@ class _Builder:
         return evaluate
 
     def _part(self, node: Node, *, branch: bool = False) -> Evaluate:
-        """A branch or an index: there a selection is cheaper by one. The value may be a sum not put together."""
+        """A branch or an index: there a selection is cheaper by one."""
         if isinstance(node, Ident):
             return self._ident(node, 0)
         if isinstance(node, Select | Index):
             return self._selection(node, 0, branch=branch)
-        return self._joinable(node)
+        return self.build(node)
 
     def _branch(self, node: Node) -> Evaluate:
         evaluate = self._part(node, branch=True)
@@ -238,20 +214,20 @@ class _Builder:
         name = node.function
         if name == "or" or name == "orValue":
             return self._or_else(node)
-        operands = self._joinable_all(node.operands) if name in TAKES_JOINED else self.build_all(node.operands)
+        operands = tuple(map(self.build, node.children))
         if name in FRAGILE and len(node.overloads) == 1:
             place, kind = FRAGILE[name]
             operands = (*operands[:place], *(required(operand, kind) for operand in operands[place:]))
         cost = self._cost(node)
-        if name == "_==_" or name == "_!=_":
-            return equality(node, operands, name == "_==_", cost)
+        if cost is not None and (name == "_==_" or name == "_!=_"):
+            return equality(node, operands, cost)
         if name == "@in" and isinstance(node.args[1], Literal):
             constants = members(node)
             if constants is not None:
                 return membership(operands[0], constants)
         both = name != "format" and (len(node.overloads) == 1 or self._functions[name].shared is not None)
-        run = self._functions[name].metered_run(node.overloads)
-        return call(operands, run if name in TAKES_JOINED else counted(name, run), cost, both)
+        evaluate = call(operands, counted(name, self._functions[name].run(node.overloads)), cost, both)
+        return remembered(name, operands[0], evaluate) if len(operands) == 1 else evaluate
 
     def _cost(self, node: Call) -> Cost | None:
         """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
@@ -263,7 +239,7 @@ class _Builder:
 
     def _or_else(self, node: Call) -> Evaluate:
         """The argument is evaluated only if the optional is empty. What is no optional is returned as it is."""
-        option, other = self._joinable_all(node.operands)
+        option, other = map(self.build, node.children)
         unwrap = node.function == "orValue"
 
         def evaluate(frame: Frame) -> Any:
@@ -279,7 +255,7 @@ class _Builder:
     # --- Aggregates -------------------------------------------------------------------------------------------------
 
     def _list(self, node: ListNode) -> Evaluate:
-        elements = tuple(zip(self.build_all(node.elements), node.optional, strict=True))
+        elements = tuple(zip(map(self.build, node.elements), node.optional, strict=True))
 
         def evaluate(frame: Frame) -> list[Any]:
             values = []
@@ -294,16 +270,16 @@ class _Builder:
                         continue
                     value = value.content
                 values.append(value)
-            frame.charge(LIST)
+            frame.add_cost(LIST)
             if len(values) >= MANY:
-                frame.meter.keep(values)
+                frame.keep(values)
             return values
 
         return evaluate
 
     def _map(self, node: MapNode) -> Evaluate:
         entries = tuple(
-            zip(self.build_all(node.keys), self.build_all(node.values), node.optional, strict=True),
+            zip(map(self.build, node.keys), map(self.build, node.values), node.optional, strict=True),
         )
 
         def evaluate(frame: Frame) -> Map:
@@ -318,15 +294,15 @@ class _Builder:
                         continue
                     value = value.content
                 result[map_key(key)] = value
-            frame.charge(MAP)
-            frame.meter.keep(result)
+            frame.add_cost(MAP)
+            frame.keep(result)
             return result
 
         return evaluate
 
     def _message(self, node: Message) -> Evaluate:
         message = MESSAGES[node.name]
-        fields = tuple(zip(node.fields, self.build_all(node.values), node.optional, strict=True))
+        fields = tuple(zip(node.fields, map(self.build, node.values), node.optional, strict=True))
 
         def evaluate(frame: Frame) -> Any:
             values: dict[str, Any] = {}
@@ -340,7 +316,7 @@ class _Builder:
                         continue
                     value = value.content
                 values[name] = value
-            frame.charge(MESSAGE)
+            frame.add_cost(MESSAGE)
             return message.build(values)
 
         return evaluate
@@ -353,7 +329,7 @@ class _Builder:
         if node.name == "bind":
             return self._bind(node)
         range_ = self.build(node.range)
-        arguments = self.build_all(node.arguments)
+        arguments = tuple(map(self.build, node.arguments))
         if node.name == "optMap" or node.name == "optFlatMap":
             return unwrapping(range_, node.bound[0].index, arguments[0], wrap=node.name == "optMap")
         indexes = tuple(variable.index for variable in node.bound)
@@ -363,21 +339,19 @@ class _Builder:
         return LOOPS[node.name](range_, indexes, arguments, step)
 
     def _bind(self, node: Macro) -> Evaluate:
-        index, initial = node.bound[0].index, self._joinable(node.range)
+        index, initial = node.bound[0].index, self.build(node.range)
         self._lazy.add(index)
-        if self._may_be_joined(node.range):
-            self._joined.add(index)
-        evaluate_body = self._joinable(node.arguments[0])
+        evaluate_body = self.build(node.arguments[0])
 
         def evaluate(frame: Frame) -> Any:
-            before, variable = frame.meter.passing, Lazy(initial)
+            before, variable = frame.passing, Lazy(initial)
             frame.values[index] = variable
             result = None
             try:
                 result = evaluate_body(frame)
             finally:
                 frame.values[index] = None
-                frame.meter.forget(before, variable.kept, result)
+                frame.forget(before, variable.kept, result)
             return result
 
         return evaluate

@@ -23,7 +23,7 @@ def _iterated(frame: Frame, value: Any, two: bool) -> Iterable[Any]:
     if value.__class__ is list:
         return enumerate(value) if two else value
     if isinstance(value, dict):
-        frame.work.charge(1 + len(value) // 8)
+        frame.charge(1 + len(value) // 8)
         return [(key_value(key), entry) for key, entry in value.items()] if two else keys_of(value)
     if two:
         raise Fault(f"unsupported comprehension range type: {type_name(value)}")
@@ -56,28 +56,28 @@ def _quantifier(decisive: bool) -> Loop:
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
             decided = False
-            before = frame.meter.passing
+            before = frame.passing
             items = _iterated(frame, range_(frame), two)
-            during = frame.meter.passing
+            during = frame.passing
             for item in items:
                 if decided:
                     frame.cost += step_cost - 1
                     break
-                frame.work.charge(step)
+                frame.charge(step)
                 assign(frame, item)
-                frame.charge(step_cost)
+                frame.add_cost(step_cost)
                 try:
                     value = predicate(frame)
                 except Fault as error:
                     fault = fault or error.with_traceback(None)
-                    frame.meter.passing = during
+                    frame.passing = during
                     continue
                 if value is decisive:
                     decided = True
                 elif value.__class__ is not bool:
                     fault = fault or Fault("no such overload")
             frame.cost += 1
-            frame.meter.passing = before
+            frame.passing = before
             if fault is not None and not decided:
                 raise fault
             return decisive if decided else not decisive
@@ -92,16 +92,16 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
 
     def evaluate(frame: Frame) -> bool:
         count = 0
-        before = frame.meter.passing
+        before = frame.passing
         for item in _iterated(frame, range_(frame), two):
-            frame.work.charge(step)
+            frame.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
                 count += 1
                 frame.cost += 2
-            frame.charge(0)
+            frame.add_cost(0)
         frame.cost += 2
-        frame.meter.passing = before
+        frame.passing = before
         return count == 1
 
     return evaluate
@@ -119,14 +119,14 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
     def evaluate(frame: Frame) -> list[Any]:
         kept = []
         for item in _iterated(frame, range_(frame), False):
-            frame.work.charge(step)
+            frame.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
                 kept.append(item)
                 frame.cost += LIST + 3
-            frame.charge(0)
+            frame.add_cost(0)
         frame.cost += 1
-        frame.meter.keep(kept)
+        frame.keep(kept)
         return kept
 
     return evaluate
@@ -141,14 +141,14 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     def evaluate(frame: Frame) -> list[Any]:
         results = []
         for item in _iterated(frame, range_(frame), two):
-            frame.work.charge(step)
+            frame.charge(step)
             assign(frame, item)
             if condition is None or _holds(condition(frame)):
                 results.append(transform(frame))
                 frame.cost += step_cost
-            frame.charge(0)
+            frame.add_cost(0)
         frame.cost += 1
-        frame.meter.keep(results)
+        frame.keep(results)
         return results
 
     return evaluate
@@ -166,14 +166,14 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
         def evaluate(frame: Frame) -> Map:
             result = Map()
             for item in _iterated(frame, range_(frame), True):
-                frame.work.charge(step)
+                frame.charge(step)
                 assign(frame, item)
                 if condition is None or _holds(condition(frame)):
                     insert(result, item[0], transform(frame))
                     frame.cost += step_cost
-                frame.charge(0)
+                frame.add_cost(0)
             frame.cost += 1
-            frame.meter.keep(result)
+            frame.keep(result)
             return result
 
         return evaluate
@@ -204,10 +204,10 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
         values = range_(frame)
         keys = []
         for item in _iterated(frame, values, False):
-            frame.work.charge(step)
+            frame.charge(step)
             frame.values[index] = item
             keys.append(key(frame))
-            frame.charge(step_cost)
+            frame.add_cost(step_cost)
         return values, keys
 
     def evaluate(frame: Frame) -> list[Any]:
@@ -217,8 +217,8 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
             if fragile:
                 raise Abort(f"internal error: {fault}") from None
             raise
-        frame.charge(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
-        return sort_by_keys(frame.meter, values, keys)
+        frame.add_cost(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
+        return sort_by_keys(frame, values, keys)
 
     return evaluate
 

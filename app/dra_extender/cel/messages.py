@@ -1,7 +1,7 @@
-"""Protocol buffer messages that can be written in a selector: wrappers, durations and timestamps.
+"""Qualified names: those of types and constants, and of protocol buffer messages that can be written in a selector.
 
-The other well-known types (Any, Empty, ListValue, Struct, Value) are of no use in a selector and are refused, although
-upstream accepts them.
+The messages are wrappers, durations and timestamps. The other well-known types (Any, Empty, ListValue, Struct, Value)
+are of no use in a selector and are refused, although upstream accepts them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from dra_extender.cel import types
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.types import Type, wrapper_of
-from dra_extender.cel.values import Duration, Timestamp, UInt
+from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of, wrapper_of
+from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt
 
 _NANO: Final = 10**9
 
@@ -83,3 +83,26 @@ MESSAGES: Final = {
 }
 
 CONSTANTS: Final[dict[str, tuple[Type, Any]]] = {"google.protobuf.NullValue.NULL_VALUE": (types.INT, 0)}
+
+_A: Final = types.param("A")
+_B: Final = types.param("B")
+_TYPE_NAMES: Final = {
+    **{
+        kind.name: kind
+        for kind in (
+            types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING,
+            types.TIMESTAMP, types.TYPE, types.UINT, types.IP, types.CIDR,
+        )
+    },
+    "list": list_of(_A),
+    "map": map_of(_A, _B),
+    "optional_type": optional_of(_A),
+}  # fmt: skip
+
+
+def global_name(name: str) -> tuple[Type, Any] | None:
+    """The type and value of the name of a type or a constant; None for any other."""
+    kind = _TYPE_NAMES.get(name)
+    if kind is not None:
+        return type_of(kind), TypeValue(name)
+    return CONSTANTS.get(name)

@@ -1,15 +1,14 @@
 """From tokens to a tree: the grammar of cel-go v0.26 (parser/gen/CEL.g4, parser/parser.go).
 
-Promises the same accepted language, including its two limits: 250 nested expressions, and 250 nested operators and
-selections (chains of `&&` and `||` count as one).
+Accepts what cel-go accepts, with one limit that is lower: `MAX_NESTED` levels of brackets, where cel-go allows up to
+250. Everything that walks a tree recursively fits into the frames that CPython allows by default because of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
-from dra_extender.cel import literals
 from dra_extender.cel.errors import CelCompileError
 from dra_extender.cel.macros import function_or_macro, method_or_macro
 from dra_extender.cel.syntax import (
@@ -25,10 +24,15 @@ from dra_extender.cel.syntax import (
     Node,
     Select,
 )
-from dra_extender.cel.tokens import END, Token, tokenize
+from dra_extender.cel.tokens import END, Token, byte_string, double, integer, string, tokenize, unsigned
+
+T = TypeVar("T")
 
 MAX_BYTES: Final = 10 * 1024
+MAX_NESTED: Final = 80
+"""Levels of brackets and conditionals."""
 MAX_DEPTH: Final = 250
+"""Levels of the tree. cel-go counts only operators and selections; chains of `&&` and `||` count as one."""
 
 _RESERVED: Final = frozenset(
     (
@@ -36,11 +40,16 @@ _RESERVED: Final = frozenset(
         "package", "namespace", "null", "return", "true", "var", "void", "while",
     )
 )  # fmt: skip
-_RELATIONS: Final = frozenset(("<", "<=", ">=", ">", "==", "!=", "in"))
-_OPERATORS: Final = {
-    "<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in",
-    "+": "_+_", "-": "_-_", "*": "_*_", "/": "_/_", "%": "_%_",
-}  # fmt: skip
+_OPERATORS: Final = (
+    {"||": ""},
+    {"&&": ""},
+    {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"},
+    {"+": "_+_", "-": "_-_"},
+    {"*": "_*_", "/": "_/_", "%": "_%_"},
+)
+"""Binary operators and the functions that carry them out, from those that bind least."""
+_CHAINED: Final = ("||", "&&")
+_LEVELS: Final = {symbol: level for level, symbols in enumerate(_OPERATORS) for symbol in symbols}
 
 _OPERAND: Final = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
@@ -63,15 +72,13 @@ def parse(expression: str) -> Node:
     tree = parser.expression()
     if parser.token.kind != END:
         raise parser.left_over()
-    if parser.depth > MAX_DEPTH:
-        raise CelCompileError(f"the expression has more than {MAX_DEPTH} nested operators or selections")
     return tree
 
 
 class _Parser:
-    """Recursive descent. `depth` is the number of nested operators and selections of what was parsed last."""
+    """Recursive descent. `depth` is the number of levels of what was parsed last."""
 
-    __slots__ = ("_calculations", "_expression", "_expressions", "_place", "_relations", "_tokens", "depth", "token")
+    __slots__ = ("_expression", "_nested", "_place", "_tokens", "depth", "token")
 
     def __init__(self, expression: str, tokens: list[Token]) -> None:
         self._expression = expression
@@ -79,7 +86,7 @@ class _Parser:
         self._place = 0
         self.token = tokens[0]
         self.depth = 0
-        self._expressions = self._relations = self._calculations = 0
+        self._nested = -1
 
     # --- Tokens -----------------------------------------------------------------------------------------------------
 
@@ -126,110 +133,73 @@ class _Parser:
     def _error(self, message: str, offset: int, hint: str = "") -> CelCompileError:
         return CelCompileError(message, self._expression, offset, hint)
 
-    def _limit(self, active: int) -> None:
-        if active > MAX_DEPTH:
-            raise self._error(f"the expression has more than {MAX_DEPTH} nested levels", self.token.offset)
+    def _deepen(self, *parts: int) -> None:
+        """What was parsed is a level above parts of these depths."""
+        self.depth = 1 + max(parts)
+        if self.depth > MAX_DEPTH:
+            raise self._error(f"the expression has more than {MAX_DEPTH} nested parts", self.token.offset)
 
     # --- Operators --------------------------------------------------------------------------------------------------
 
     def expression(self) -> Node:
-        """`or ? or : expression`"""
-        self._expressions += 1
-        self._limit(self._expressions)
-        node = self._logic(False)
+        """`operators` or `operators ? operators : expression`"""
+        self._nested += 1
+        if self._nested > MAX_NESTED:
+            raise self._error(f"the expression has more than {MAX_NESTED} nested levels", self.token.offset)
+        node = self._operators(0)
         if self.token.kind == "?":
-            offset, deepest = self._next().offset, self.depth
-            then = self._logic(False)
-            deepest = max(deepest, self.depth)
+            offset, test = self._next().offset, self.depth
+            then, depth = self._operators(0), self.depth
             self._expect(":")
             otherwise = self.expression()
-            self.depth = 1 + max(deepest, self.depth)
+            self._deepen(test, depth, self.depth)
             node = Conditional(offset, node, then, otherwise)
-        self._expressions -= 1
+        self._nested -= 1
         return node
 
-    def _logic(self, is_and: bool) -> Node:
-        """Terms joined by `||`, each of terms joined by `&&`."""
-        symbol = "&&" if is_and else "||"
-        first = self._relation() if is_and else self._logic(True)
-        if self.token.kind != symbol:
-            return first
-        offset, terms, deepest = self.token.offset, [first], self.depth
-        while self._accept(symbol):
-            terms.append(self._relation() if is_and else self._logic(True))
-            deepest = max(deepest, self.depth)
-        self.depth = deepest
-        # A term in parentheses that is a chain of the same kind stays a term: an error in it is one error.
-        return Logic(offset, is_and, tuple(terms))
-
-    def _relation(self) -> Node:
-        self._relations += 1
-        self._limit(self._relations)
-        node = self._calculation(0)
-        while self.token.kind in _RELATIONS:
-            operator, deepest = self._next(), self.depth
-            self._relations += 1
-            self._limit(self._relations)
-            right = self._calculation(0)
-            self._relations -= 1
-            self.depth = 1 + max(deepest, self.depth)
-            node = Call(operator.offset, _OPERATORS[operator.kind], None, (node, right))
-        self._relations -= 1
-        return node
-
-    def _calculation(self, level: int) -> Node:
-        """Level 0 is sums, level 1 products within a sum, level 2 one operand."""
-        self._calculations += 1
-        self._limit(self._calculations)
-        node = self._unary()
-        while True:
-            kind = self.token.kind
-            if level < 2 and (kind == "*" or kind == "/" or kind == "%"):
-                right_level = 2
-            elif level < 1 and (kind == "+" or kind == "-"):
-                right_level = 1
+    def _operators(self, level: int) -> Node:
+        """Operands joined by binary operators of this level or of one that binds more."""
+        node = self._operand()
+        while (found := _LEVELS.get(self.token.kind, -1)) >= level:
+            operator, depth, operands = self._next(), self.depth, [node]
+            while True:
+                operands.append(self._operators(found + 1))
+                depth = max(depth, self.depth)
+                if operator.kind not in _CHAINED or not self._accept(operator.kind):
+                    break
+            self._deepen(depth)
+            if operator.kind in _CHAINED:
+                # A term in parentheses that is a chain of the same kind stays a term: an error in it is one error.
+                node = Logic(operator.offset, operator.kind == "&&", tuple(operands))
             else:
-                break
-            operator, deepest = self._next(), self.depth
-            right = self._calculation(right_level)
-            self.depth = 1 + max(deepest, self.depth)
-            node = Call(operator.offset, _OPERATORS[kind], None, (node, right))
-        self._calculations -= 1
+                node = Call(operator.offset, _OPERATORS[found][operator.kind], None, tuple(operands))
         return node
 
-    def _unary(self) -> Node:
-        kind = self.token.kind
-        if kind == "!":
-            first, count = self.token.offset, 0
-            while self._accept("!"):
-                count += 1
-            node = self._member()
-            return Call(first, "!_", None, (node,)) if count % 2 else node
-        if kind == "-" and self._tokens[self._place + 1].kind not in ("int", "float"):
-            first, count = self.token.offset, 0
-            while self._accept("-"):
-                count += 1
-            node = self._member()
-            return Call(first, "-_", None, (node,)) if count % 2 else node
-        return self._member()
-
-    # --- Selections -------------------------------------------------------------------------------------------------
-
-    def _member(self) -> Node:
-        node = self._primary()
-        while True:
-            kind = self.token.kind
+    def _operand(self) -> Node:
+        """`!` or `-` any number of times, and an operand with all that is selected of it."""
+        sign, signs = self.token, 0
+        if sign.kind == "!" or (sign.kind == "-" and self._tokens[self._place + 1].kind not in ("int", "float")):
+            while self._accept(sign.kind):
+                signs += 1
+        self.depth = 0
+        parse = self._PRIMARY.get(self.token.kind)
+        node = self._literal() if parse is None else parse(self)
+        while (kind := self.token.kind) == "." or kind == "[":
             if kind == ".":
                 node = self._selection(node)
-            elif kind == "[":
-                offset, deepest = self._next().offset, self.depth
-                optional = self._accept("?")
-                key = self.expression()
-                self._expect("]")
-                self.depth = 1 + max(deepest, self.depth)
-                node = Index(offset, node, key, optional=optional)
-            else:
-                return node
+                continue
+            offset, depth = self._next().offset, self.depth
+            optional = self._accept("?")
+            key = self.expression()
+            self._expect("]")
+            self._deepen(depth, self.depth)
+            node = Index(offset, node, key, optional=optional)
+        if signs % 2 == 0:
+            return node
+        self._deepen(self.depth)
+        return Call(sign.offset, f"{sign.kind}_", None, (node,))
+
+    # --- Selections -------------------------------------------------------------------------------------------------
 
     def _selection(self, operand: Node) -> Node:
         """`.name`, `.?name` or `.name(arguments)`"""
@@ -237,11 +207,11 @@ class _Parser:
         optional = self._accept("?")
         name = self._expect("name")
         if self.token.kind == "(" and not optional:
-            deepest = self.depth
+            depth = self.depth
             args = self._arguments()
-            self.depth = 1 + max(deepest, self.depth)
+            self._deepen(depth, self.depth)
             return method_or_macro(self._expression, name, operand, args)
-        self.depth += 1
+        self._deepen(self.depth)
         return Select(dot.offset, operand, name.text, optional=optional)
 
     def _arguments(self) -> tuple[Node, ...]:
@@ -260,16 +230,6 @@ class _Parser:
 
     # --- Operands ---------------------------------------------------------------------------------------------------
 
-    def _primary(self) -> Node:
-        token = self.token
-        parse: Callable[[], Node] | None = {
-            "name": self._name, ".": self._name, "(": self._nested, "[": self._list, "{": self._map,
-        }.get(token.kind)  # fmt: skip
-        if parse is not None:
-            return parse()
-        self.depth = 0
-        return self._literal()
-
     def _literal(self) -> Node:
         kind, text, offset = self.token
         negative = kind == "-" and self._tokens[self._place + 1].kind in ("int", "float")
@@ -281,19 +241,19 @@ class _Parser:
         self._next()
         try:
             if kind == "string":
-                value = literals.byte_string(text) if text[0] in "bB" else literals.string(text)
+                value = byte_string(text) if text[0] in "bB" else string(text)
                 return Literal(offset, value)
             if kind == "int":
-                return Literal(offset, literals.integer(text, negative))
+                return Literal(offset, integer(text, negative))
             if kind == "float":
-                return Literal(offset, literals.double(text, negative))
+                return Literal(offset, double(text, negative))
             if kind == "uint":
-                return Literal(offset, literals.unsigned(text))
+                return Literal(offset, unsigned(text))
         except ValueError as error:
             raise self._error(str(error), offset) from None
         return Literal(offset, _CONSTANTS[kind])
 
-    def _nested(self) -> Node:
+    def _parentheses(self) -> Node:
         self._next()
         node = self.expression()
         self._expect(")")
@@ -312,14 +272,11 @@ class _Parser:
             raise self._error(f"reserved identifier: {token.text}", offset)
         if self.token.kind == "(":
             args = self._arguments()
-            return self._function(token, prefix, args)
-        self.depth = 0
+            self._deepen(self.depth)
+            if prefix:
+                return Call(token.offset, prefix + token.text, None, args)
+            return function_or_macro(self._expression, token, args)
         return Ident(offset, prefix + token.text)
-
-    def _function(self, name: Token, prefix: str, args: tuple[Node, ...]) -> Node:
-        if prefix:
-            return Call(name.offset, prefix + name.text, None, args)
-        return function_or_macro(self._expression, name, args)
 
     def _message(self, name: str, offset: int) -> Node | None:
         """A message, if what follows are more names and a brace; otherwise nothing is consumed."""
@@ -330,63 +287,51 @@ class _Parser:
         if self._tokens[place].kind != "{":
             return None
         self._place, self.token = place, self._tokens[place]
-        fields: list[str] = []
-
-        def field() -> None:
-            fields.append(self._expect("name").text)
-
-        _, values, optional = self._entries(field)
-        return Message(offset, name, tuple(fields), values, optional)
+        fields, values, optional = self._entries(lambda: self._expect("name").text)
+        return Message(offset, name, fields, values, optional)
 
     def _map(self) -> Node:
-        offset, keys = self.token.offset, []
+        offset = self.token.offset
+        return MapNode(offset, *self._entries(self.expression))
 
-        def key() -> None:
-            keys.append(self.expression())
-
-        deepest, values, optional = self._entries(key)
-        self.depth = deepest
-        return MapNode(offset, tuple(keys), values, optional)
-
-    def _entries(self, key: Callable[[], None]) -> tuple[int, tuple[Node, ...], tuple[bool, ...]]:
+    def _entries(self, key: Callable[[], T]) -> tuple[tuple[T, ...], tuple[Node, ...], tuple[bool, ...]]:
         """`{?key: value, …}`; `key` parses what is before the colon."""
-        self._expect("{")
+        keys: list[T] = []
         values: list[Node] = []
+
+        self._next()
         optional: list[bool] = []
-        deepest = 0
-        while self.token.kind not in ("}", ","):
-            optional.append(self._accept("?"))
+        for is_optional in self._items("}"):
+            optional.append(is_optional)
             self.depth = 0
-            key()
-            deepest = max(deepest, self.depth)
+            keys.append(key())
+            depth = self.depth
             self._expect(":")
             values.append(self.expression())
-            deepest = max(deepest, self.depth)
-            if not self._accept(",") or self.token.kind == "}":
-                break
-        else:
-            self._trailing_comma(bool(values))
-        self._expect("}")
-        self.depth = deepest
-        return deepest, tuple(values), tuple(optional)
+            self.depth = max(depth, self.depth)
+        return tuple(keys), tuple(values), tuple(optional)
 
     def _list(self) -> Node:
-        offset, deepest = self._next().offset, 0
-        elements: list[Node] = []
-        optional: list[bool] = []
-        while self.token.kind not in ("]", ","):
-            optional.append(self._accept("?"))
+        offset, elements, optional = self._next().offset, list[Node](), list[bool]()
+        for is_optional in self._items("]"):
+            optional.append(is_optional)
             elements.append(self.expression())
-            deepest = max(deepest, self.depth)
-            if not self._accept(",") or self.token.kind == "]":
-                break
-        else:
-            self._trailing_comma(bool(elements))
-        self._expect("]")
-        self.depth = deepest
         return ListNode(offset, tuple(elements), tuple(optional))
 
-    def _trailing_comma(self, after_element: bool) -> None:
-        """A lone comma is allowed between empty brackets."""
-        if not after_element:
+    def _items(self, closing: str) -> Iterator[bool]:
+        """Whether each item of `a, ?b]` is optional; the caller parses the item. A comma may follow the last one."""
+        depth, is_empty = 0, True
+        while self.token.kind not in (closing, ","):
+            is_empty = False
+            yield self._accept("?")
+            depth = max(depth, self.depth)
+            if not self._accept(",") or self.token.kind == closing:
+                break
+        if is_empty:
             self._accept(",")
+        self._expect(closing)
+        self._deepen(depth)
+
+    _PRIMARY: Final[dict[str, Callable[[_Parser], Node]]] = {
+        "name": _name, ".": _name, "(": _parentheses, "[": _list, "{": _map,
+    }  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
+from dra_extender.cel.device import FIELDS, DeviceView
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.frame import Evaluate, Frame
@@ -30,6 +32,32 @@ def tests_optional(node: Node) -> bool:
             return True
         part = part.operand
     return False
+
+
+def device_read(qualifiers: tuple[Qualifier, ...]) -> Callable[[DeviceView], Any] | None:
+    """How to read a field or an entry of the device, None for one that it does not have; None for other selections."""
+    keys = [key for evaluate, key, optional in qualifiers if evaluate is None and not optional and key.__class__ is str]
+    if len(keys) != len(qualifiers):
+        return None
+    if len(keys) == 1 and keys[0] in FIELDS:
+        return lambda view: view.fields[keys[0]]
+    if len(keys) == 3 and keys[0] in ("attributes", "capacity"):
+        section, name = keys[0], f"{keys[1]}/{keys[2]}"
+        return lambda view: view.entries[section].get(name)
+    return None
+
+
+def reading(read: Callable[[DeviceView], Any], cost: int, otherwise: Evaluate) -> Evaluate:
+    """A read of the device in one step; `otherwise` words the error if there is nothing to read."""
+
+    def evaluate(frame: Frame) -> Any:
+        value = read(frame.view)
+        if value is None:
+            return otherwise(frame)
+        frame.cost += cost
+        return value
+
+    return evaluate
 
 
 def select(value: Any, key: Any) -> Any:
@@ -86,7 +114,7 @@ def qualify(frame: Frame, value: Any, qualifiers: tuple[Qualifier, ...]) -> tupl
             if key.__class__ not in _KEYS:
                 raise Fault(f"invalid qualifier type: {type_name(key)}")
             if key.__class__ is str:
-                frame.work.charge(len(key) // _HASHED)
+                frame.charge(len(key) // _HASHED)
         if optional:
             value, present = look_up(value, key)
             if not present:

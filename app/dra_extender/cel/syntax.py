@@ -2,201 +2,162 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any
 
 from dra_extender.cel.declarations import Overload
 from dra_extender.cel.types import DYN, Type
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """A part of an expression. `offset` is its place in the text, `type` what the checker found."""
 
-    __slots__ = ("offset", "type")
-
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.type: Type = DYN
+    offset: int
+    type: Type = attribute(default=DYN, init=False)
 
     @property
     def children(self) -> tuple[Node, ...]:
         return ()
 
 
+@dataclass(slots=True, eq=False)
 class Literal(Node):
     """A constant."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, offset: int, value: Any) -> None:
-        super().__init__(offset)
-        self.value = value
+    value: Any
 
 
+@dataclass(slots=True, eq=False)
 class Variable:
     """A local variable of a macro; `index` numbers all variables of an expression."""
 
-    __slots__ = ("index", "name", "type")
-
-    def __init__(self, name: str, type_: Type, index: int) -> None:
-        self.name = name
-        self.type = type_
-        self.index = index
+    name: str
+    type: Type
+    index: int
 
 
+@dataclass(slots=True, eq=False)
 class Ident(Node):
     """A name: `device`, a local variable, or a type. The checker sets `variable` or `constant` for the latter two."""
 
-    __slots__ = ("constant", "name", "variable")
-
-    def __init__(self, offset: int, name: str) -> None:
-        super().__init__(offset)
-        self.name = name
-        self.variable: Variable | None = None
-        self.constant: Any = None
+    name: str
+    variable: Variable | None = attribute(default=None, init=False)
+    constant: Any = attribute(default=None, init=False)
 
 
+@dataclass(slots=True, eq=False)
 class Select(Node):
     """`operand.field`, `operand.?field` (optional), `has(operand.field)` (test).
 
     The checker sets `constant` when it is the name of a type, such as `net.IP`.
     """
 
-    __slots__ = ("constant", "field", "operand", "optional", "test")
-
-    def __init__(self, offset: int, operand: Node, field: str, *, optional: bool = False, test: bool = False) -> None:
-        super().__init__(offset)
-        self.operand = operand
-        self.field = field
-        self.optional = optional
-        self.test = test
-        self.constant: Any = None
+    operand: Node
+    field: str
+    optional: bool = False
+    test: bool = False
+    constant: Any = attribute(default=None, init=False)
 
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.operand,)
 
 
+@dataclass(slots=True, eq=False)
 class Index(Node):
     """`operand[key]` or `operand[?key]`."""
 
-    __slots__ = ("key", "operand", "optional")
-
-    def __init__(self, offset: int, operand: Node, key: Node, *, optional: bool = False) -> None:
-        super().__init__(offset)
-        self.operand = operand
-        self.key = key
-        self.optional = optional
+    operand: Node
+    key: Node
+    optional: bool = False
 
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.operand, self.key)
 
 
+@dataclass(slots=True, eq=False)
 class Logic(Node):
     """`a && b && c` or `a || b || c`: one node however many terms."""
 
-    __slots__ = ("is_and", "terms")
-
-    def __init__(self, offset: int, is_and: bool, terms: tuple[Node, ...]) -> None:
-        super().__init__(offset)
-        self.is_and = is_and
-        self.terms = terms
+    is_and: bool
+    terms: tuple[Node, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
         return self.terms
 
 
+@dataclass(slots=True, eq=False)
 class Conditional(Node):
     """`test ? then : otherwise`."""
 
-    __slots__ = ("otherwise", "test", "then")
-
-    def __init__(self, offset: int, test: Node, then: Node, otherwise: Node) -> None:
-        super().__init__(offset)
-        self.test = test
-        self.then = then
-        self.otherwise = otherwise
+    test: Node
+    then: Node
+    otherwise: Node
 
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.test, self.then, self.otherwise)
 
 
+@dataclass(slots=True, eq=False)
 class Call(Node):
     """A function, method or operator. The checker clears `target` when it was a namespace, and sets `overloads`."""
 
-    __slots__ = ("args", "function", "overloads", "target")
-
-    def __init__(self, offset: int, function: str, target: Node | None, args: tuple[Node, ...]) -> None:
-        super().__init__(offset)
-        self.function = function
-        self.target = target
-        self.args = args
-        self.overloads: tuple[Overload, ...] = ()
-
-    @property
-    def operands(self) -> tuple[Node, ...]:
-        """The receiver, if any, and the arguments."""
-        return self.args if self.target is None else (self.target, *self.args)
+    function: str
+    target: Node | None
+    args: tuple[Node, ...]
+    overloads: tuple[Overload, ...] = attribute(default=(), init=False)
 
     @property
     def children(self) -> tuple[Node, ...]:
-        return self.operands
+        """The receiver, if any, and the arguments."""
+        return self.args if self.target is None else (self.target, *self.args)
 
 
+@dataclass(slots=True, eq=False)
 class ListNode(Node):
     """`[a, ?b]`; `optional` is true for elements that are optionals."""
 
-    __slots__ = ("elements", "optional")
-
-    def __init__(self, offset: int, elements: tuple[Node, ...], optional: tuple[bool, ...]) -> None:
-        super().__init__(offset)
-        self.elements = elements
-        self.optional = optional
+    elements: tuple[Node, ...]
+    optional: tuple[bool, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
         return self.elements
 
 
+@dataclass(slots=True, eq=False)
 class MapNode(Node):
     """`{key: value, ?key: optional}`."""
 
-    __slots__ = ("keys", "optional", "values")
-
-    def __init__(
-        self, offset: int, keys: tuple[Node, ...], values: tuple[Node, ...], optional: tuple[bool, ...]
-    ) -> None:
-        super().__init__(offset)
-        self.keys = keys
-        self.values = values
-        self.optional = optional
+    keys: tuple[Node, ...]
+    values: tuple[Node, ...]
+    optional: tuple[bool, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
         return tuple(node for entry in zip(self.keys, self.values, strict=True) for node in entry)
 
 
+@dataclass(slots=True, eq=False)
 class Message(Node):
     """`google.protobuf.Int64Value{value: 1}`."""
 
-    __slots__ = ("fields", "name", "optional", "values")
-
-    def __init__(
-        self, offset: int, name: str, fields: tuple[str, ...], values: tuple[Node, ...], optional: tuple[bool, ...]
-    ) -> None:
-        super().__init__(offset)
-        self.name = name
-        self.fields = fields
-        self.values = values
-        self.optional = optional
+    name: str
+    fields: tuple[str, ...]
+    values: tuple[Node, ...]
+    optional: tuple[bool, ...]
 
     @property
     def children(self) -> tuple[Node, ...]:
         return self.values
 
 
+@dataclass(slots=True, eq=False)
 class Macro(Node):
     """`range.name(variables…, arguments…)`: a loop, or `cel.bind`, `optMap`, `optFlatMap`, `sortBy`.
 
@@ -204,22 +165,27 @@ class Macro(Node):
     checker sets `bound`, and `keyed` for a `sortBy` whose type of keys is known.
     """
 
-    __slots__ = ("arguments", "bound", "keyed", "name", "range", "variables")
-
-    def __init__(
-        self, offset: int, name: str, range_: Node, variables: tuple[str, ...], arguments: tuple[Node, ...]
-    ) -> None:
-        super().__init__(offset)
-        self.name = name
-        self.range = range_
-        self.variables = variables
-        self.arguments = arguments
-        self.bound: tuple[Variable, ...] = ()
-        self.keyed = False
+    name: str
+    range: Node
+    variables: tuple[str, ...]
+    arguments: tuple[Node, ...]
+    bound: tuple[Variable, ...] = attribute(default=(), init=False)
+    keyed: bool = attribute(default=False, init=False)
 
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.range, *self.arguments)
+
+
+def dotted(node: Node) -> str | None:
+    """`a.b.c` as text, if the node is just names and dots."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test and not node.optional:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    return ".".join((node.name, *reversed(parts)))
 
 
 def walk(node: Node) -> list[Node]:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dra_extender.api.resource import DeviceID, ResourceSlice, attribute_values
+from dra_extender.api.resource import DeviceID, ResourceSlice
 from dra_extender.cel.clauses import brief, clauses, pointed, strings
-from dra_extender.cel.device import DeviceView, ReadSet
-from dra_extender.cel.environment import CelGates
+from dra_extender.cel.device import DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError, excerpt
-from dra_extender.cel.program import Program, compile_selector
+from dra_extender.cel.program import Program, Programs
 from dra_extender.cel.work import Work, unlimited
 
 _LETTERS: Final = 5
@@ -36,26 +35,20 @@ class Trial(msgspec.Struct, frozen=True):
     place: str = ""
 
 
-def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGates) -> Iterator[Trial]:
+def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Programs) -> Iterator[Trial]:
     """The answer of `program` for each device."""
     for published in slices:
         spec = published.spec
         for device in spec.devices:
-            view = DeviceView.build(
-                spec.driver,
-                attribute_values(device.attributes),
-                {name: capacity.value for name, capacity in device.capacity.items()},
-                device.allow_multiple_allocations is True,
-                gates,
-            )
+            view = DeviceView.build(PublishedDevice.of(spec.driver, device), program.gates)
             name = (spec.driver, spec.pool.name, device.name)
             try:
                 matches = program.evaluate(view)
-                yield Trial(name, matches, "" if matches else _unsatisfied(program, view, gates))
+                yield Trial(name, matches, "" if matches else _unsatisfied(program, view, programs))
             except CelRuntimeError as error:
                 word, near = misspelt(program.expression, error.key, view, unlimited())
                 meant = f"; did you mean {near}?" if near else ""
-                yield Trial(name, None, f"{error}{meant}", _place(program.expression, error, word, view, gates))
+                yield Trial(name, None, f"{error}{meant}", _place(program, error, word, view, programs))
 
 
 def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:
@@ -74,11 +67,11 @@ def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[s
     return key, ""
 
 
-def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
+def _unsatisfied(program: Program, view: DeviceView, programs: Programs) -> str:
     """The first clause that the device does not satisfy."""
     for clause in clauses(program.expression):
         try:
-            part = compile_selector(clause, gates)
+            part = programs.compile(clause, program.gates)
             if not part.evaluate(view):
                 found = value_of(part.reads, view)
                 return f"{brief(clause)} is false" + (f": {found[0]} is {found[1] or 'not there'}" if found else "")
@@ -87,13 +80,14 @@ def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
     return "is false"
 
 
-def _place(expression: str, error: CelRuntimeError, word: str, view: DeviceView, gates: CelGates) -> str:
+def _place(program: Program, error: CelRuntimeError, word: str, view: DeviceView, programs: Programs) -> str:
     """Where the name stands that the device does not have, else the first clause that fails by itself."""
+    expression = program.expression
     if error.key:
         return pointed(expression, word)
     for clause in clauses(expression):
         try:
-            compile_selector(clause, gates).evaluate(view)
+            programs.compile(clause, program.gates).evaluate(view)
         except CelCompileError:
             continue
         except CelRuntimeError:
@@ -103,13 +97,13 @@ def _place(expression: str, error: CelRuntimeError, word: str, view: DeviceView,
 
 def value_of(reads: ReadSet, view: DeviceView) -> tuple[str, str] | None:
     """(name, value) of the one thing that an expression reads; None when it reads several."""
-    if reads.everything or len(reads.entries) + reads.driver != 1:
+    if reads.everything or len(reads.entries) + len(reads.fields) != 1:
         return None
-    if reads.driver:
-        return "driver", view.driver
-    kind, domain, identifier = reads.entries[0]
-    entries = view.attribute_values if kind == "attributes" else view.capacity_values
-    return f"{domain}/{identifier}", shown_value(entries.get(f"{domain}/{identifier}"))
+    if reads.fields:
+        name = reads.fields[0]
+        return name, shown_value(view.fields[name])
+    section, domain, identifier = reads.entries[0]
+    return f"{domain}/{identifier}", shown_value(view.entries[section].get(f"{domain}/{identifier}"))
 
 
 def shown_value(value: Any) -> str:
@@ -126,7 +120,7 @@ def shown_value(value: Any) -> str:
 def _names(view: DeviceView) -> list[str]:
     """The names of what the device has, and their domains."""
     found: dict[str, None] = {}
-    for name in (*view.attribute_values, *view.capacity_values):
+    for name in (name for entries in view.entries.values() for name in entries):
         domain, _, identifier = name.partition("/")
         found[identifier] = found[domain] = None
     return list(found)

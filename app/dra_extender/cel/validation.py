@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dra_extender.cel import types
-from dra_extender.cel.declarations import Declarations, Function
+from dra_extender.cel.declarations import Function, Functions
 from dra_extender.cel.errors import Abort, CelCompileError, CelResultError, Fault
 from dra_extender.cel.library.conversions import CONVERSIONS, string_to_duration, string_to_timestamp
 from dra_extender.cel.library.formatting import check_literal
 from dra_extender.cel.library.regexes import pattern
 from dra_extender.cel.library.times import from_seconds
-from dra_extender.cel.meter import Meter
 from dra_extender.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select, walk
 from dra_extender.cel.types import Type
 from dra_extender.cel.values import Map, UInt, map_key
+from dra_extender.cel.work import Meter
 
 _INDEXES: Final = (str, int, bool, float, UInt)
 
@@ -31,7 +31,7 @@ def validate(expression: str, tree: Node, meter: Meter) -> None:
         if isinstance(node, Call):
             _check_literal_arguments(expression, node, meter)
             if node.function == "format":
-                found = [below for argument in node.operands for below in walk(argument)]
+                found = [below for argument in node.children for below in walk(argument)]
                 meter.charge(len(found) // 4)
                 exempt.update(map(id, found))
     for node in walk(tree):
@@ -106,7 +106,7 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
 # --- Constants ------------------------------------------------------------------------------------------------------
 
 
-def fold(expression: str, tree: Node, declarations: Declarations, meter: Meter) -> Node:
+def fold(expression: str, tree: Node, functions: Functions, meter: Meter) -> Node:
     """The tree with constant conversions, lists and maps carried out. Raises CelCompileError and WorkExceeded.
 
     What is folded is no larger than the expression: no function that makes a text or list longer is carried out.
@@ -115,7 +115,7 @@ def fold(expression: str, tree: Node, declarations: Declarations, meter: Meter) 
     for node in reversed(walk(tree)):
         _replace_children(node, folded)
         try:
-            constant = _constant(node, declarations)
+            constant = _constant(node, functions, meter)
         except (Fault, Abort) as error:
             raise CelCompileError(f"{error}", expression, node.offset) from None
         if constant is not None:
@@ -128,7 +128,7 @@ def fold(expression: str, tree: Node, declarations: Declarations, meter: Meter) 
 
 
 def _compile_pattern(expression: str, call: Call, meter: Meter) -> None:
-    regex = call.operands[1] if len(call.operands) > 1 else None
+    regex = call.children[1] if len(call.children) > 1 else None
     if isinstance(regex, Literal) and isinstance(regex.value, str):
         try:
             pattern(regex.value, meter)
@@ -151,7 +151,7 @@ def _slots(node: Node) -> tuple[str, ...]:
     return tuple(slot for slot in node.__class__.__slots__ if slot not in ("offset", "type"))
 
 
-def _constant(node: Node, declarations: Declarations) -> Literal | None:
+def _constant(node: Node, functions: Functions, meter: Meter) -> Literal | None:
     """The literal a node amounts to, or None."""
     if isinstance(node, Ident | Select):
         return None if node.constant is None else _literal(node, node.constant)
@@ -171,16 +171,16 @@ def _constant(node: Node, declarations: Declarations) -> Literal | None:
                 if isinstance(key, Literal) and isinstance(value, Literal)
             ),
         )
-    if isinstance(node, Call) and node.function in CONVERSIONS and len(node.operands) == 1:
-        return _converted(node, declarations.functions[node.function])
+    if isinstance(node, Call) and node.function in CONVERSIONS and len(node.children) == 1:
+        return _converted(node, functions[node.function], meter)
     return None
 
 
-def _converted(call: Call, function: Function) -> Literal | None:
-    argument = call.operands[0]
+def _converted(call: Call, function: Function, meter: Meter) -> Literal | None:
+    argument = call.children[0]
     if not isinstance(argument, Literal):
         return None
-    return _literal(call, function.free_run(())(argument.value))
+    return _literal(call, function.run(())(meter, argument.value))
 
 
 def _literal(node: Node, value: Any) -> Literal:
@@ -189,8 +189,8 @@ def _literal(node: Node, value: Any) -> Literal:
     return literal
 
 
-def check_result(expression: str, tree: Node, allowed: tuple[Type, ...], wanted: str) -> None:
-    """A selector is a bool, or an attribute; other expressions may have to be of a type. Raises CelCompileError."""
-    if allowed and (tree.type not in allowed or tree.type.nullable):
+def check_result(expression: str, tree: Node, allowed: tuple[Type, ...]) -> None:
+    """A selector is a bool, or an attribute. Raises CelResultError."""
+    if tree.type not in allowed or tree.type.nullable:
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"
-        raise CelResultError(f"{wanted} {tree.type}", expression, 0, hint)
+        raise CelResultError(f"must evaluate to bool or the unknown type, not {tree.type}", expression, 0, hint)

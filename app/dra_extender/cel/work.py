@@ -1,26 +1,55 @@
-"""How much work a caller allows, counted while it is done.
+"""What compiling and evaluating use: work, which the caller limits, and memory, which has one limit for everybody.
 
-One unit is about one microsecond of CPython on a slow machine: the evaluation of one node of an expression, or a
-kilobyte of text that is copied. Work is charged before it is done, inside single operations too. An allowance says
-nothing about the answer: with more of it an expression has the same value, or fails in the same way.
+Neither is Kubernetes' cost (`cost.py`). That is a part of the answer; it measures neither time nor memory.
+
+One unit of work is about one microsecond of CPython on a slow machine: the evaluation of one node of an expression, or
+a kilobyte of text that is copied. Work is charged before it is done, inside single operations too.
+
+The memory limit covers all values that are alive at one time. Values smaller than `SMALL` are not counted: Kubernetes'
+cost bounds how many of them there can be. Of the others, those of variables (`kept`) go with their variables; the rest
+is `passing`. When a part of an expression has been evaluated, what it made on the way is gone if the result is a number
+or bool, and all but the result if it is a text. Other results may refer to anything that was made.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+from dra_extender.api.semver import Semver
+from dra_extender.cel.errors import Abort
+from dra_extender.cel.values import Opaque, Option, UInt
+
+LIMIT: Final = 64 * 2**20
+"""How many bytes the values of an evaluation may take at one time."""
+
+SMALL: Final = 1024
+MANY: Final = 128
+"""A list of fewer elements is small."""
+
+REFERENCE: Final = 8
+TEXT: Final = 56
+"""Bytes of a reference, and of a text beside its characters."""
+
+_ENTRY: Final = 120
+_SIZED: Final[frozenset[Any]] = frozenset((str, bytes, list))
+_PLAIN: Final[frozenset[Any]] = frozenset((bool, int, UInt, float, type(None)))
+
+Patterns = MutableMapping[str, Any]
+"""A cache of compiled regular expressions, by their texts."""
 
 
 class WorkExceeded(Exception):
-    """The allowance does not suffice. Neither an answer nor an error of the expression: ask again with more."""
+    """The limit of work does not suffice. Neither an answer nor an error of the expression: ask again with more."""
 
 
 class Work:
-    """An allowance of units. What is refused is not taken off, so that the rest can be spent on something else."""
+    """So many units of work. What is refused is not taken off, so that the rest can be spent on something else."""
 
     __slots__ = ("left",)
 
-    def __init__(self, allowed: int) -> None:
-        self.left = allowed
+    def __init__(self, units: int) -> None:
+        self.left = units
 
     def charge(self, units: int) -> None:
         """Take off some units. Raises WorkExceeded when there are not as many left."""
@@ -30,9 +59,106 @@ class Work:
         self.left = left
 
 
-_PLENTY: Final = 2**62
-
-
 def unlimited() -> Work:
-    """An allowance that is never used up, for workers and commands."""
-    return Work(_PLENTY)
+    """More work than anything can take, for workers and commands."""
+    return Work(2**62)
+
+
+class Meter:
+    """Counts the work and the memory of one compilation or evaluation, and holds the patterns that it may use."""
+
+    __slots__ = ("kept", "passing", "patterns", "work")
+
+    def __init__(self, work: Work, patterns: Patterns | None = None) -> None:
+        self.work = work
+        self.patterns: Patterns = {} if patterns is None else patterns
+        self.kept = 0
+        self.passing = 0
+
+    def charge(self, units: int) -> None:
+        """Take off some units of work. Raises WorkExceeded when there are not as many left."""
+        self.work.charge(units)
+
+    def room(self, size: int) -> None:
+        """Check that a value of so many bytes may be made. Raises Abort."""
+        if size >= SMALL and self.kept + self.passing + size > LIMIT:
+            raise Abort(f"operation cancelled: the values take more than {LIMIT >> 20} MiB of memory", "too large")
+
+    def keep(self, value: Any, size: int | None = None) -> None:
+        """Count a value that was made; its size is that of its own if it is not given. Raises Abort."""
+        if size is None:
+            size = own_bytes(value)
+        if size >= SMALL:
+            self.room(size)
+            self.passing += size
+
+    def done(self, before: int, result: Any) -> None:
+        """A part has been evaluated; `before` is what was `passing` when that began."""
+        kind = result.__class__
+        if kind in _PLAIN:
+            self.passing = before
+        elif kind is str or kind is bytes:
+            self.passing = min(self.passing, before + own_bytes(result))
+
+    def remember(self, before: int) -> int:
+        """Count what was made since `before` as a variable's. Returns how many bytes it takes."""
+        size = self.passing - before
+        self.passing = before
+        self.kept += size
+        return size
+
+    def forget(self, before: int, size: int, result: Any) -> None:
+        """A variable with so many bytes is gone; the result of its body, begun at `before`, may have parts of them."""
+        self.kept -= size
+        self.passing += size
+        self.done(before, result)
+
+
+# --- Sizes ----------------------------------------------------------------------------------------------------------
+
+
+def text_bytes(text: str) -> int:
+    """The most that the characters of a text take."""
+    return len(text) * (1 if text.isascii() else 4)
+
+
+def own_bytes(value: Any) -> int:
+    """What a value takes, without its elements."""
+    kind = value.__class__
+    if kind is str:
+        return text_bytes(value)
+    if kind is list:
+        return len(value) * REFERENCE
+    if kind is bytes:
+        return len(value)
+    return len(value) * _ENTRY if isinstance(value, dict) else 0
+
+
+def part_bytes(text: str) -> int:
+    """What a new text in a list takes; one character of ASCII is not made anew."""
+    return REFERENCE if len(text) < 2 and text.isascii() else REFERENCE + TEXT + text_bytes(text)
+
+
+def length(values: tuple[Any, ...]) -> int:
+    """How many characters and elements there are in the values, without those of elements."""
+    total = 0
+    for value in values:
+        kind = value.__class__
+        if kind in _SIZED:
+            total += len(value)
+        elif kind not in _PLAIN:
+            total += _extent(value)
+    return total
+
+
+def _extent(value: Any) -> int:
+    """The characters in a version, an optional or a value of an extension type."""
+    kind = value.__class__
+    while kind is Option:
+        value = value.value
+        kind = value.__class__
+    if kind is Semver:
+        return len(value.text)
+    if isinstance(value, Opaque):
+        return value.extent
+    return len(value) if kind in _SIZED else 0

@@ -77,19 +77,11 @@ for _panel, _commands in _PANELS.items():
 app.add_typer(replay.replay(_PANELS[_QUESTIONS], _UNLISTED), name="replay", rich_help_panel=_OFFLINE)
 
 
-FRAMES: Final = 5_000
-"""How many Python functions may be called within each other. The deepest selector that Kubernetes accepts takes 3,000
-(`cel.program`). Frames of Python functions live on the heap, and JSON nested this deeply needs less than a tenth of
-a thread's stack.
-"""
-
-
 def main() -> None:
     """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type.
 
     Bugs that a command can outlive are logged, not raised.
     """
-    sys.setrecursionlimit(FRAMES)
     tolerate(_log_unexpected)
     name = "kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender"
     asked = completion.variable(name)

@@ -50,9 +50,15 @@ def selector(
 
 
 def _batch() -> int:
+    from dra_extender.cel import Programs
     from dra_extender.cel.batch import answer
+
+    programs = Programs()
 
     def complain(name: str, problem: str) -> dict[str, Any]:
         return {"name": name, "result": "error", "message": problem}
 
-    return FAILED if answer_lines(sys.stdin.buffer, sys.stdout.buffer, answer, complain) else YES
+    def said(case: dict[str, Any]) -> dict[str, Any]:
+        return answer(case, programs)
+
+    return FAILED if answer_lines(sys.stdin.buffer, sys.stdout.buffer, said, complain) else YES

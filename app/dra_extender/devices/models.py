@@ -2,27 +2,22 @@
 
 Promises: `Traits` are all that a decision may read of a device: a search, a score or an explanation reads nothing else,
 and the equivalence cache compares traits as a whole. A decision that needs one more field of the device adds it to the
-struct and to `traits_of`, and nowhere else. The name of a device and where it can be used are no traits: its pool knows
-them (`PooledDevice`). Equal lists of devices of one driver are one `Block`, devices with equal traits have one
-`DeviceModel`, equal attribute values are one object, for as long as they are in use.
+struct and to `traits_of`, and nowhere else; a field that selectors read goes to `cel.PublishedDevice` instead. The name
+of a device and where it can be used are no traits: its pool knows them (`PooledDevice`). Equal lists of devices of one
+driver are one `Block`, devices with equal traits have one `DeviceModel`, equal attribute values are one object, for as
+long as they are in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import (
-    AttributeValue,
-    Device,
-    DeviceAttribute,
-    DeviceCapacity,
-    DeviceTaint,
-    attribute_values,
-)
+from dra_extender.api.resource import Device, DeviceAttribute, DeviceTaint
+from dra_extender.cel import PublishedDevice
 from dra_extender.devices.content import Interner, SharedValues, digest
 from dra_extender.devices.validity import stands_alone
 
@@ -36,21 +31,14 @@ ACTIVE_EFFECTS: Final = ("NoSchedule", "NoExecute")
 """All other effects, None and unknown ones, keep nobody away."""
 
 
-class Traits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a device is, whatever its name is. Immutable."""
+class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
+    """What a device is, whatever its name is: what selectors read of it, and what other rules do. Immutable."""
 
-    driver: str
-    attributes: Mapping[str, DeviceAttribute] = {}
-    """As published, without a default domain."""
-    capacity: Mapping[str, DeviceCapacity] = {}
-    """With request policies."""
     consumes: Consumption = ()
     partition: bool = False
     """`consumesCounters` is set."""
     taints: tuple[DeviceTaint, ...] = ()
     """Only those with an active effect, without the time at which they were added."""
-    multi: bool = False
-    """`allowMultipleAllocations`, whatever the features are."""
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     binds_to_node: bool = False
@@ -66,27 +54,15 @@ class Traits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
                 return self.attributes.get(identifier)
         return found
 
-    @property
-    def attribute_values(self) -> Mapping[str, AttributeValue | None]:
-        """The plain values, as selectors see them; None marks a value of an unknown type."""
-        return attribute_values(self.attributes)
-
-    @property
-    def amounts(self) -> Mapping[str, Quantity]:
-        """The capacity without policies, as selectors see it."""
-        return {name: capacity.value for name, capacity in self.capacity.items()}
-
 
 def traits_of(driver: str, device: Device) -> Traits:
     """The traits of a device as its slice and the taint rules describe it."""
-    return Traits(
-        driver=driver,
-        attributes=device.attributes,
-        capacity=device.capacity,
+    return Traits.of(
+        driver,
+        device,
         consumes=consumption(device),
         partition=bool(device.consumes_counters),
         taints=active_taints(device),
-        multi=device.allow_multiple_allocations is True,
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         binds_to_node=device.binds_to_node is True,

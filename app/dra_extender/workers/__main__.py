@@ -16,31 +16,32 @@ from typing import BinaryIO, Final
 
 from dra_extender.allocation.allocator import reply_to
 from dra_extender.allocation.workerrequests import Overrun, WorkerReply
+from dra_extender.cel import Programs
 from dra_extender.unexpected import Place, tolerate
 from dra_extender.workers.wire import HEADER, TimedReply, decode_request, encode_reply, length
 
 MEMORY: Final = "memory"
 
 
-def main(seconds: float, memory: int, frames: int, step_budget: int) -> None:
+def main(seconds: float, memory: int, step_budget: int) -> None:
     """WorkerReply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
-    sys.setrecursionlimit(frames)
     tolerate(_tell)
     requests, replies = _streams()
     _limit_memory(memory)
+    programs = Programs()
     while header := requests.read(HEADER.size):
         payload = requests.read(length(header))
         _limit_time(seconds)
         started = time.process_time()
-        found = _answered(payload, memory, step_budget)
+        found = _answered(payload, memory, step_budget, programs)
         replies.write(encode_reply(TimedReply(found, time.process_time() - started)))
         replies.flush()
         gc.collect()
 
 
-def _answered(payload: bytes, memory: int, step_budget: int) -> WorkerReply:
+def _answered(payload: bytes, memory: int, step_budget: int, programs: Programs) -> WorkerReply:
     try:
-        return reply_to(decode_request(payload), step_budget)
+        return reply_to(decode_request(payload), step_budget, programs)
     except MemoryError:
         return Overrun(MEMORY, f"needs more than {memory // 2**20} MiB of memory")
 
@@ -79,4 +80,4 @@ else:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -101,8 +101,7 @@ class WorkerPool:
             timer.cancel()
             return process
         limits = self._limits
-        frames = sys.getrecursionlimit()
-        arguments = [str(limits.seconds), str(limits.memory), str(frames), str(limits.step_budget)]
+        arguments = [str(limits.seconds), str(limits.memory), str(limits.step_budget)]
         for _ in range(START_ATTEMPTS):
             self.starts += 1
             try:

@@ -28,16 +28,13 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.resource import (
     Device,
-    DeviceAttribute,
     DeviceClaim,
     DeviceClass,
     DeviceClassSpec,
     ResourceClaim,
     ResourceClaimSpec,
-    attribute_values,
 )
-from dra_extender.api.semver import Semver
-from dra_extender.cel import CelGates, DeviceView
+from dra_extender.cel import CelGates, DeviceView, PublishedDevice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import Block, Consumption, DeviceModel, Traits
 from dra_extender.devices.nodeselection import NodeSelection
@@ -64,14 +61,11 @@ class CompileWire(msgspec.Struct, frozen=True, tag="compile"):
 
 
 class EvaluateWire(msgspec.Struct, frozen=True, tag="evaluate"):
-    """An EvaluateRequest. Names are whole, `domain/id`, in the order of the view."""
+    """An EvaluateRequest."""
 
     expression: str
     gates: CelGates
-    driver: str
-    multi: bool
-    attributes: dict[str, DeviceAttribute]
-    capacity: dict[str, Quantity]
+    device: PublishedDevice
 
 
 class PoolWire(msgspec.Struct, frozen=True):
@@ -160,7 +154,9 @@ def decode_request(payload: bytes) -> WorkerRequest:
     found = _decoded(_questions, payload)
     if isinstance(found, CompileWire):
         return CompileRequest(found.expression, found.gates)
-    return _evaluation(found) if isinstance(found, EvaluateWire) else _search(found)
+    if isinstance(found, EvaluateWire):
+        return EvaluateRequest(found.expression, found.gates, DeviceView.build(found.device, found.gates))
+    return _search(found)
 
 
 def decode_reply(payload: bytes) -> TimedReply:
@@ -179,51 +175,8 @@ def _wired(request: WorkerRequest) -> CompileWire | EvaluateWire | SearchWire:
     if isinstance(request, CompileRequest):
         return CompileWire(request.expression, request.gates)
     if isinstance(request, EvaluateRequest):
-        return _wired_evaluation(request)
+        return EvaluateWire(request.expression, request.gates, request.view.published)
     return _wired_search(request)
-
-
-# --- evaluations ------------------------------------------------------------------------------------------------------
-
-
-def _wired_evaluation(request: EvaluateRequest) -> EvaluateWire:
-    view = request.view
-    return EvaluateWire(
-        request.expression,
-        request.gates,
-        view.driver,
-        view.allow_multiple,
-        {name: _attribute(value) for name, value in view.attribute_values.items()},
-        dict(view.capacity_values),
-    )
-
-
-def _attribute(value: Any) -> DeviceAttribute:
-    """The attribute that a selector sees as this value."""
-    if isinstance(value, list):
-        return _list_attribute(value)
-    if isinstance(value, bool):
-        return DeviceAttribute(bool_=value)
-    if isinstance(value, int):
-        return DeviceAttribute(int_=value)
-    return DeviceAttribute(version=value.text) if isinstance(value, Semver) else DeviceAttribute(string=value)
-
-
-def _list_attribute(values: list[Any]) -> DeviceAttribute:
-    first = values[0] if values else ""
-    if isinstance(first, bool):
-        return DeviceAttribute(bools=tuple(values))
-    if isinstance(first, int):
-        return DeviceAttribute(ints=tuple(values))
-    if isinstance(first, Semver):
-        return DeviceAttribute(versions=tuple(value.text for value in values))
-    return DeviceAttribute(strings=tuple(values))
-
-
-def _evaluation(found: EvaluateWire) -> EvaluateRequest:
-    attributes = attribute_values(found.attributes)
-    view = DeviceView.build(found.driver, attributes, found.capacity, found.multi, found.gates)
-    return EvaluateRequest(found.expression, found.gates, view)
 
 
 # --- searches ---------------------------------------------------------------------------------------------------------

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dra_extender.allocation.selectors import cel_gates
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import DeviceAttribute, attribute_values
-from dra_extender.cel import DeviceView
 from dra_extender.insight.why.selectorchanges import KNOWN, LONGEST, Vocabulary
+from tests.support.cel.devices import view_of
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.scene import Scene
 
 
 def test_few_words_and_short_ones_are_known() -> None:
-    attributes = {f"gpu.example.com/n{i}": DeviceAttribute(string=f"value-{i}") for i in range(3 * KNOWN)}
-    attributes["gpu.example.com/long"] = DeviceAttribute(string="x" * (LONGEST + 1))
-    view = DeviceView.build("gpu.example.com", attribute_values(attributes), {}, False, cel_gates(FeatureGates()))
+    attributes = {f"gpu.example.com/n{i}": f"value-{i}" for i in range(3 * KNOWN)}
+    attributes["gpu.example.com/long"] = "x" * (LONGEST + 1)
+    view = view_of("gpu.example.com", attributes, gates=cel_gates(FeatureGates()))
     known = Vocabulary([view])
     assert len(known.words) <= KNOWN + 1
     assert known.values["gpu.example.com/long"] == {}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
 import pytest
 
-from dra_extender.cli.main import FRAMES
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.nearness import LONGEST, near
 from dra_extender.insight.why.note import note_of
@@ -94,17 +92,7 @@ def things() -> Iterator[Thing]:
             yield thing
 
 
-@pytest.fixture
-def frames() -> Iterator[None]:
-    """As many as the service has."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(FRAMES)
-    yield
-    sys.setrecursionlimit(before)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("frames")
 @pytest.mark.parametrize("thing", list(things()), ids=lambda thing: f"{thing.family}-{thing.name}")
 def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(thing: Thing) -> None:
     assert isinstance(thing.act, Objects)

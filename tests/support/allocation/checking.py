@@ -8,8 +8,8 @@ from typing import Any
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Device, attribute_values
-from dra_extender.cel import CelGates, DeviceView, compile_selector
+from dra_extender.api.resource import Device
+from dra_extender.cel import CelGates, DeviceView, PublishedDevice, compile_selector
 
 Json = dict[str, Any]
 DeviceID = tuple[str, str, str]
@@ -62,11 +62,8 @@ def _requests(case: Json, claim: Json, found: list[Json], devices: dict[DeviceID
 
 
 def _selected(expression: str, driver: str, entry: Json) -> bool:
-    device = convert(Device, entry)
-    amounts = {name: capacity.value for name, capacity in device.capacity.items()}
     gates = CelGates(True, True)
-    multi = device.allow_multiple_allocations is True
-    view = DeviceView.build(driver, attribute_values(device.attributes), amounts, multi, gates)
+    view = DeviceView.build(PublishedDevice.of(driver, convert(Device, entry)), gates)
     return compile_selector(expression, gates).evaluate(view)
 
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +28,6 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
-from dra_extender.cli.main import FRAMES
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.mirror import Mirror
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
@@ -189,7 +187,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--objects", type=int, default=50_000, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     options = parser.parse_args(arguments)
-    sys.setrecursionlimit(FRAMES)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console, started = Console(), time.monotonic()
     console.print(f"seed {options.seed}")

@@ -8,11 +8,11 @@ from math import isinf, isnan
 from typing import Any, Final
 
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.errors import Fault
+from dra_extender.cel.errors import MAX_LEVELS, Fault, too_deep
 from dra_extender.cel.library import conversions
-from dra_extender.cel.meter import Meter, text_bytes
 from dra_extender.cel.syntax import ListNode, MapNode, Node
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
+from dra_extender.cel.work import Meter, text_bytes
 
 LIBRARY: Final = Library()
 
@@ -98,20 +98,22 @@ class _Estimate:
     def add(self, value: Any, precision: int | None) -> None:
         """A value that is going to be formatted. Raises Abort when the whole text takes too much memory."""
         self._add(min(precision or 0, _MAX_PRECISION))
-        pending = [value]
+        pending = [(value, 0)]
         while pending:
-            found = pending.pop()
+            found, level = pending.pop()
             kind = found.__class__
+            if level > MAX_LEVELS:
+                raise too_deep()
             if kind is str:
                 self._add(_WIDEST_ESCAPE * len(found) if found is not value else 2 * text_bytes(found))
             elif kind is bytes:
                 self._add(2 * len(found))
             elif kind is list:
                 self._add(_SEPARATED * len(found))
-                pending += found
+                pending += [(part, level + 1) for part in found]
             elif isinstance(found, dict):
                 self._add(_SEPARATED * len(found))
-                pending += (part for entry in found.items() for part in entry)
+                pending += [(part, level + 1) for entry in found.items() for part in entry]
             else:
                 self._add(_WIDEST)
 

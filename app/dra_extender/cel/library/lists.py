@@ -10,8 +10,8 @@ from dra_extender.cel.declarations import Library
 from dra_extender.cel.equality import compare, compared, contains, equal, is_sortable
 from dra_extender.cel.errors import Fault, too_costly
 from dra_extender.cel.library.operators import add
-from dra_extender.cel.meter import REFERENCE, Meter
 from dra_extender.cel.values import NONE, Duration, Option, UInt
+from dra_extender.cel.work import REFERENCE, Meter
 
 LIBRARY: Final = Library()
 

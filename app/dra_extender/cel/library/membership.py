@@ -7,7 +7,7 @@ from typing import Any, Final
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.equality import compared, equal
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.meter import Meter
+from dra_extender.cel.work import Meter
 
 LIBRARY: Final = Library()
 

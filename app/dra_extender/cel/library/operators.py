@@ -13,9 +13,7 @@ from typing import Any, Final
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.equality import compare, compared, contains
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.joined import count, is_list, join
 from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtract_time
-from dra_extender.cel.meter import Meter, own_bytes
 from dra_extender.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -27,11 +25,13 @@ from dra_extender.cel.values import (
     contains_key,
     type_name,
 )
+from dra_extender.cel.work import MANY, REFERENCE, Meter, own_bytes
 
 LIBRARY: Final = Library()
 
 _COPIED: Final = 1024
-"""How many bytes are copied per unit of work."""
+_ELEMENTS: Final = 64
+"""How many bytes and elements of lists are copied per unit of work."""
 
 LIBRARY.declare("!_", "bool -> bool")
 LIBRARY.declare("_==_", "A, A -> bool")
@@ -89,7 +89,6 @@ def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
 
 @LIBRARY.share("_+_", metered=True)
 def add(meter: Meter, left: Any, right: Any) -> Any:
-    """The sum. That of long lists is made only when it is needed: the operands may be such sums, too."""
     kind, other = left.__class__, right.__class__
     if kind is other:
         if kind is int:
@@ -102,15 +101,13 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
             return uint64(int(left) + int(right))
         if kind is Duration:
             return add_duration(left.nanos, right.nanos)
+        if kind is list:
+            return _joined(meter, left, right)
     if kind is Timestamp and other is Duration:
         return add_to_timestamp(left, right.nanos)
     if kind is Duration and other is Timestamp:
         return add_to_timestamp(right, left.nanos)
-    if is_list(left):
-        if is_list(right):
-            return join(left, right, meter)
-        raise Fault("no such overload")
-    raise _mismatch("_+_", left, (int, str, bytes, float, UInt, Duration, Timestamp))
+    raise _mismatch("_+_", left, (int, str, bytes, float, UInt, Duration, Timestamp, list))
 
 
 def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
@@ -123,6 +120,16 @@ def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
     meter.room(size)
     result = left + right
     meter.keep(result, size)
+    return result
+
+
+def _joined(meter: Meter, left: list[Any], right: list[Any]) -> list[Any]:
+    size = len(left) + len(right)
+    meter.charge(size // _ELEMENTS)
+    meter.room(size * REFERENCE)
+    result = left + right
+    if size >= MANY:
+        meter.keep(result)
     return result
 
 
@@ -252,8 +259,6 @@ def size(value: Any) -> int:
     kind = value.__class__
     if kind is str or kind is list or kind is bytes or isinstance(value, dict):
         return len(value)
-    if is_list(value):
-        return count(value)
     raise Fault("no such overload: size")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final
 
 import re2
@@ -16,12 +15,9 @@ from cachetools import LRUCache
 
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault, shown
-from dra_extender.cel.meter import FREE, REFERENCE, Meter, part_bytes
+from dra_extender.cel.work import REFERENCE, Meter, Patterns, part_bytes
 
 LIBRARY: Final = Library()
-
-SHORT: Final = 128
-"""Characters of texts and patterns whose matches are remembered."""
 
 _MEMORY: Final = (256 * 2**10, 8 * 2**20)
 """Bytes for one pattern: those that do not fit into the first get the second, which is RE2's own limit."""
@@ -67,12 +63,14 @@ class Pattern:
         return 2 + length // _READ + length * self.instructions // _EXECUTED
 
 
-_patterns: LRUCache[str, Pattern] = LRUCache(maxsize=_ALL_PATTERNS, getsizeof=lambda pattern: pattern.memory)
+def pattern_cache() -> Patterns:
+    """A cache of patterns that is bounded by their memory."""
+    return LRUCache[str, Pattern](maxsize=_ALL_PATTERNS, getsizeof=lambda pattern: pattern.memory)
 
 
 def pattern(text: str, meter: Meter) -> Pattern:
     r"""The compiled pattern. Raises ValueError for what Go refuses; that includes `\C`, which RE2 knows."""
-    known = _patterns.get(text)
+    known: Pattern | None = meter.patterns.get(text)
     if known is not None:
         return known
     meter.charge(compiling(text))
@@ -80,7 +78,7 @@ def pattern(text: str, meter: Meter) -> Pattern:
         raise ValueError(r"invalid escape sequence: \C")
     made = _made(text)
     if made.memory <= _ALL_PATTERNS:
-        _patterns[text] = made
+        meter.patterns[text] = made
     return made
 
 
@@ -132,15 +130,6 @@ def _compiled(text: str, meter: Meter) -> Pattern:
 # --- Functions ------------------------------------------------------------------------------------------------------
 
 
-def scan(text: str, regex: str) -> bool:
-    """True when `regex` matches somewhere in `text`, both of bounded size."""
-    return _compiled(regex, FREE).regex.search(text) is not None
-
-
-search = lru_cache(maxsize=16384)(scan)
-"""`scan` for short texts and patterns. Remembered: matching costs a hundred times a look-up."""
-
-
 @LIBRARY.share("matches", metered=True)
 def matches(meter: Meter, text: Any, regex: Any) -> bool:
     if text.__class__ is not str:
@@ -149,8 +138,6 @@ def matches(meter: Meter, text: Any, regex: Any) -> bool:
         raise Fault("no such overload")
     found = _compiled(regex, meter)
     meter.charge(found.work(len(text)))
-    if len(text) <= SHORT and len(regex) <= SHORT:
-        return search(text, regex)
     return found.regex.search(text) is not None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.meter import REFERENCE, Meter, part_bytes, text_bytes
+from dra_extender.cel.work import REFERENCE, Meter, part_bytes, text_bytes
 
 LIBRARY: Final = Library()
 

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault, shown
-from dra_extender.cel.meter import Meter
 from dra_extender.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from dra_extender.cel.work import Meter
 
 LIBRARY: Final = Library()
 

@@ -7,7 +7,7 @@ from typing import Final
 from dra_extender.api.semver import Semver
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.meter import Meter, text_bytes
+from dra_extender.cel.work import Meter, text_bytes
 
 LIBRARY: Final = Library()
 

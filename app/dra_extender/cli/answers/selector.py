@@ -13,7 +13,7 @@ import yaml
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.cel import CelCompileError, CelGates, compile_selector
+from dra_extender.cel import CelCompileError, CelGates, Programs
 from dra_extender.cel.trial import Trial, try_selector
 from dra_extender.cli.answers.answer import UnanswerableError, answered, judging
 from dra_extender.cli.answers.asking import complaining
@@ -54,14 +54,14 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 @complaining
 async def answer(question: Question) -> int:
     """Print which devices match. The exit status."""
-    gates = CelGates(list_attributes=question.list_attributes)
+    gates, programs = CelGates(list_attributes=question.list_attributes), Programs()
     try:
-        program = compile_selector(question.expression, gates)
+        program = programs.compile(question.expression, gates)
     except CelCompileError as error:
         raise UnanswerableError(f"the selector does not compile: {error}") from None
     with judging():
         published = _written(question.slices) if question.slices else await read_slices(question.source)
-    trials = list(try_selector(program, published, gates))
+    trials = list(try_selector(program, published, programs))
     counts = Counter(trial.matches for trial in trials)
     status = FAILED if counts[None] else YES if counts[True] else NO
     told = [Told(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]

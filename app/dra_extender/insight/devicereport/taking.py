@@ -280,13 +280,13 @@ def _taint(taint: DeviceTaint) -> str:
 
 
 def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:
-    for name, offered in traits.amounts.items():
+    for name, offer in traits.capacity.items():
         shares = use.shares.values() if use is not None else ()
         taken = [consumed[name] for consumed in shares if name in consumed]
         total = taken[0] if taken else None
         for amount in islice(taken, 1, None):
             total = amount if total is None else total + amount
-        yield _amount(name, total, offered)
+        yield _amount(name, total, offer.value)
 
 
 def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:

@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from dra_extender.allocation.selectors import cel_gates
+from dra_extender.allocation.selectors import cel_gates, device_view
 from dra_extender.api.resource import DeviceClass
 from dra_extender.cel import (
     CelCompileError,
-    CelGates,
     CelRuntimeError,
     DeviceView,
     Work,
     WorkExceeded,
-    compile_selector,
 )
 from dra_extender.devices.models import DeviceModel
 from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
@@ -29,6 +27,7 @@ from dra_extender.insight.why.ground import Found, Ground
 from dra_extender.insight.why.report import NodeGroup, Remedy
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.scheduling.view import View
 
 TOLD: Final = 8
 """Remedies at most."""
@@ -93,7 +92,6 @@ def _vocabulary(
     situation: Situation, found: Sequence[NodeGroup], budget: QueryBudget
 ) -> Slices[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
     """(the words that the devices of the examples have, the devices as selectors see them)"""
-    gates = cel_gates(situation.view.features)
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
     models: set[DeviceModel] = set()
     for group in found:
@@ -108,9 +106,9 @@ def _vocabulary(
                 return vocabulary, devices
             models.add(device.model)
             traits = device.model.traits
-            if budget.must_yield(MODEL + ATTRIBUTE * (len(traits.attribute_values) + len(traits.amounts))):
+            if budget.must_yield(MODEL + ATTRIBUTE * (len(traits.attributes) + len(traits.capacity))):
                 yield
-            view = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+            view = device_view(device.model, situation.view.features)
             vocabulary.add(view)
             devices.append(view)
     return vocabulary, devices
@@ -123,22 +121,23 @@ def _drivers(situation: Situation, devices: Sequence[DeviceView], budget: QueryB
     for name, known in sorted(situation.view.cluster.classes.items()):
         work = Work(min(left, CLASS))
         allowed = work.left
-        found[name] = _drivers_of(known, devices, cel_gates(situation.view.features), work)
+        found[name] = _drivers_of(known, devices, situation.view, work)
         left -= allowed - work.left
         if budget.must_yield(1 + allowed - work.left):
             yield
     return found
 
 
-def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGates, work: Work) -> frozenset[str]:
+def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, work: Work) -> frozenset[str]:
     drivers: set[str] = set()
+    gates, remembered = cel_gates(view.features), view.decisions.filters.programs
     try:
         texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
-        programs = [compile_selector(text, gates, work) for text in texts]
-        for view in devices:
+        programs = [remembered.compile(text, gates, work) for text in texts]
+        for device in devices:
             work.charge(1)
-            if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
-                drivers.add(view.driver)
+            if device.driver not in drivers and all(program.evaluate(device, work) for program in programs):
+                drivers.add(device.driver)
     except (CelCompileError, CelRuntimeError, WorkExceeded):
         pass
     return frozenset(drivers)
