@@ -160,7 +160,6 @@ async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
         assert (status, headers["Retry-After"]) == (503, "10")
 
 
-@pytest.mark.slow
 async def test_a_stream_ends_after_a_while_so_that_its_reader_is_judged_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +188,6 @@ async def rest(connection: socket.socket) -> bytes:
     return bytes(received)
 
 
-@pytest.mark.slow
 async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "dra_extender.service.listeners.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2)
@@ -197,7 +195,6 @@ async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeyp
     async with start_service() as service:
         address = service.insight_url.removeprefix("http://").split(":")
         with socket.create_connection((address[0], int(address[1]))) as silent:
-            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             silent.sendall(b"GET /insight/events HTTP/1.1\r\nHost: here\r\n\r\n")
             await until(lambda: service.page.state.subscribers == 1)
             for number in range(2_000):

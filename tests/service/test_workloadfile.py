@@ -70,7 +70,7 @@ def test_count_and_requests_may_be_left_out_and_json_is_read_as_well(file: Path)
         (GOOD.replace(f"[{REQUEST}]", "[]"), "pods[0].claims[0].devices.requests: asks for no devices: give cpu"),
         (GOOD.replace("exactly", "precisely"), "requests[0]: has neither exactly nor firstAvailable"),
         (GOOD.replace("deviceClassName: gpu", "deviceClassName: ''"), "requests[0]: names no deviceClassName"),
-        ("pods: [", "is no YAML"),
+        ("pods: [", "is not YAML"),
     ],
 )
 def test_an_error_names_the_file_the_place_the_problem_and_what_to_do(file: Path, text: str, told: str) -> None:

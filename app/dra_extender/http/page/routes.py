@@ -149,7 +149,7 @@ async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[b
                 message, behind = _parts(updates, subscriber)
                 yield message
                 await asyncio.sleep(0 if behind else GAP)
-            elif not await _any(changed, updates.closing, BEAT):
+            elif not await _any(changed, updates.closing, min(BEAT, max(0.0, end - loop.time()))):
                 yield b": still here\n\n"
 
 
