@@ -25,7 +25,7 @@ from dra_extender.api.decoding import convert, decode, encode
 from dra_extender.api.events import Applied
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.placement.placement import Placement
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
@@ -89,7 +89,7 @@ def measure(size: Size) -> Row:
     with asyncio.Runner() as runner:
 
         async def make() -> Extender:
-            return Extender(cluster, decisions, nobody, runtime=runtime, placement=Placement(cluster))
+            return Extender(cluster, decisions, nobody, runtime=runtime, placement=PlacementLearner(cluster))
 
         extender = runner.run(make())
         numbers, random = count(), Random(7)

@@ -21,8 +21,7 @@ from bench.placement.world import World
 from bench.timing import Call, Timing, alternating
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
-from dra_extender.placement.policies import POLICIES, PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import POLICIES, PlacementStrategy, PolicyName
 
 NODES: Final = 5_000
 MOST_TIMES: Final = 2.0
@@ -34,7 +33,7 @@ SETTLING: Final = 20
 CASES: Final = ("warm", "after one change", "new shape", "weights renewed")
 
 
-class Row(msgspec.Struct, frozen=True):
+class NeedWeights(msgspec.Struct, frozen=True):
     """`evaluations`: comparisons of states in the last run."""
 
     policy: str
@@ -50,7 +49,7 @@ class Cluster:
         self._random = Random(7)
         self._numbers = count()
         machines = [Machine(f"node-{number}", 96_000 + number, 768 * 1024, 8, "G2") for number in range(NODES)]
-        self.world = World(machines, Strategy(policy=policy), self._random)
+        self.world = World(machines, PlacementStrategy(policy=policy), self._random)
         for node in range(NODES):
             self._occupy(node)
         self._jobs = [Job(1_000 + 500 * n, 4_096, 1, (100, 250, 500, 1000)[n % 4], ()) for n in range(SHAPES)]
@@ -79,7 +78,7 @@ class Cluster:
         """So many pods come and go: then weights are renewed."""
         for _ in range(pods):
             job = self._random.choice(self._jobs)
-            self.world.placement.learn(*self.world.example(job, f"seen-{next(self._numbers)}"))
+            self.world.learner.learn(*self.world.example(job, f"seen-{next(self._numbers)}"))
 
     async def ask(self, pod: Pod, names: tuple[str, ...]) -> Sequence[object]:
         """What kube-scheduler asks for a pod."""
@@ -114,7 +113,7 @@ def run() -> dict[str, Any]:
     """All policies take turns in each case."""
     loop = asyncio.new_event_loop()
     asking = {policy: Asking(policy, loop) for policy in POLICIES}
-    found: list[Row] = []
+    found: list[NeedWeights] = []
     for case in CASES:
         for one in asking.values():
             one.begin(case)
@@ -127,7 +126,7 @@ def run() -> dict[str, Any]:
         times = alternating(calls, runs=RUNS)
         for policy, one in asking.items():
             evaluations = one.cluster.world.placement.evaluations - before[policy]
-            found.append(Row(policy, case, times[policy], evaluations // RUNS))
+            found.append(NeedWeights(policy, case, times[policy], evaluations // RUNS))
     loop.close()
     return {"placement": [msgspec.to_builtins(row) for row in found]}
 

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.allocation.budget import WorkBudget
+from dra_extender.placement.freestates import NodeFreeState
 from dra_extender.placement.podshape import PodShape
-from dra_extender.placement.policies import Cost, Worths
-from dra_extender.placement.state import State
+from dra_extender.placement.policies import Cost, RemainingValues
 from dra_extender.placement.workload import plain
 
 
@@ -26,21 +27,22 @@ class FGD:
     version: Final = 0
 
     def __init__(self, frequencies: Mapping[PodShape, float]) -> None:
-        self._worths = Worths(fed_part=0.0)
-        self._worths.weigh(
+        self._values = RemainingValues(fed_part=0.0)
+        self._values.weigh(
             plain((msgspec.structs.replace(shape, memory=0), part) for shape, part in frequencies.items())
         )
 
     @property
     def work(self) -> int:
-        return self._worths.work
+        return self._values.work
 
-    def cost(self, before: State, after: State) -> Cost:
-        return -float(int(100 / (1 + exp(self._fragments(after) - self._fragments(before))))), 0.0
+    def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
+        return -float(int(100 / (1 + exp(self._fragments(after, budget) - self._fragments(before, budget))))), 0.0
 
-    def _fragments(self, state: State) -> float:
+    def _fragments(self, state: NodeFreeState, budget: WorkBudget) -> float:
         """GPUs that are free and of no use, by the distribution of pods."""
-        return state.stock.free - self._worths.of(state)
+        return state.devices.free - self._values.of(state, budget)
 
-    def terms(self, before: State, after: State) -> Iterator[str]:
-        yield f"fragments {self._fragments(before):.2f} before and {self._fragments(after):.2f} afterwards"
+    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
+        first, then = self._fragments(before, budget), self._fragments(after, budget)
+        yield f"fragments {first:.2f} before and {then:.2f} afterwards"

@@ -14,8 +14,7 @@ from bench.placement.kubescheduler import Scheduler
 from bench.placement.trace import Job, Workload, tuned, typical
 from bench.placement.world import World
 from dra_extender.api.core import Pod
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 
 KUBE: Final = "kube-default"
 STRATEGIES: Final[Mapping[str, PolicyName]] = {
@@ -81,7 +80,7 @@ class Site:
     """
 
     def __init__(self, workload: Workload, policy: str, random: Random, *, all_pods: bool = True) -> None:
-        self.world = World(workload.machines, Strategy(STRATEGIES[policy]), random)
+        self.world = World(workload.machines, PlacementStrategy(STRATEGIES[policy]), random)
         self._scheduler = Scheduler(workload.machines, random)
         self._policy = policy
         self._all_pods = all_pods

@@ -18,8 +18,7 @@ from dra_extender.api.decoding import decode, to_builtins
 from dra_extender.api.errors import NotFoundError
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import PODS
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import ANNOTATION
+from dra_extender.placement.policies import ANNOTATION, PolicyName
 
 RESOURCE: Final = "/apis/resource.k8s.io/v1"
 LONGEST: Final = 60.0

@@ -16,6 +16,7 @@ import msgspec
 
 from bench.placement import partitions
 from bench.placement.trace import PARTITIONED, WHOLE, Job, Machine
+from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
@@ -24,9 +25,9 @@ from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.placement.placement import Placement
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.podshape import PodShape
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate, pre_filter
 from dra_extender.scheduling.handle import Runtime
@@ -60,15 +61,16 @@ class Time:
 class World:
     """Nodes by position. Names begin with a random number, so that ties are settled in another order each time."""
 
-    def __init__(self, machines: Sequence[Machine], strategy: Strategy, random: Random) -> None:
+    def __init__(self, machines: Sequence[Machine], strategy: PlacementStrategy, random: Random) -> None:
         order = random.sample(range(len(machines)), len(machines))
         self.names = [f"{place:04d}-{machine.name}" for place, machine in zip(order, machines, strict=True)]
         self._positions = {name: position for position, name in enumerate(self.names)}
         cluster = Cluster(FeatureGates())
-        self.placement = Placement(cluster, strategy)
+        self.learner = PlacementLearner(cluster, strategy)
+        self.placement = self.learner.placement
         decisions = Decisions(cluster, share_ids=self._share_id)
         runtime = Runtime(clock=Time())
-        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), runtime=runtime, placement=self.placement)
+        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), runtime=runtime, placement=self.learner)
         self._numbers = 0
         self._shares = 0
         self._specs: dict[Job, Any] = {}
@@ -110,7 +112,7 @@ class World:
 
     def shape(self, job: Job) -> PodShape:
         """What such a pod looks like to a policy."""
-        found = self.placement.shape(*self.example(job))
+        found = self.placement.shape(*self.example(job), UNLIMITED)
         assert found is not None, job
         return found
 

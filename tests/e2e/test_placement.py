@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import ANNOTATION
+from dra_extender.placement.policies import ANNOTATION, PolicyName
 from tests.e2e.case import Case
 from tests.e2e.ground import PLACING, Ground
 

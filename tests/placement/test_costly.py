@@ -28,8 +28,8 @@ def half_used() -> GpuNodes:
     made.add("used", 4)
     made.occupy("used", 500)
     for number in range(4):
-        made.placement.learn(made.pod(f"whole-{number}"), [gpus()])
-        made.placement.learn(made.pod(f"half-{number}"), [gpus(milli=500)])
+        made.learner.learn(made.pod(f"whole-{number}"), [gpus()])
+        made.learner.learn(made.pod(f"half-{number}"), [gpus(milli=500)])
     return made
 
 
@@ -46,14 +46,14 @@ def test_others_keep_their_policy_and_their_weights() -> None:
     made = half_used()
     assert made.placement.choose(made.pod("p"), [gpus(milli=500)], made.names) == "used"
     for number in range(3):
-        made.placement.learn(made.pod(f"heavy-{number}"), [heavy(f"heavy-{number}")])
+        made.learner.learn(made.pod(f"heavy-{number}"), [heavy(f"heavy-{number}")])
         made.placement.choose(made.pod("h"), [heavy()], made.names)
-        version = made.placement.fragmentation.version
-        made.placement.learn(made.pod(f"more-{number}"), [gpus()])
+        version = made.learner.fragmentation.version
+        made.learner.learn(made.pod(f"more-{number}"), [gpus()])
         for _ in range(2):  # the first question finds out that the shape has to be forgotten
             chosen = made.placement.choose(made.pod("p"), [gpus(milli=500)], made.names)
         assert chosen == "used"
-        assert made.placement.fragmentation.version > version
-    learned = [filter for shape, _ in made.placement.workload.frequencies() for filter in filters_of(shape)]
+        assert made.learner.fragmentation.version > version
+    learned = [filter for shape, _ in made.learner.workload.frequencies() for filter in filters_of(shape)]
     assert learned
     assert [filter for filter in learned if HEAVY in filter.selectors] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dra_extender.placement.expected import Expected, ExpectedPod
+from dra_extender.placement.learner import Expected, ExpectedPod
 from dra_extender.placement.load import load_of
 from dra_extender.placement.podshape import PodShape
 from tests.support.placement.gpunodes import GpuNodes, gpus
@@ -23,19 +23,20 @@ def made(*kinds: tuple[int, int, int], only: bool = False, policy: bool = True) 
 
 
 def frequencies(nodes: GpuNodes) -> dict[PodShape, float]:
-    return dict(nodes.placement.workload.frequencies())
+    return dict(nodes.learner.workload.frequencies())
 
 
 def ask(nodes: GpuNodes) -> None:
-    """A question about a pod."""
+    """The learner keeps up, and a question is asked."""
+    nodes.learner.refresh()
     nodes.placement.choose(nodes.pod("p"), [gpus()], nodes.names)
 
 
 def test_expected_pods_count_like_pods_that_came() -> None:
     expecting, learning = made((3, 4, 1000), (1, 1, 1000)), made()
     for number in range(3):
-        learning.placement.learn(learning.pod(f"large-{number}"), [gpus(4)])
-    learning.placement.learn(learning.pod("small"), [gpus()])
+        learning.learner.learn(learning.pod(f"large-{number}"), [gpus(4)])
+    learning.learner.learn(learning.pod("small"), [gpus()])
     for nodes in (expecting, learning):
         assert nodes.choose(nodes.pod("p"), gpus()) == "begun"
     counts = [
@@ -43,22 +44,22 @@ def test_expected_pods_count_like_pods_that_came() -> None:
         for nodes in (expecting, learning)
     ]
     assert counts[0] == counts[1] == {4: 0.75, 1: 0.25}
-    assert expecting.placement.workload.pods == 4
+    assert expecting.learner.workload.pods == 4
 
 
 def test_pods_that_come_count_beside_them() -> None:
     nodes = made((3, 4, 1000))
     ask(nodes)
-    nodes.placement.learn(nodes.pod("p"), [gpus()])
+    nodes.learner.learn(nodes.pod("p"), [gpus()])
     assert sorted(frequencies(nodes).values()) == [0.25, 0.75]
 
 
 def test_pods_that_come_do_not_count_where_only_the_expected_do() -> None:
     nodes = made((3, 4, 1000), only=True)
     ask(nodes)
-    assert not nodes.placement.learns
-    nodes.placement.learn(nodes.pod("p"), [gpus()])
-    assert not nodes.placement.learns
+    assert not nodes.learner.learns
+    nodes.learner.learn(nodes.pod("p"), [gpus()])
+    assert not nodes.learner.learns
     assert list(frequencies(nodes).values()) == [1.0]
 
 
@@ -71,19 +72,19 @@ def test_they_count_once_their_class_is_known_and_anew_when_it_changes() -> None
     (after,) = frequencies(nodes)
     assert after != before
     ask(nodes)
-    assert nodes.placement.workload.pods == 6
+    assert nodes.learner.workload.pods == 6
     assert list(frequencies(nodes).values()) == [1.0]
 
 
 def test_weights_follow_when_expected_pods_become_known() -> None:
     nodes = made((3, 4, 1000))
     ask(nodes)
-    version = nodes.placement.fragmentation.version
+    version = nodes.learner.fragmentation.version
     ask(nodes)
-    assert nodes.placement.fragmentation.version == version
+    assert nodes.learner.fragmentation.version == version
     nodes.put_class("gpu", driver="other.example.com")
     ask(nodes)
-    assert nodes.placement.fragmentation.version > version
+    assert nodes.learner.fragmentation.version > version
 
 
 def test_other_policies_expect_nobody() -> None:

@@ -75,7 +75,7 @@ def test_fragmentation_chooses_the_node_with_the_least_loss(seed: int) -> None:
         shape = random.choice(shapes)
         seen[shape] = seen.get(shape, 0) + 1
         pod = made.pod(f"seen-{number}", cpu=shape[0], memory=shape[1])
-        made.placement.learn(pod, [claim_of(shape)])
+        made.learner.learn(pod, [claim_of(shape)])
     for shape in shapes:
         pod = made.pod("p", cpu=shape[0], memory=shape[1])
         hosts = [number for number, machine in enumerate(machines) if usable(machine, shape)]

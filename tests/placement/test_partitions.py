@@ -29,8 +29,8 @@ def test_a_whole_gpu_is_not_broken_while_another_is(policy: PolicyName, gpu: str
 def test_the_workload_says_which_gpus_stay_whole() -> None:
     made = nodes("fragmentation")
     for number in range(4):
-        made.placement.learn(made.pod(f"large-{number}"), [part("7g")])
-        made.placement.learn(made.pod(f"small-{number}"), [part("1g")])
+        made.learner.learn(made.pod(f"large-{number}"), [part("7g")])
+        made.learner.learn(made.pod(f"small-{number}"), [part("1g")])
     assert made.choose(made.pod("p"), part("1g")) == "broken"
     assert made.devices(made.pod("p"), "broken", part("1g")).startswith("gpu-0")
 

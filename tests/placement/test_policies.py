@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.api.events import Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
@@ -72,7 +73,7 @@ def seen(made: GpuNodes, *pods: tuple[int, int, int]) -> None:
     """Pods that were seen: number of them, GPUs and milli of each."""
     for number, (times, count, milli) in enumerate(pods):
         for time in range(times):
-            made.placement.learn(made.pod(f"seen-{number}-{time}"), [gpus(count, milli=milli)])
+            made.learner.learn(made.pod(f"seen-{number}-{time}"), [gpus(count, milli=milli)])
 
 
 def test_fragmentation_leaves_whole_nodes_to_those_who_need_them() -> None:
@@ -93,8 +94,8 @@ def test_fragmentation_keeps_models_that_some_pods_demand() -> None:
     made.add("a rare", 2, model="rare")
     made.add("common", 2, model="common")
     for number in range(5):
-        made.placement.learn(made.pod(f"any-{number}"), [gpus()])
-        made.placement.learn(made.pod(f"rare-{number}"), [gpus(model="rare")])
+        made.learner.learn(made.pod(f"any-{number}"), [gpus()])
+        made.learner.learn(made.pod(f"rare-{number}"), [gpus(model="rare")])
     assert made.choose(made.pod("p"), gpus()) == "common"
 
 
@@ -104,7 +105,7 @@ def test_fragmentation_does_not_starve_gpus_of_cpu() -> None:
     made.add("a few cores", 4, cpu=32)
     made.add("many cores", 4, cpu=128)
     for number in range(5):
-        made.placement.learn(made.pod(f"seen-{number}", cpu=8), [gpus()])
+        made.learner.learn(made.pod(f"seen-{number}", cpu=8), [gpus()])
     assert made.choose(made.pod("hungry", cpu=16), gpus()) == "many cores"
     assert made.choose(made.pod("without devices", cpu=16)) == "many cores"
 
@@ -152,10 +153,10 @@ def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: 
             made.add(name, 4)
     wanted = part("1g") if partitioned else gpus()
     for number in range(5):
-        made.placement.learn(made.pod(f"seen-{number}"), [wanted])
+        made.learner.learn(made.pod(f"seen-{number}"), [wanted])
     assert made.choose(made.pod("no devices", cpu=62)) == "a free"
     partial = PartialAllocation(uid="u", pools=((DRIVER, "z withheld"),))
     made.cluster.apply(Undecodable(ObjectKey("ResourceClaim", f"{NAMESPACE}/unreadable"), "cannot be read", partial))
-    made.placement.standing.catch_up()
-    assert made.placement.standing.state("z withheld").stock.free == 0
+    made.learner.free_states.catch_up()
+    assert made.learner.free_states.state("z withheld", UNLIMITED).devices.free == 0
     assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"

@@ -15,9 +15,8 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.events import Applied
 from dra_extender.devices.cluster import Cluster
-from dra_extender.placement.placement import Placement
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.learner import PlacementLearner
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from tests.support.allocation.checking import violations
 from tests.support.allocation.strategies import scenarios
 
@@ -27,21 +26,21 @@ POD = convert(Pod, {"metadata": {"name": "p", "uid": "p"}})
 Answer = Plan | Unfit | Failure
 
 
-def world(case: dict[str, Any], policy: PolicyName) -> tuple[Scenario, Decisions, Placement]:
+def world(case: dict[str, Any], policy: PolicyName) -> tuple[Scenario, Decisions, PlacementLearner]:
     parts = Scenario(case)
     cluster = Cluster(parts.features)
     for obj in (*parts.classes.values(), parts.node, *parts.slices, *parts.rules, *parts.allocated):
         cluster.apply(Applied(obj))
     shares = iter(range(10**6))
     decisions = Decisions(cluster, share_ids=lambda: f"share-{next(shares)}")
-    return parts, decisions, Placement(cluster, Strategy(policy=policy))
+    return parts, decisions, PlacementLearner(cluster, PlacementStrategy(policy=policy))
 
 
 def decided(case: dict[str, Any], policy: PolicyName) -> tuple[Answer, Answer, PlanChooser | None]:
     """With the first devices that fit, with those of the policy, and who chose them."""
-    parts, decisions, placement = world(case, policy)
-    placement.learn(POD, parts.claims)
-    chooser = placement.chooser(POD, parts.claims, parts.node.name)
+    parts, decisions, learner = world(case, policy)
+    learner.learn(POD, parts.claims)
+    chooser = learner.placement.chooser(POD, parts.claims, parts.node.name)
     first = decisions.plan(parts.claims, parts.node.name)
     return first, decisions.plan(parts.claims, parts.node.name, chooser), chooser
 
@@ -76,6 +75,7 @@ def test_equal_inputs_give_equal_choices(policy: PolicyName, case: dict[str, Any
 
 @given(case=scenarios())
 def test_first_fit_has_no_opinion(case: dict[str, Any]) -> None:
-    parts, _, placement = world(case, "first-fit")
+    parts, _, learner = world(case, "first-fit")
+    placement = learner.placement
     assert placement.chooser(POD, parts.claims, parts.node.name) is None
     assert placement.choose(POD, parts.claims, [parts.node.name]) == ""

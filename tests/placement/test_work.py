@@ -6,10 +6,11 @@ from weakref import ref
 
 import pytest
 
+from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
-from dra_extender.placement import ranking, weighing
+from dra_extender.placement import learner, placement, ranking
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
@@ -23,7 +24,7 @@ def uneven(policy: PolicyName = "fragmentation") -> GpuNodes:
         made.add(f"n{number:02d}", 4, cpu=64 + number)
         made.occupy(f"n{number:02d}", *([1000] * (number % 3)), 50 * number)
     for number in range(6):
-        made.placement.learn(made.pod(f"seen-{number}"), [gpus(milli=(200, 450, 1000)[number % 3])])
+        made.learner.learn(made.pod(f"seen-{number}"), [gpus(milli=(200, 450, 1000)[number % 3])])
     return made
 
 
@@ -41,7 +42,7 @@ def test_a_question_that_was_asked_before_looks_at_nothing_and_after_a_change_at
     assert looked_at(made, "second") == 0
     made.occupy("n00", 0, 0, 0, 300)
     assert 0 < looked_at(made, "third") <= 4
-    made.placement.put(made.pod("runs", node="n05"))
+    made.learner.put(made.pod("runs", node="n05"))
     assert 0 < looked_at(made, "fourth") <= 4
 
 
@@ -52,7 +53,7 @@ def test_a_node_is_looked_at_again_when_it_has_more_and_not_when_it_is_alive() -
         amounts = {"cpu": str(cpu), "memory": "256Gi"}
         node = convert(Node, {"metadata": {"name": "n05"}, "status": {"allocatable": amounts}})
         made.cluster.apply(Applied(node))
-        made.placement.put(node)
+        made.learner.put(node)
         assert (looked_at(made, "again") > 0) == looked
 
 
@@ -62,7 +63,7 @@ def test_questions_with_little_time_catch_up_with_the_answer_of_one_with_enough(
 ) -> None:
     expected = uneven(policy).choose(uneven(policy).pod("p"), gpus(milli=450))
     monkeypatch.setattr(ranking, "PORTION", 1)
-    monkeypatch.setattr(weighing, "PORTION", 1)
+    monkeypatch.setattr(learner, "PORTION", 1)
     made = uneven(policy)
     assert made.choose(made.pod("p"), gpus(milli=450)) != ""
     assert looked_at(made, "p") <= ranking.CANDIDATES
@@ -73,19 +74,34 @@ def test_questions_with_little_time_catch_up_with_the_answer_of_one_with_enough(
 
 def test_weights_are_renewed_at_the_first_pods_and_then_now_and_then() -> None:
     made = uneven()
-    fragmentation = made.placement.fragmentation
+    fragmentation = made.learner.fragmentation
     versions = []
-    for number in range(weighing.EAGER + weighing.INTERVAL + 10):
-        made.placement.learn(made.pod(f"more-{number}"), [gpus()])
+    for number in range(learner.EAGER + learner.INTERVAL + 10):
+        made.learner.learn(made.pod(f"more-{number}"), [gpus()])
         made.choose(made.pod("p"), gpus())
         versions.append(fragmentation.version)
-    first = weighing.EAGER - 6
+    first = learner.EAGER - 6
     assert versions[first - 1] - versions[0] == first - 1
-    assert versions[first] == versions[weighing.INTERVAL - 10]
+    assert versions[first] == versions[learner.INTERVAL - 10]
     assert versions[-1] == versions[first] + 1
 
 
-def test_the_layout_of_a_pool_goes_with_it() -> None:
+def test_a_choice_does_not_use_what_another_question_has_left_of_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = uneven(), uneven()
+    claim = gpus(milli=450)
+    expected = first.devices(first.pod("p"), "n04", claim)
+    chooser = second.placement.chooser(second.pod("p"), [claim], "n04")
+    monkeypatch.setattr(placement, "TURN", 0)
+    assert second.placement.choose(second.pod("other"), [gpus(milli=300)], second.names) == ""
+    for device in second.cluster.inventory.nodes.seen["n04"].pools:
+        for model in device.pool.models if device.pool is not None else ():
+            model.memo.clear()  # selectors have to be evaluated again
+    plan = second.decisions.plan([claim], "n04", chooser)
+    assert isinstance(plan, Plan)
+    assert [result.device for result in plan.allocations[0].devices.results] == [expected]
+
+
+def test_the_grouping_of_a_pool_goes_with_it() -> None:
     made = uneven()
     looked_at(made, "first")
     seen = made.cluster.inventory.nodes.seen["n05"]

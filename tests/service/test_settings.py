@@ -10,7 +10,7 @@ import pytest
 
 from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.cli.serve import flag
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 from dra_extender.service.validation import is_loopback, split_address
 
@@ -200,19 +200,19 @@ def test_a_replica_without_a_name_gets_one_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ({}, Strategy()),
-        ({"placement": "pack"}, Strategy(policy="pack")),
-        ({"placement": "pack", "placement_only_chosen": True}, Strategy(policy="pack", only_chosen=True)),
-        ({"scoring_strategy": "{type: LeastAllocated}"}, Strategy(policy="spread")),
-        ({"scoring_strategy": {"type": "MostAllocated"}, "placement": "pack"}, Strategy(policy="pack")),
+        ({}, PlacementStrategy()),
+        ({"placement": "pack"}, PlacementStrategy(policy="pack")),
+        ({"placement": "pack", "placement_only_chosen": True}, PlacementStrategy(policy="pack", only_chosen=True)),
+        ({"scoring_strategy": "{type: LeastAllocated}"}, PlacementStrategy(policy="spread")),
+        ({"scoring_strategy": {"type": "MostAllocated"}, "placement": "pack"}, PlacementStrategy(policy="pack")),
         (
             {"scoring_strategy": "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}, {deviceClass: n}]}"},
-            Strategy(policy="fragmentation", weights={"gpu": 3.0, "n": 1.0}),
+            PlacementStrategy(policy="fragmentation", weights={"gpu": 3.0, "n": 1.0}),
         ),
     ],
 )
 def test_placement_is_set_by_name_or_in_the_words_of_noderesourcesfit(
-    flags: dict[str, Any], expected: Strategy
+    flags: dict[str, Any], expected: PlacementStrategy
 ) -> None:
     assert load(flags).strategy == expected
 
@@ -223,9 +223,9 @@ def test_a_scoring_strategy_reads_back_from_the_file_it_prints_and_from_the_envi
     text = "{type: MostAllocated, resources: [{deviceClass: gpu, weight: 2}]}"
     file = tmp_path / "settings.yaml"
     file.write_text(load({"scoring_strategy": text}).yaml())
-    assert load(config=file).strategy == Strategy(policy="pack", weights={"gpu": 2.0})
+    assert load(config=file).strategy == PlacementStrategy(policy="pack", weights={"gpu": 2.0})
     monkeypatch.setenv("DRA_EXTENDER_SCORING_STRATEGY", text)
-    assert load().strategy == Strategy(policy="pack", weights={"gpu": 2.0})
+    assert load().strategy == PlacementStrategy(policy="pack", weights={"gpu": 2.0})
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import BUDGETS, PODS, Resource, followed, resource_slices
 from dra_extender.kube.snapshot import list_all
 from dra_extender.kube.watches import UNFINISHED_PODS
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.handle import SystemClock
@@ -72,13 +72,13 @@ class Snapshot(msgspec.Struct, frozen=True):
         )
 
     def _placement(self, policy: PolicyName) -> Placement:
-        placement = Placement(self.cluster, Strategy(policy=policy))
+        learner = PlacementLearner(self.cluster, PlacementStrategy(policy=policy))
         for pod in self.pods:
-            placement.put(pod)
+            learner.put(pod)
             claims = resolve_claims(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
             if claims and not isinstance(claims, Unschedulable):
-                placement.learn(pod, claims)
-        return placement
+                learner.learn(pod, claims)
+        return learner.placement
 
 
 async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:

@@ -1,29 +1,33 @@
-"""Policies: what taking devices, CPU and memory from a node costs.
+"""Placement policies: what taking devices, CPU and memory from a node costs, and which policy is in force for a pod.
 
 Promises: pure and deterministic. A policy compares states of nodes; it never decides what fits. `pack` and `spread` are
 MostAllocated and LeastAllocated of NodeResourcesFit with devices as one more resource: the mean of the used parts of
 devices, CPU and memory, where a node has them.
 
-`fragmentation` is a weighted loss: how much less the node is worth afterwards to the pods seen so far (`workload`).
+`fragmentation` is a weighted loss: how much less the node can serve afterwards of the pods seen so far (`workload`).
+The scoring types of the settings are those of NodeResourcesFit in a KubeSchedulerConfiguration.
 Descended from Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); different from there are weights by
 scarcity, devices that CPU and memory cannot feed, and exact costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, Protocol, get_args
 
-from dra_extender.placement.account import SHOWN_LOSSES, described
-from dra_extender.placement.podshape import Need
-from dra_extender.placement.state import State
-from dra_extender.placement.stock import Stock
-from dra_extender.placement.workload import FED_PART, Row, Use, Weights, uses, worth
+import msgspec
+
+from dra_extender.allocation.budget import WorkBudget
+from dra_extender.placement.freedevices import FreeDevices
+from dra_extender.placement.freestates import NodeFreeState
+from dra_extender.placement.podshape import Need, described
+from dra_extender.placement.workload import FED_PART, NeedWeights, Use, Weights, remaining_value, uses
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
 POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
 REMEMBERED: Final = 200_000
+SHOWN_LOSSES: Final = 3
 
 Cost = tuple[float, float]
 """Less is better; the second decides between devices of one node where the first is equal."""
@@ -47,24 +51,24 @@ class Policy(Protocol):
     def basis(self) -> str:
         """What costs are, in words."""
 
-    def cost(self, before: State, after: State) -> Cost:
-        """Of leaving the node like this."""
+    def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
+        """Of leaving the node like this. Raises TooCostly and TurnSpent."""
 
-    def terms(self, before: State, after: State) -> Iterator[str]:
+    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
         """Why it costs that, for people."""
 
 
-def used_part(state: State) -> float:
+def used_part(state: NodeFreeState) -> float:
     """The mean of the used parts of what the node has, 0 to 1."""
     parts = [part for _, part in used_parts(state)]
     return sum(parts) / len(parts) if parts else 0.0
 
 
-def used_parts(state: State) -> list[tuple[str, float]]:
+def used_parts(state: NodeFreeState) -> list[tuple[str, float]]:
     """Of what the node has, each by name: the used part, 0 to 1."""
     parts: list[tuple[str, float]] = []
-    if state.stock.whole:
-        parts.append(("devices", 1 - state.stock.free / state.stock.whole))
+    if state.devices.whole:
+        parts.append(("devices", 1 - state.devices.free / state.devices.whole))
     if state.whole.cpu:
         parts.append(("CPU", 1 - state.cpu / state.whole.cpu))
     if state.whole.memory:
@@ -85,11 +89,11 @@ class _Allocated:
         self.work = 0
         self._sign = sign
 
-    def cost(self, before: State, after: State) -> Cost:
+    def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         self.work += _STEPS
-        return self._sign * used_part(after), self._sign * after.stock.unity
+        return self._sign * used_part(after), self._sign * after.devices.unfragmented
 
-    def terms(self, before: State, after: State) -> Iterator[str]:
+    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
         yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(after))}"
 
 
@@ -113,7 +117,7 @@ class Spread(_Allocated):
         super().__init__(1)
 
 
-class Loss(NamedTuple):
+class ValueLoss(NamedTuple):
     """What a shape loses: `amount` in devices, times what the shape counts."""
 
     cpu: int
@@ -122,15 +126,15 @@ class Loss(NamedTuple):
     amount: float
 
 
-class Worths:
-    """What nodes are good for by their states, remembered. `work` grows with the shapes that were looked at."""
+class RemainingValues:
+    """The remaining value of nodes by their states, remembered. `work` grows with the shapes that were compared."""
 
     def __init__(self, fed_part: float = FED_PART) -> None:
         self.work = 0
         self._fed_part = fed_part
         self._weights: Weights = ()
-        self._uses: dict[Stock, tuple[Use, ...]] = {}
-        self._known: dict[tuple[Stock, float, float], float] = {}
+        self._uses: dict[FreeDevices, tuple[Use, ...]] = {}
+        self._known: dict[tuple[FreeDevices, float, float], float] = {}
 
     def weigh(self, weights: Weights) -> None:
         """What shapes count from now on."""
@@ -138,35 +142,36 @@ class Worths:
         self._uses.clear()
         self._known.clear()
 
-    def of(self, state: State) -> float:
-        """What the node is good for."""
+    def of(self, state: NodeFreeState, budget: WorkBudget) -> float:
+        """The remaining value of the node."""
         key = state[:3]
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            used = self._used(state.stock)
+            used = self._used(state.devices, budget)
             self.work += _STEPS + sum(len(use.shapes) for use in used)
-            found = self._known[key] = worth(used, state.cpu, state.memory, self._fed_part)
+            found = self._known[key] = remaining_value(used, state.cpu, state.memory, self._fed_part)
         return found
 
-    def losses(self, before: State, after: State) -> Iterator[Loss]:
+    def losses(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[ValueLoss]:
         """What each shape loses, where it loses or gains anything."""
         for row in self._weights:
             for cpu, memory, weight in row.shapes:
-                one = (Row(row.need, ((cpu, memory, weight),)),)
+                one = (NeedWeights(row.need, ((cpu, memory, weight),)),)
                 values = [
-                    worth(uses(state.stock, one), state.cpu, state.memory, self._fed_part) for state in (before, after)
+                    remaining_value(uses(state.devices, one, budget), state.cpu, state.memory, self._fed_part)
+                    for state in (before, after)
                 ]
                 if values[0] != values[1]:
-                    yield Loss(round(1 / cpu), round(1 / memory), row.need, values[0] - values[1])
+                    yield ValueLoss(round(1 / cpu), round(1 / memory), row.need, values[0] - values[1])
 
-    def _used(self, stock: Stock) -> tuple[Use, ...]:
-        found = self._uses.get(stock)
+    def _used(self, devices: FreeDevices, budget: WorkBudget) -> tuple[Use, ...]:
+        found = self._uses.get(devices)
         if found is None:
             if len(self._uses) >= REMEMBERED:
                 self._uses.clear()
-            found = self._uses[stock] = uses(stock, self._weights)
+            found = self._uses[devices] = uses(devices, self._weights, budget)
         return found
 
 
@@ -180,22 +185,63 @@ class Fragmentation:
 
     def __init__(self) -> None:
         self.version = 0
-        self.worths = Worths()
+        self.remaining_values = RemainingValues()
 
     @property
     def work(self) -> int:
-        return self.worths.work
+        return self.remaining_values.work
 
     def weigh(self, weights: Weights) -> None:
         """What shapes count from now on."""
         self.version += 1
-        self.worths.weigh(weights)
+        self.remaining_values.weigh(weights)
 
-    def cost(self, before: State, after: State) -> Cost:
-        return self.worths.of(before) - self.worths.of(after), -after.stock.unity
+    def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
+        return self.remaining_values.of(before, budget) - self.remaining_values.of(
+            after, budget
+        ), -after.devices.unfragmented
 
-    def terms(self, before: State, after: State) -> Iterator[str]:
-        losses = sorted(self.worths.losses(before, after), key=lambda loss: -abs(loss.amount))
+    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
+        losses = sorted(self.remaining_values.losses(before, after, budget), key=lambda loss: -abs(loss.amount))
         for loss in losses[:SHOWN_LOSSES]:
             lost = "loses" if loss.amount > 0 else "gains"
             yield f"{lost} {abs(loss.amount):.4g} for pods with {described(loss.cpu, loss.memory, loss.need)}"
+
+
+# --- which policy is in force -----------------------------------------------------------------------------------------
+
+ANNOTATION: Final = "dra-extender.dev/placement"
+"""Of a pod or a DeviceClass: the policy for it."""
+
+ScoringType = Literal["LeastAllocated", "MostAllocated", "Fragmentation"]
+
+_BY_TYPE: Final[Mapping[ScoringType, PolicyName]] = {
+    "LeastAllocated": "spread",
+    "MostAllocated": "pack",
+    "Fragmentation": "fragmentation",
+}
+
+_NO_WEIGHTS: Final[Mapping[str, float]] = {}
+
+
+class PlacementStrategy(msgspec.Struct, frozen=True):
+    """`policy` is for pods without an annotation. `weights`: what a device counts, by device class; 1 for others.
+    `only_chosen`: filter offers the chosen node alone.
+    """
+
+    policy: PolicyName = "first-fit"
+    weights: Mapping[str, float] = _NO_WEIGHTS
+    only_chosen: bool = False
+
+    def named(self, annotations: Iterable[Mapping[str, str]]) -> str:
+        """The policy for a pod: what the first of these annotations says that names one, or that of everybody."""
+        for annotation in annotations:
+            name = annotation.get(ANNOTATION)
+            if name in POLICIES:
+                return name
+        return self.policy
+
+
+def policy_of(kind: ScoringType) -> PolicyName:
+    """The policy that a scoring strategy of this type means."""
+    return _BY_TYPE[kind]

@@ -1,27 +1,28 @@
-"""What a pod would cost on each node, from a cache that follows what changes.
+"""What a pod would cost on each node, from a cache that follows changes.
 
-Promises: after a change only the nodes it touched are looked at. A question does a bounded amount of work: where that
-is not enough for all nodes, those not looked at yet are left out, and costs by older weights stand in for the newest
-ones; the next questions catch up. What is chosen was always compared by the newest weights. On clusters that one
-question suffices for, the answer is the one that comparing all nodes anew would give. Ties by name.
+Promises: after a change only the costs of the nodes it touched are computed again. A question does a bounded amount of
+work: where that is not enough for all nodes, nodes without a cost are left out, and costs by older weights stand in for
+the newest ones; the next questions go on from there. The chosen node was always compared by the newest weights. Where
+one question suffices for all nodes, the answer is the one that comparing all of them anew would give. Ties by name.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Final
 
+import msgspec
 from cachetools import LRUCache
 
-from dra_extender.placement.account import SHOWN_NODES, NodeAccount
+from dra_extender.allocation.budget import WorkBudget
+from dra_extender.placement.freestates import FreeStates, NodeFreeState
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
-from dra_extender.placement.standing import Standing
-from dra_extender.placement.state import State
 
 REMEMBERED_SHAPES: Final = 512
+SHOWN_NODES: Final = 5
 PORTION: Final = 250_000
 """Work of one question, some 30 milliseconds."""
 CANDIDATES: Final = 64
@@ -30,9 +31,44 @@ CANDIDATES: Final = 64
 _UNKNOWN: Final = -inf
 
 
-class _Row:
-    """The costs of one shape by index of the node, each by the weights of its version. Nodes before `current` have been
-    looked at by the newest ones.
+class NodeAccount(msgspec.Struct, frozen=True):
+    """What a node would cost the policy, less is better, and why: `terms` for people."""
+
+    node: str
+    cost: float
+    terms: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"node {self.node}: {self.cost:.4g}"
+        yield from (f"  {term}" for term in self.terms)
+
+
+class Account(msgspec.Struct, frozen=True):
+    """`nodes` are the best of those that fit, the chosen one first. `devices` of the chosen node are what the pod would
+    get there; `first` what it would get without the policy.
+    """
+
+    policy: str
+    basis: str
+    """What the costs are, in words."""
+    nodes: tuple[NodeAccount, ...]
+    devices: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"placement by {self.policy}: {self.basis}"
+        for node in self.nodes:
+            yield from (f"  {line}" for line in node.lines())
+        if self.devices:
+            instead = f" (first-fit: {', '.join(self.first)})" if self.first != self.devices else ""
+            yield f"  devices on {self.nodes[0].node}: {', '.join(self.devices)}{instead}"
+
+
+class _ShapeCosts:
+    """The costs of one shape by index of the node, each by the weights of its version. Nodes before `current` have
+    costs by the newest ones.
     """
 
     __slots__ = ("costs", "current", "epoch", "position", "version", "versions")
@@ -49,35 +85,37 @@ class _Row:
 class Ranking:
     """Of one policy. Ask for known nodes only."""
 
-    def __init__(self, policy: Policy, standing: Standing) -> None:
+    def __init__(self, policy: Policy, free_states: FreeStates) -> None:
         self.policy = policy
         self.evaluations = 0
         """How often states of a node were compared."""
-        self._standing = standing
-        self._rows: LRUCache[PodShape, _Row] = LRUCache(REMEMBERED_SHAPES)
+        self._free_states = free_states
+        self._rows: LRUCache[PodShape, _ShapeCosts] = LRUCache(REMEMBERED_SHAPES)
 
-    def best(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int]) -> str:
+    def best(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int], budget: WorkBudget) -> str:
         """The node that the pod costs least on, of those with these names and indexes; empty when there are none."""
         if not names:
             return ""
         row = self._row(shape)
         most = self.policy.work + PORTION
-        costs = self._costs(row, shape, indexes, most)
-        self._renew(row, shape, most)
+        costs = self._costs(row, shape, indexes, most, budget)
+        self._renew(row, shape, most, budget)
         for _ in range(CANDIDATES):
             least = min(costs)
             position = costs.index(least)
             index = indexes[position]
             if row.versions[index] == row.version:
                 break
-            self._look(row, shape, index)
+            self._compute(row, shape, index, budget)
             costs[position] = row.costs[index]
         least = min(costs)
         if costs.count(least) == 1:
             return names[costs.index(least)]
         return min(name for name, cost in zip(names, costs, strict=True) if cost == least)
 
-    def _costs(self, row: _Row, shape: PodShape, indexes: Sequence[int], most: int) -> list[float]:
+    def _costs(
+        self, row: _ShapeCosts, shape: PodShape, indexes: Sequence[int], most: int, budget: WorkBudget
+    ) -> list[float]:
         """By node; infinite where the work does not suffice."""
         known = row.costs
         found = list(map(known.__getitem__, indexes))
@@ -87,31 +125,31 @@ class Ranking:
             if done and self.policy.work >= most:
                 found[position] = inf
             else:
-                self._look(row, shape, indexes[position])
+                self._compute(row, shape, indexes[position], budget)
                 found[position] = known[indexes[position]]
         return found
 
-    def _renew(self, row: _Row, shape: PodShape, most: int) -> None:
-        """Look at nodes by the newest weights, as far as the work suffices."""
+    def _renew(self, row: _ShapeCosts, shape: PodShape, most: int, budget: WorkBudget) -> None:
+        """Compute costs by the newest weights, as far as the work suffices."""
         while row.current < len(row.costs) and self.policy.work < most:
             if row.costs[row.current] != _UNKNOWN and row.versions[row.current] != row.version:
-                self._look(row, shape, row.current)
+                self._compute(row, shape, row.current, budget)
             row.current += 1
 
-    def _look(self, row: _Row, shape: PodShape, index: int) -> None:
-        row.costs[index] = self.cheapest(self._standing.at(index), shape)[0]
+    def _compute(self, row: _ShapeCosts, shape: PodShape, index: int, budget: WorkBudget) -> None:
+        row.costs[index] = self.cheapest(self._free_states.at(index, budget), shape, budget)[0]
         row.versions[index] = row.version
 
-    def _row(self, shape: PodShape) -> _Row:
+    def _row(self, shape: PodShape) -> _ShapeCosts:
         """The row, without what changed."""
-        standing = self._standing
-        standing.catch_up()
+        free_states = self._free_states
+        free_states.catch_up()
         row = self._rows.get(shape)
         if row is None:
-            row = self._rows[shape] = _Row()
-        wanted = standing.size
-        noted = standing.changes.since(row.position)
-        if row.epoch != standing.epoch or noted is None:
+            row = self._rows[shape] = _ShapeCosts()
+        wanted = free_states.size
+        noted = free_states.changes.since(row.position)
+        if row.epoch != free_states.epoch or noted is None:
             row.costs = array("d", [_UNKNOWN]) * wanted
             row.versions = array("L", [0]) * wanted
         else:
@@ -122,12 +160,14 @@ class Ranking:
                 row.costs[index] = _UNKNOWN
         if row.version != self.policy.version:
             row.current = 0
-        row.epoch, row.version, row.position = standing.epoch, self.policy.version, standing.changes.position
+        row.epoch, row.version, row.position = free_states.epoch, self.policy.version, free_states.changes.position
         return row
 
-    def accounts(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int]) -> tuple[NodeAccount, ...]:
+    def accounts(
+        self, shape: PodShape, names: Sequence[str], indexes: Sequence[int], budget: WorkBudget
+    ) -> tuple[NodeAccount, ...]:
         """The best of these nodes, with what they cost and why."""
-        self.best(shape, names, indexes)
+        self.best(shape, names, indexes, budget)
         row = self._row(shape)
         known = sorted(
             (cost, name, index)
@@ -136,24 +176,24 @@ class Ranking:
         )
         found: list[NodeAccount] = []
         for _, name, index in known[:SHOWN_NODES]:
-            state = self._standing.at(index)
-            after = self._best_after(state, shape)
-            terms = tuple(self.policy.terms(state, after))
-            found.append(NodeAccount(name, self.policy.cost(state, after)[0], terms))
+            state = self._free_states.at(index, budget)
+            after = self._best_after(state, shape, budget)
+            terms = tuple(self.policy.terms(state, after, budget))
+            found.append(NodeAccount(name, self.policy.cost(state, after, budget)[0], terms))
         return tuple(found)
 
-    def cheapest(self, state: State, shape: PodShape) -> Cost:
+    def cheapest(self, state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> Cost:
         """The cost of the best way to take what the pod needs from a node in this state."""
-        left = self._left(state, shape)
+        left = self._left(state, shape, budget)
         self.evaluations += len(left)
-        return min(self.policy.cost(state, after) for after in left)
+        return min(self.policy.cost(state, after, budget) for after in left)
 
-    def _best_after(self, state: State, shape: PodShape) -> State:
-        return min(self._left(state, shape), key=lambda after: self.policy.cost(state, after))
+    def _best_after(self, state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> NodeFreeState:
+        return min(self._left(state, shape, budget), key=lambda after: self.policy.cost(state, after, budget))
 
     @staticmethod
-    def _left(state: State, shape: PodShape) -> list[State]:
+    def _left(state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> list[NodeFreeState]:
         """What may be left of the node."""
         cpu, memory = state.cpu - shape.cpu, state.memory - shape.memory
-        stocks = state.stock.remainders(shape.need) if shape.need else (state.stock,)
-        return [State(stock, cpu, memory, state.whole) for stock in stocks]
+        left = state.devices.remainders(shape.need, budget) if shape.need else (state.devices,)
+        return [NodeFreeState(devices, cpu, memory, state.whole) for devices in left]

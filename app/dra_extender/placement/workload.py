@@ -1,4 +1,4 @@
-"""The workload seen so far: which pod shapes come how often, and how scarce what they need has become.
+"""The workload seen so far: how often each pod shape comes, and how scarce the devices that it needs are.
 
 Promises: pure; `count` costs the same however many pods were seen. Counts are halved when there are many, so a shape
 that has not come for long is forgotten.
@@ -6,15 +6,16 @@ that has not come for long is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.placement.freedevices import FreeDevices
+from dra_extender.placement.freestates import NodeFreeState
 from dra_extender.placement.podshape import Need, PodShape, filters_of
-from dra_extender.placement.state import State
-from dra_extender.placement.stock import Stock
 
 MOST_PODS: Final = 1 << 16
 """When so many pods were counted, all counts are halved."""
@@ -33,14 +34,14 @@ _NO_CPU: Final = 1e12
 _EXACT: Final = 1 - 1e-12
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class NeedWeights(msgspec.Struct, frozen=True, gc=False):
     """Shapes with one need: per shape cpu and memory inverted (copies per millicore and byte), and the weight."""
 
     need: Need
     shapes: tuple[tuple[float, float, float], ...]
 
 
-Weights = tuple[Row, ...]
+Weights = tuple[NeedWeights, ...]
 
 
 class Workload:
@@ -92,55 +93,67 @@ def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
     by_need: dict[Need, list[tuple[float, float, float]]] = {}
     for shape, weight in frequencies:
         by_need.setdefault(shape.need, []).append((*_inverted(shape), weight))
-    return tuple(Row(need, tuple(shapes)) for need, shapes in by_need.items())
+    return tuple(NeedWeights(need, tuple(shapes)) for need, shapes in by_need.items())
 
 
-def scarce(
-    frequencies: Iterable[tuple[PodShape, float]], nodes: Iterable[tuple[State, int]]
-) -> Generator[int, None, Weights]:
+class Scarcity:
     """How much each shape counts, given the states of nodes and how many nodes are in each: its frequency times the
-    free devices over those that the shape can still use. In small steps: each yields the work it took.
+    free devices over those that the shape can still use. Computed state by state with `step`.
     """
-    rows = plain(frequencies)
-    shapes = sum(len(row.shapes) for row in rows)
-    usable = [[0.0] * len(row.shapes) for row in rows]
-    free = 0.0
-    for state, count in nodes:
-        free += count * state.stock.free
-        for row, sums in zip(rows, usable, strict=True):
-            supply = state.stock.supply(row.need)
+
+    def __init__(
+        self, frequencies: Iterable[tuple[PodShape, float]], nodes: Iterable[tuple[NodeFreeState, int]]
+    ) -> None:
+        self._rows = plain(frequencies)
+        self._nodes = list(nodes)
+        self._usable = [[0.0] * len(row.shapes) for row in self._rows]
+        self._free = 0.0
+        self._work = _HARD * sum(len(row.shapes) for row in self._rows)
+
+    def step(self, budget: WorkBudget) -> int:
+        """Count one state. The work that it took; 0 when all are counted. Raises TooCostly and TurnSpent."""
+        if not self._nodes:
+            return 0
+        state, count = self._nodes[-1]
+        supplies = [state.devices.supply(row.need, budget) for row in self._rows]
+        self._nodes.pop()
+        self._free += count * state.devices.free
+        for row, sums, supply in zip(self._rows, self._usable, supplies, strict=True):
             if supply is not None:
                 for index, (cpu, memory, _) in enumerate(row.shapes):
                     sums[index] += count * supply.touch * fed(state.cpu * cpu, state.memory * memory, supply.copies)
-        yield _HARD * shapes
-    return tuple(
-        Row(
-            row.need,
-            tuple(
-                (cpu, memory, weight * (min(SCARCITY_LIMIT, free / total) if total > 0 else SCARCITY_LIMIT))
-                for (cpu, memory, weight), total in zip(row.shapes, sums, strict=True)
-            ),
+        return max(1, self._work)
+
+    def weights(self) -> Weights:
+        """The weights, once all states are counted."""
+        return tuple(
+            NeedWeights(
+                row.need,
+                tuple(
+                    (cpu, memory, weight * (min(SCARCITY_LIMIT, self._free / total) if total > 0 else SCARCITY_LIMIT))
+                    for (cpu, memory, weight), total in zip(row.shapes, sums, strict=True)
+                ),
+            )
+            for row, sums in zip(self._rows, self._usable, strict=True)
         )
-        for row, sums in zip(rows, usable, strict=True)
-    )
 
 
 class Use(NamedTuple):
-    """What a stock offers to the shapes of one row."""
+    """What a devices offers to the shapes of one row."""
 
     touch: float
     copies: float
     shapes: tuple[tuple[float, float, float], ...]
 
 
-def uses(stock: Stock, weights: Weights) -> tuple[Use, ...]:
-    """The rows that the stock has anything for."""
-    found = ((stock.supply(row.need), row.shapes) for row in weights)
+def uses(devices: FreeDevices, weights: Weights, budget: WorkBudget) -> tuple[Use, ...]:
+    """The rows that the devices has anything for."""
+    found = ((devices.supply(row.need, budget), row.shapes) for row in weights)
     return tuple(Use(*supply, shapes) for supply, shapes in found if supply is not None)
 
 
-def worth(uses: Iterable[Use], free_cpu: float, free_memory: float, fed_part: float = FED_PART) -> float:
-    """What a node with these uses is still good for: over all shapes, weight times the devices that the shape can get
+def remaining_value(uses: Iterable[Use], free_cpu: float, free_memory: float, fed_part: float = FED_PART) -> float:
+    """The remaining value of a node with these uses: over all shapes, weight times the devices that the shape can get
     at, those less that CPU and memory could not feed. The heart of the cost, so it is written for speed.
     """
     total = 0.0

@@ -29,7 +29,7 @@ from dra_extender.api.extender import (
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.devices.validity import ObjectProblem
-from dra_extender.placement.placement import Placement
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.context import BindContext, Holds
 from dra_extender.scheduling.bind.rollback import PendingRollbacks
@@ -66,7 +66,7 @@ class Extender:
         ports: Ports,
         *,
         runtime: Runtime | None = None,
-        placement: Placement | None = None,
+        placement: PlacementLearner | None = None,
         workers: Workers | None = None,
     ) -> None:
         runtime, replies = runtime or Runtime(), WorkerReplies()
@@ -74,7 +74,11 @@ class Extender:
         records = Records(cluster, config, runtime.clock)
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        self.view = records.view(decisions, placement, QueryBudgets(replies, config, limited=workers is not None))
+        self.view = records.view(
+            decisions,
+            placement.placement if placement is not None else None,
+            QueryBudgets(replies, config, limited=workers is not None),
+        )
         self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
         intake = self._intake = records.intake(requeue, placement)
         self._handle = handle = Handle(self.view, ports, intake, self._deferred, requeue, observer)

@@ -14,7 +14,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.cluster import Cluster, Effects
-from dra_extender.placement.placement import Placement
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.requeue import RequeueTrigger
@@ -32,7 +32,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     idle: IdleAllocations
     unseen: Unseen
     resources: ResourceNames
-    placement: Placement | None = None
+    placement: PlacementLearner | None = None
 
     def apply(self, event: ClusterEvent) -> Effects:
         """Take in what a watch, a list or a reply shows. Returns the effects on the cluster."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.idle import IdleAllocations
@@ -60,7 +61,7 @@ class Records:
             promised=self.nominations.promises,
         )
 
-    def intake(self, requeue: RequeueTrigger, placement: Placement | None) -> Intake:
+    def intake(self, requeue: RequeueTrigger, placement: PlacementLearner | None) -> Intake:
         """For events and replies."""
         return Intake(
             cluster=self._cluster,

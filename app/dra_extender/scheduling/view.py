@@ -20,9 +20,7 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
-from dra_extender.placement.account import Account
-from dra_extender.placement.devices import DeviceChooser
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
@@ -57,25 +55,6 @@ class KnownResourceNames(Protocol):
     def is_orphaned(self, names: Iterable[str]) -> bool: ...
 
 
-class PlacementPolicy(Protocol):
-    """Which nodes and devices are chosen of those that fit. See `Placement`."""
-
-    @property
-    def strategy(self) -> Strategy: ...
-
-    def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str: ...
-
-    def has_opinion(self, pod: Pod, claims: Sequence[ResourceClaim]) -> bool: ...
-
-    def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str: ...
-
-    def account(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Account | None: ...
-
-    def chooser(
-        self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
-    ) -> DeviceChooser | None: ...
-
-
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """What can be known at this moment. `binding` and `clearing` are live, too."""
 
@@ -89,7 +68,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """By pod UID: the node of a bind that is under way."""
     clearing: Set[str] = _NOT_CLEARING
     """UIDs of claims whose allocation is being taken back."""
-    placement: PlacementPolicy | None = None
+    placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
     budgets: Callable[[], Iterator[WorkBudget]] = lambda: repeat(UNLIMITED)
     """For a question that is no verb's: what its turns may do, one after the other."""

@@ -31,7 +31,7 @@ from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.reflector import Progress
 from dra_extender.kube.watches import Watches
 from dra_extender.kube.writer import Writer
-from dra_extender.placement.placement import Placement
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
@@ -119,7 +119,7 @@ class Engine:
             self.decisions,
             self.writer,
             runtime=Runtime(config=settings.config, observer=observer),
-            placement=Placement(self.cluster, settings.strategy, settings.expected, self.decisions.filters),
+            placement=PlacementLearner(self.cluster, settings.strategy, settings.expected, self.decisions.filters),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound

@@ -35,9 +35,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
-from dra_extender.placement.expected import NOBODY, Expected
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy, policy_of
+from dra_extender.placement.learner import NOBODY, Expected
+from dra_extender.placement.policies import PlacementStrategy, PolicyName, policy_of
 from dra_extender.scheduling.config import NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service import workloadfile
 from dra_extender.service.validation import (
@@ -335,13 +334,13 @@ class Settings(BaseSettings):
         return RequeueClaim(self.namespace, self.requeue_claim)
 
     @property
-    def strategy(self) -> Strategy:
+    def strategy(self) -> PlacementStrategy:
         """How to choose nodes and devices."""
         block = self.scoring_strategy
         if block is None:
-            return Strategy(policy=self.placement, only_chosen=self.placement_only_chosen)
+            return PlacementStrategy(policy=self.placement, only_chosen=self.placement_only_chosen)
         weights = {item.deviceClass: item.weight for item in block.resources}
-        return Strategy(policy=policy_of(block.type), weights=weights, only_chosen=self.placement_only_chosen)
+        return PlacementStrategy(policy=policy_of(block.type), weights=weights, only_chosen=self.placement_only_chosen)
 
     @property
     def expected(self) -> Expected:

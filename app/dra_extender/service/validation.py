@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.placement.strategy import ScoringType
+from dra_extender.placement.policies import ScoringType
 from dra_extender.scheduling.config import PreemptionMode
 
 

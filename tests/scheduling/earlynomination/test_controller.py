@@ -10,8 +10,7 @@ import pytest
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from tests.support.scheduling.earlynomination import (
     ALWAYS,
     KubeScheduler,
@@ -300,7 +299,7 @@ async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None
 @pytest.mark.parametrize(("policy", "nodes"), [("pack", {"n2": 2}), ("spread", {"n1": 1, "n3": 1})])
 async def test_the_placement_policy_chooses_the_node(world: World, policy: PolicyName, nodes: dict[str, int]) -> None:
     world.add(*with_devices(n1=4, n2=4, n3=4))
-    service = world.service(config=ALWAYS, strategy=Strategy(policy))
+    service = world.service(config=ALWAYS, strategy=PlacementStrategy(policy))
     service.start()
     world.add(*waiting("before"))
     assert await service.bind(world.api.pod("before"), "n2") == ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
 
-PACK = Strategy(policy="pack")
+PACK = PlacementStrategy(policy="pack")
 
 
 async def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
@@ -18,7 +18,7 @@ async def scores(service: Service, pod: Pod, *names: str, advise: bool = False) 
     return {priority.Host: priority.Score for priority in answer}
 
 
-async def half_used(world: World, strategy: Strategy = PACK) -> Service:
+async def half_used(world: World, strategy: PlacementStrategy = PACK) -> Service:
     """Two devices on each of n1, n2 and n3; one of n2 is in use."""
     world.add(make_class(), *(make_node(name) for name in ("n1", "n2", "n3")))
     world.add(*(make_slice(name, ["a", "b"]) for name in ("n1", "n2", "n3")))
@@ -59,7 +59,7 @@ async def test_a_node_that_another_pod_is_about_to_fill_is_not_chosen(world: Wor
 
 
 async def test_filter_offers_the_chosen_node_alone_where_the_settings_say_so(world: World) -> None:
-    service = await half_used(world, Strategy(policy="pack", only_chosen=True))
+    service = await half_used(world, PlacementStrategy(policy="pack", only_chosen=True))
     world.add(make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     await world.settle()
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n2"]
@@ -75,7 +75,7 @@ async def test_filter_offers_all_nodes_otherwise(world: World) -> None:
 
 
 async def test_the_workload_is_learned_from_pods_that_come_and_once_more_from_those_that_run(world: World) -> None:
-    fragmentation = Strategy(policy="fragmentation")
+    fragmentation = PlacementStrategy(policy="fragmentation")
     service = await half_used(world, fragmentation)
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
@@ -94,7 +94,7 @@ async def test_the_workload_is_learned_from_pods_that_come_and_once_more_from_th
 
 
 async def test_first_fit_learns_nothing(world: World) -> None:
-    service = await half_used(world, Strategy())
+    service = await half_used(world, PlacementStrategy())
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
     await service.filter(world.api.pod("p"))
@@ -124,7 +124,7 @@ async def test_an_explanation_says_what_the_best_nodes_cost_and_which_devices_th
 
 
 async def test_fragmentation_is_explained_by_who_loses_what(world: World) -> None:
-    service = await half_used(world, Strategy(policy="fragmentation"))
+    service = await half_used(world, PlacementStrategy(policy="fragmentation"))
     world.add(make_claim("c"), make_claim("pair", count=2), make_pod("p", "c"), make_pod("q", "pair"))
     await world.settle()
     for name in ("p", "q"):
@@ -139,7 +139,7 @@ async def test_fragmentation_is_explained_by_who_loses_what(world: World) -> Non
 
 
 async def test_without_a_policy_there_is_nothing_to_explain(world: World) -> None:
-    service = await half_used(world, Strategy())
+    service = await half_used(world, PlacementStrategy())
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
     assert explain_pod(service.extender.view, world.api.pod("p"), ["n1", "n2"]).placement is None

@@ -15,10 +15,8 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.placement.expected import NOBODY, Expected
-from dra_extender.placement.placement import Placement
-from dra_extender.placement.policies import PolicyName
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.learner import NOBODY, Expected, PlacementLearner
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -30,7 +28,8 @@ class GpuNodes:
 
     def __init__(self, policy: PolicyName = "first-fit", *, expected: Expected = NOBODY, **strategy: Any) -> None:
         self.cluster = Cluster(FeatureGates())
-        self.placement = Placement(self.cluster, Strategy(policy=policy, **strategy), expected)
+        self.learner = PlacementLearner(self.cluster, PlacementStrategy(policy=policy, **strategy), expected)
+        self.placement = self.learner.placement
         self._numbers = 0
         self.decisions = Decisions(self.cluster, share_ids=self._share_id)
         self.names: list[str] = []
@@ -83,7 +82,8 @@ class GpuNodes:
         return convert(Pod, {"metadata": metadata, "spec": spec})
 
     def choose(self, pod: Pod, *claims: ResourceClaim) -> str:
-        """The node that placement chooses of those that fit."""
+        """The node that placement chooses of those that fit, by the newest weights."""
+        self.learner.refresh()
         return self.placement.choose(pod, claims, self.decisions.node_results(claims, self.names).fits)
 
     def plan(self, pod: Pod, node: str, *claims: ResourceClaim, beside: Sequence[ResourceClaim] = ()) -> Plan:
@@ -105,7 +105,7 @@ class GpuNodes:
             metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self._numbers))
             status = msgspec.structs.replace(claim.status, allocation=allocation)
             self.cluster.apply(Applied(msgspec.structs.replace(claim, metadata=metadata, status=status)))
-        self.placement.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
+        self.learner.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
 
     def occupy(self, node: str, *parts: int) -> None:
         """Take so many milli of the GPUs of the node, in order."""

@@ -16,8 +16,8 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
-from dra_extender.placement.placement import Placement
-from dra_extender.placement.strategy import Strategy
+from dra_extender.placement.learner import PlacementLearner
+from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
@@ -41,7 +41,7 @@ class Service:
         lag: float,
         config: SchedulingConfig,
         features: FeatureGates,
-        strategy: Strategy,
+        strategy: PlacementStrategy,
         workers: Workers | None = None,
     ) -> None:
         self.client = Client(world.api)
@@ -50,7 +50,7 @@ class Service:
         self.cluster = cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
-        self.placement = Placement(cluster, strategy)
+        self.placement = PlacementLearner(cluster, strategy)
         self.extender = Extender(
             cluster,
             self.decisions,
@@ -126,11 +126,16 @@ class World:
         lag: float = 0.002,
         config: SchedulingConfig | None = None,
         features: FeatureGates | None = None,
-        strategy: Strategy | None = None,
+        strategy: PlacementStrategy | None = None,
         workers: Workers | None = None,
     ) -> Service:
         made = Service(
-            self, lag, config or SchedulingConfig(), features or FeatureGates(), strategy or Strategy(), workers
+            self,
+            lag,
+            config or SchedulingConfig(),
+            features or FeatureGates(),
+            strategy or PlacementStrategy(),
+            workers,
         )
         self.services.append(made)
         return made

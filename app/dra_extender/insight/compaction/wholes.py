@@ -15,8 +15,8 @@ from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import EVERY_DEVICE, PoolID
-from dra_extender.placement.devices import reordered
-from dra_extender.placement.layout import components
+from dra_extender.placement.devicechooser import reordered
+from dra_extender.placement.poolgroups import components
 
 _FRESH: Final = 1 << 30
 

@@ -12,7 +12,7 @@ import msgspec
 
 from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule
 from dra_extender.allocation.tally import RequestTally
-from dra_extender.placement.account import Account
+from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.noderules import NodeRule, Obstacle
 
 PodRule = Literal[

@@ -16,7 +16,7 @@ from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Explanation, Failure, Plan, Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.placement.account import Account
+from dra_extender.placement.ranking import Account
 from dra_extender.plurals import counted
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.feasibility import (

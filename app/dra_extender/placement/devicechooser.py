@@ -1,8 +1,12 @@
-"""Which devices of its node a pod gets: orders in which the search should look at them, and what its solutions cost.
+"""Which devices of its node a pod gets: orders in which the search tries them, and what its solutions cost.
 
-Promises: pure and deterministic; ties keep the published order. An order ranks each device by what taking it alone
+Promises: deterministic; ties keep the published order. An order ranks each device by what taking it alone
 would cost, for the first request that can have it. Where that is equal, devices that are close to each other and to
-what the pod has already are preferred, and groups of close devices that are begun to those that are whole.
+what the pod has already come first, and groups of close devices that are partly used before those that are not.
+
+Devices are close when they have one PCIe root, NUMA node or NVLink clique. Drivers publish this under names of their
+own, so the identifier of an attribute decides, whatever its domain; devices of different drivers can be close.
+Closeness is a preference; constraints are the allocator's business.
 """
 
 from __future__ import annotations
@@ -12,22 +16,75 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.budget import Deferred, TurnSpent
+from dra_extender.allocation.budget import Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.selection import candidates, suitability
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.usage import PartUse, PoolHoldings, PoolID, pool_holdings, uses_of
+from dra_extender.placement.freestates import FreeStates, NodeFreeState
+from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
-from dra_extender.placement.standing import Standing
-from dra_extender.placement.state import State
-from dra_extender.placement.topology import topology_of
-from dra_extender.placement.units import TooCostly
+
+KINDS: Final[Mapping[str, str]] = {
+    "pcieroot": "PCIe root",
+    "numanode": "NUMA node",
+    "numanodeid": "NUMA node",
+    "numa": "NUMA node",
+    "cliqueid": "NVLink clique",
+    "nvlinkclique": "NVLink clique",
+}
+"""What the identifier of an attribute, in small letters, says about closeness."""
+
 
 MOST_ORDERS: Final = 16
 """How many orders are tried, one of them by cost alone."""
+
+
+class TopologyGroup(NamedTuple):
+    """Devices that are close, as a mask."""
+
+    kind: str
+    value: object
+    devices: int
+
+
+class Topology:
+    """The groups of a view, kind by kind."""
+
+    def __init__(self, view: NodeView) -> None:
+        masks: dict[tuple[str, object], int] = {}
+        for bit, device in enumerate(view.devices):
+            for name, attribute in device.model.traits.attributes.items():
+                kind = KINDS.get(name.rpartition("/")[2].lower())
+                if kind is not None and isinstance(attribute.value, str | int):
+                    masks[kind, attribute.value] = masks.get((kind, attribute.value), 0) | 1 << bit
+        self.groups = tuple(TopologyGroup(kind, value, mask) for (kind, value), mask in masks.items())
+
+    def distance(self, devices: int) -> int:
+        """In how many groups too many these devices are: 0 when they are all close."""
+        touched: dict[str, int] = {}
+        for group in self.groups:
+            if group.devices & devices:
+                touched[group.kind] = touched.get(group.kind, 0) + 1
+        return sum(touched.values()) - len(touched)
+
+    def unfragmented(self, free: int) -> float:
+        """How much of the groups is left in one piece, when these devices are free."""
+        return sum(((group.devices & free).bit_count() / group.devices.bit_count()) ** 2 for group in self.groups)
+
+    def begun(self, device: int, free: int) -> int:
+        """How many devices of the smallest group of the device are free; many when it has no group."""
+        sizes = [group.devices for group in self.groups if group.devices >> device & 1]
+        return min(((mask & free).bit_count() for mask in sizes), default=1 << 30)
+
+
+def topology_of(view: NodeView) -> Topology:
+    """Remembered by the view."""
+    found: Topology | None = view.masks.get(Topology)
+    return found if found is not None else view.remember(Topology, Topology(view))
 
 
 class DeviceCost(NamedTuple):
@@ -42,21 +99,28 @@ class DeviceCost(NamedTuple):
 
 
 class DeviceChooser:
-    """For one pod on one node. `beside`: claims of the pod that are allocated."""
+    """For one pod on one node, with the work counted by the budget. `beside`: claims of the pod that are allocated."""
 
     def __init__(
-        self, policy: Policy, standing: Standing, shape: PodShape, node: str, beside: Sequence[ResourceClaim] = ()
+        self,
+        policy: Policy,
+        free_states: FreeStates,
+        shape: PodShape,
+        node: str,
+        budget: WorkBudget,
+        beside: Sequence[ResourceClaim] = (),
     ) -> None:
-        standing.catch_up()
+        free_states.catch_up()
         self._policy = policy
-        self._standing = standing
+        self._free_states = free_states
         self._shape = shape
         self._node = node
-        self._before = standing.state(node)
-        view = standing.view(node)
+        self._budget = budget
+        self._before = free_states.state(node, budget)
+        view = free_states.view(node)
         assert view is not None, node
         self._view = view
-        held = standing.holdings(view)
+        held = free_states.holdings(view)
         self._owned = held.owned
         self._free = view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
         self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)
@@ -88,7 +152,7 @@ class DeviceChooser:
         """Of all devices together."""
         parts: dict[PoolID, dict[str, list[PartUse]]] = {}
         for allocation in plan.allocations:
-            for (device, share), used in uses_of(allocation, shares=self._standing.shares).items():
+            for (device, share), used in uses_of(allocation, shares=self._free_states.shares).items():
                 parts.setdefault(device[:2], {}).setdefault(device[2], []).append((share, used))
         try:
             policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
@@ -97,7 +161,7 @@ class DeviceChooser:
         devices = self._mask(plan.allocations)
         topology = topology_of(self._view)
         return DeviceCost(
-            policy, pieces, topology.distance(devices | self._own), -topology.unity(self._free & ~devices)
+            policy, pieces, topology.distance(devices | self._own), -topology.unfragmented(self._free & ~devices)
         )
 
     def summary(self, plan: Plan) -> str:
@@ -119,21 +183,23 @@ class DeviceChooser:
         found: dict[int, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
-                wanted = 0 if ask.admin else candidates(view, ask.filter, self._standing.budget).usable & ~self._owned
+                wanted = 0 if ask.admin else candidates(view, ask.filter, self._budget).usable & ~self._owned
                 for bit in _bits(wanted):
                     if bit not in found:
                         _, _, name = (device := view.devices[bit]).id
-                        takes = suitability(device.model, ask.filter, self._standing.budget).takes or ()
+                        takes = suitability(device.model, ask.filter, self._budget).takes or ()
                         part: PartUse = (
-                            ("one", dict(takes)) if device.model.traits.multi and self._standing.shares else (None, {})
+                            ("one", dict(takes))
+                            if device.model.traits.multi and self._free_states.shares
+                            else (None, {})
                         )
                         found[bit] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
         return found
 
     def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
-        state = self._standing.beside(self._node, more)
+        state = self._free_states.beside(self._node, more, self._budget)
         cpu, memory = state.cpu - self._shape.cpu, state.memory - self._shape.memory
-        return self._policy.cost(self._before, State(state.stock, cpu, memory, state.whole))
+        return self._policy.cost(self._before, NodeFreeState(state.devices, cpu, memory, state.whole), self._budget)
 
 
 _WORST: Final = ((inf, 0.0), 0)

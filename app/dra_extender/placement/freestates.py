@@ -1,15 +1,16 @@
-"""How the nodes stand: the state of each, brought up to date when it is asked for.
+"""The free state of each node as policies compare it: its devices, and the CPU and memory beside them.
 
-Promises: costs what changed since the last question. `changes` notes every node whose state may have changed.
+Promises: a state is computed when it is asked for, and again only after the node changed. `changes` notes every node
+whose state may have changed. Selectors are evaluated in the budget of the caller.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -19,24 +20,32 @@ from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID, together
-from dra_extender.placement.layout import Layouts
-from dra_extender.placement.load import Loads, allocatable
-from dra_extender.placement.state import State
-from dra_extender.placement.stock import Stock, Stocks
-from dra_extender.placement.units import Unit, Units
+from dra_extender.placement.freedevices import FreeDevices, FreeDeviceSets
+from dra_extender.placement.load import Load, Loads, allocatable
+from dra_extender.placement.partitiongroups import PartitionGroup, PartitionGroups
+from dra_extender.placement.poolgroups import PoolGroupings
 
-MOST_STOCKS: Final = 100_000
-"""When there were so many, all are forgotten."""
+MOST_SETS: Final = 100_000
+"""Of free devices, and of groups: when there are more, all are forgotten."""
 _SLIGHTLY: Final = 1e-3
-"""Left of CPU and memory even when nothing is: enough for whoever asks for none."""
+"""Left of CPU and memory even when nothing is: enough for pods that ask for none."""
 _UNKNOWN: Final = 1 << 60
 """CPU and memory of a node that does not say what it has."""
 
 Held = Mapping[PoolID, PoolHoldings]
 
 
-class Standing:
-    """See the module. `loads` are fed by others; `weight`: what a device of a model counts."""
+class NodeFreeState(NamedTuple):
+    """`cpu` and `memory` are what is left, in millicores and bytes; `whole` is what the node has."""
+
+    devices: FreeDevices
+    cpu: float
+    memory: float
+    whole: Load
+
+
+class FreeStates:
+    """`loads` are kept up to date by the owner; `weight`: what a device of a model counts."""
 
     def __init__(
         self,
@@ -44,37 +53,29 @@ class Standing:
         ledger: Ledger,
         loads: Loads,
         features: FeatureGates,
-        weight: Callable[[DeviceModel], float] = lambda model: 1.0,
+        weight: Callable[[DeviceModel, WorkBudget], float],
     ) -> None:
         self.changes = ChangeLog()
         self.epoch = 0
-        """Grows when all stocks are forgotten: what was remembered about them is of no use."""
+        """Grows when all free devices are forgotten, and so what was remembered about them."""
         self._nodes = nodes
         self._ledger = ledger
         self._loads = loads
         self._features = features
         self._weight = weight
-        self._budget: WorkBudget = UNLIMITED
         self._position = -1
-        self._states: list[State | None] = []
+        self._states: list[NodeFreeState | None] = []
         self._reads: AttributeReads = frozenset()
-        self._start()
+        self.start_over()
         loads.changed = self.node_changed
 
-    def take(self, budget: WorkBudget) -> None:
-        """From now on selectors are evaluated in this budget."""
-        self._budget = self._units.budget = budget
-
     def start_over(self) -> None:
-        """What devices count is different: forget everything."""
-        self._start()
-
-    def _start(self) -> None:
-        self._units = Units(self._weight, self._budget)
-        self._stocks = Stocks()
+        """Forget everything, because devices count differently from now on."""
+        self._groups = PartitionGroups(self._weight)
+        self._sets = FreeDeviceSets()
         features = self._features
-        self._layouts = Layouts(
-            PoolSignatures(self._reads), self._units,
+        self._groupings = PoolGroupings(
+            PoolSignatures(self._reads), self._groups,
             shares=features.DRAConsumableCapacity, counters=features.DRAPartitionableDevices,
         )  # fmt: skip
         self.epoch += 1
@@ -82,11 +83,11 @@ class Standing:
         self._position = -1
 
     def read(self, reads: AttributeReads) -> None:
-        """From now on devices are told apart by these attributes as well."""
+        """From now on these attributes are part of the signatures of devices."""
         wider = None if self._reads is None or reads is None else self._reads | reads
         if wider != self._reads:
             self._reads = wider
-            self._start()
+            self.start_over()
 
     def node_seen(self, node: Node) -> None:
         """A version of a node. Most differ in their heartbeat only."""
@@ -104,8 +105,8 @@ class Standing:
 
     def catch_up(self) -> None:
         """Notice what changed. Call it before a series of questions."""
-        if len(self._stocks) > MOST_STOCKS or len(self._units) > MOST_STOCKS:
-            self._start()
+        if len(self._sets) > MOST_SETS or len(self._groups) > MOST_SETS:
+            self.start_over()
         noted = self._nodes.changes.since(self._position)
         wanted = len(self._nodes.by_index)
         if noted is None:
@@ -119,11 +120,6 @@ class Standing:
         self._position = self._nodes.changes.position
 
     @property
-    def budget(self) -> WorkBudget:
-        """What selectors are evaluated in."""
-        return self._budget
-
-    @property
     def shares(self) -> bool:
         """True when devices can be shared."""
         return self._features.DRAConsumableCapacity
@@ -133,22 +129,22 @@ class Standing:
         """One more than the highest index of a node."""
         return len(self._states)
 
-    def state(self, name: str) -> State:
+    def state(self, name: str, budget: WorkBudget) -> NodeFreeState:
         """The state of a known node."""
-        return self.at(self._nodes.index[name])
+        return self.at(self._nodes.index[name], budget)
 
-    def at(self, index: int) -> State:
+    def at(self, index: int, budget: WorkBudget) -> NodeFreeState:
         """The state of the node with this index."""
         found = self._states[index]
         if found is None:
             seen = self._nodes.by_index[index]
             assert seen is not None, index
-            found = self._states[index] = self._state(seen, {})
+            found = self._states[index] = self._state(seen, {}, budget)
         return found
 
-    def beside(self, name: str, more: Held) -> State:
+    def beside(self, name: str, more: Held, budget: WorkBudget) -> NodeFreeState:
         """The state of a known node as if this were held in some of its pools as well."""
-        return self._state(self._nodes.seen[name], more)
+        return self._state(self._nodes.seen[name], more, budget)
 
     def holdings(self, view: NodeView) -> NodeHoldings:
         """What is held on a node."""
@@ -159,28 +155,28 @@ class Standing:
         """All pools of a node."""
         return self._nodes.view(name)
 
-    def _state(self, seen: SeenNode, more: Held) -> State:
+    def _state(self, seen: SeenNode, more: Held, budget: WorkBudget) -> NodeFreeState:
         self._nodes.current(seen)
         whole, load = allocatable(seen.node), self._loads.on(seen.node.name)
-        return State(
-            self._stock(seen, more),
+        return NodeFreeState(
+            self._devices(seen, more, budget),
             (whole.cpu - load.cpu if whole.cpu else _UNKNOWN) + _SLIGHTLY,
             (whole.memory - load.memory if whole.memory else _UNKNOWN) + _SLIGHTLY,
             whole,
         )
 
-    def _stock(self, seen: SeenNode, more: Held) -> Stock:
-        units: list[Unit] = []
+    def _devices(self, seen: SeenNode, more: Held, budget: WorkBudget) -> FreeDevices:
+        groups: list[PartitionGroup] = []
         for item in seen.pools:
             pool = item.pool
             if pool is not None and pool.names:
                 held = self._ledger.holdings(pool.id)
                 if pool.id in more:
                     held = together(held, more[pool.id])
-                units += self._layouts.of(item, pool).units(held)
-        return self._stocks.of(units)
+                groups += self._groupings.of(item, pool, budget).groups(held)
+        return self._sets.of(groups)
 
-    def census(self) -> Iterable[tuple[State, int]]:
+    def by_state(self, budget: WorkBudget) -> Iterable[tuple[NodeFreeState, int]]:
         """All states and how many nodes are in each."""
         self.catch_up()
-        return Counter(self.at(seen.index) for seen in self._nodes.seen.values()).items()
+        return Counter(self.at(seen.index, budget) for seen in self._nodes.seen.values()).items()

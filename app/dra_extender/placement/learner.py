@@ -1,0 +1,205 @@
+"""What placement learns: the load of nodes, and the workload, with the weights that follow from it.
+
+Promises: the only writer of what `Placement` reads. Each pod that comes counts once, and after a restart the pods that
+run do. A workload that is known before it comes (`Expected`) counts as so many pods, as soon as the device classes that
+it asks for are known. Weights follow the workload and the cluster with a delay of a few pods: each pod adds a fixed
+amount of work, and the old weights are in force until the new ones are ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+from cachetools import LRUCache
+
+from dra_extender.allocation.budget import TurnSpent, WorkBudget
+from dra_extender.allocation.requests import DeviceFilter, Filters
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.freestates import FreeStates
+from dra_extender.placement.load import Load, Loads
+from dra_extender.placement.partitiongroups import TooCostly
+from dra_extender.placement.placement import FIRST_FIT, ClassWeights, Placement
+from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.policies import Fragmentation, PlacementStrategy
+from dra_extender.placement.workload import Scarcity, Workload, plain
+
+REMEMBERED_PODS: Final = 50_000
+
+EAGER: Final = 64
+"""Weights are renewed at each of so many first pods,"""
+INTERVAL: Final = 400
+"""and then whenever so many more have come."""
+PORTION: Final = 400_000
+"""Work for one pod: shapes compared with states of nodes, some 40 milliseconds."""
+
+
+class ExpectedPod(msgspec.Struct, frozen=True):
+    """`count` pods that ask for this load and these claims."""
+
+    count: int
+    load: Load
+    claims: tuple[ResourceClaim, ...]
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """`only`: the pods that come are not counted beside these."""
+
+    pods: tuple[ExpectedPod, ...] = ()
+    only: bool = False
+
+
+NOBODY: Final = Expected()
+
+
+class PlacementLearner:
+    """One per cluster. Feed it all pods and nodes (`put`, `drop`), and the pods that come (`learn`)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        strategy: PlacementStrategy = FIRST_FIT,
+        expected: Expected = NOBODY,
+        filters: Filters | None = None,
+    ) -> None:
+        filters = filters if filters is not None else Filters()
+        inventory, weights = cluster.inventory, ClassWeights(cluster, strategy.weights, filters)
+        self._loads = Loads()
+        self.free_states = free = FreeStates(inventory.nodes, cluster.ledger, self._loads, cluster.features, weights.of)
+        self.workload, self.fragmentation = Workload(), Fragmentation()
+        self.placement = Placement(cluster, strategy, free, self.fragmentation, weights, filters)
+        """For questions."""
+        self._classes = inventory.classes
+        self._weighing = _Weighing(self.workload, free, self.fragmentation)
+        self._expected = expected
+        self._expected_shapes: dict[int, PodShape] = {}
+        self._awaited: list[int] = []
+        """Which of the expected pods to resolve: they ask for classes that are new."""
+        self._version = -1
+        self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
+        self._forgotten: set[DeviceFilter] = set()
+        self._in_force = strategy.policy == Fragmentation.name
+        """The weights matter to the policy of some pod."""
+        self.learns = self._in_force and not expected.only
+        """True when some pod's policy uses the workload of pods that came."""
+
+    # --- load -------------------------------------------------------------------------------------------------------
+
+    def put(self, obj: Pod | Node) -> None:
+        """A version of a pod or a node."""
+        if isinstance(obj, Pod):
+            self._loads.put(obj)
+        else:
+            self.free_states.node_seen(obj)
+
+    def drop(self, pod_uid: str) -> None:
+        """The pod is gone."""
+        self._loads.drop(pod_uid)
+
+    # --- workload ---------------------------------------------------------------------------------------------------
+
+    def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
+        """A pod is to be placed; `claims` are those to be allocated. A pod that comes again is not counted again."""
+        self._in_force = self._in_force or self.placement.policy_of(pod, claims) == Fragmentation.name
+        self.learns = self._in_force and not self._expected.only
+        if self.learns and pod.metadata.uid not in self._learned:
+            with self._turn() as budget:
+                shape = self.placement.shape(pod, claims, budget)
+                if shape is not None:
+                    self._learned[pod.metadata.uid] = True
+                    self.workload.count(shape)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Let the weights follow the workload and the cluster, by one portion of work."""
+        if self._in_force:
+            with self._turn() as budget:
+                self._expect(budget)
+                self._weighing.advance(budget)
+
+    @contextmanager
+    def _turn(self) -> Iterator[WorkBudget]:
+        """A turn that may end early. A filter whose selectors cost too much is left out from then on."""
+        try:
+            yield self.placement.budget()
+        except TurnSpent:
+            pass
+        except TooCostly as problem:
+            self.placement.leave_out(problem.filter)
+        self._forget_costly()
+
+    def _forget_costly(self) -> None:
+        for filter in self.placement.costly:
+            if filter not in self._forgotten:
+                self._forgotten.add(filter)
+                self.workload.forget(filter)
+                self._weighing.renew()
+
+    def _expect(self, budget: WorkBudget) -> None:
+        """Count the pods that are expected, once what they ask for is known. Raises TooCostly and TurnSpent."""
+        if self._version != self._classes.version:
+            self._version = self._classes.version
+            self._awaited = list(range(len(self._expected.pods)))
+        while self._awaited:
+            number = self._awaited[-1]
+            pods = self._expected.pods[number]
+            try:
+                shape = self.placement.shape_of(pods.load, pods.claims, budget)
+            except TooCostly:
+                self._awaited.pop()
+                raise
+            self._awaited.pop()
+            before = self._expected_shapes.get(number)
+            if shape is not None and shape != before:
+                if before is not None:
+                    self.workload.discount(before, pods.count)
+                self._expected_shapes[number] = shape
+                self.workload.count(shape, pods.count)
+                self._weighing.renew()
+
+
+class _Weighing:
+    """Weighs the shapes of the workload by the free states of the nodes."""
+
+    def __init__(self, workload: Workload, free_states: FreeStates, fragmentation: Fragmentation) -> None:
+        self._workload = workload
+        self.free_states = free_states
+        self._fragmentation = fragmentation
+        self._pods = -1
+        self._epoch = -1
+        self._under_way: Scarcity | None = None
+
+    def renew(self) -> None:
+        """The workload is another one: begin anew."""
+        self._pods, self._under_way = -1, None
+
+    def advance(self, budget: WorkBudget) -> None:
+        """Begin when it is time, and do a portion of what has begun. Raises TooCostly and TurnSpent."""
+        self.free_states.catch_up()
+        if self._epoch != self.free_states.epoch:
+            self._epoch = self.free_states.epoch
+            self.renew()
+        if self._under_way is None and self._is_due():
+            if not self._fragmentation.version:
+                self._fragmentation.weigh(plain(self._workload.frequencies()))
+            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state(budget))
+            self._pods = self._workload.pods
+        work = 0
+        while self._under_way is not None and work < PORTION:
+            try:
+                step = self._under_way.step(budget)
+            except TooCostly:
+                self.renew()
+                raise
+            work += step
+            if not step:
+                self._fragmentation.weigh(self._under_way.weights())
+                self._under_way = None
+
+    def _is_due(self) -> bool:
+        pods = self._workload.pods
+        return self._pods != pods and (self._pods < 0 or pods <= EAGER or pods - self._pods >= INTERVAL)

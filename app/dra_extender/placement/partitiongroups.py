@@ -1,0 +1,262 @@
+"""Partition groups: what devices are made of, each with its free part.
+
+A group is a device of its own, with or without shares taken from it, or all devices that counters link: a GPU with all
+partitions that it can be cut into. Groups that offer the same are one object, on whichever node they are, so the answer
+of a filter for one is computed once.
+
+Promises: pure. What a group offers is an estimate for comparing choices, exact for a request on its own; whether a pod
+fits is for the allocator to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from dra_extender.allocation.budget import Deferred, WorkBudget
+from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.allocation.selection import suitability
+from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.usage import Amounts
+
+Used = tuple[tuple[str, int], ...]
+"""Capacity name and nano units that shares consume, sorted."""
+
+REMEMBERED: Final = 20_000
+
+
+class Rate(NamedTuple):
+    """What a group offers to a filter. `touch`: how much of the group the filter selects; `copies`: how many devices or
+    shares it could still give; `after`: what may become of the group when it gives one, each outcome once.
+    """
+
+    touch: float
+    copies: int
+    after: tuple[PartitionGroup, ...]
+
+
+_NOTHING: Final = Rate(0.0, 0, ())
+
+
+class TooCostly(Exception):
+    """Evaluating the selectors of this filter takes longer than a policy may."""
+
+    def __init__(self, filter: DeviceFilter) -> None:
+        super().__init__(filter)
+        self.filter = filter
+
+
+class PartitionGroup:
+    """`free`: how much of it is left, of `whole`. `unfragmented`: how much that is in one piece, of `whole` as well:
+    half a device counts less than half. Different groups have different numbers.
+    """
+
+    __slots__ = ("_rates", "free", "number", "unfragmented", "whole")
+
+    def __init__(self, number: int, whole: float, *, part: float, unfragmented: float) -> None:
+        """`part` and `unfragmented` from 0 to 1."""
+        self.number = number
+        self.whole = whole
+        self.free = part * whole
+        self.unfragmented = unfragmented * whole
+        self._rates: dict[DeviceFilter, Rate] = {}
+
+    def rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
+        """Remembered. Raises TooCostly and TurnSpent."""
+        found = self._rates.get(filter)
+        if found is None:
+            if len(self._rates) >= REMEMBERED:
+                self._rates.clear()
+            try:
+                found = self._rates[filter] = self._rate(filter, budget)
+            except Deferred:
+                raise TooCostly(filter) from None
+        return found
+
+    @property
+    def once(self) -> bool:
+        """True when one request cannot take two devices of it."""
+        return True
+
+    def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
+        return _NOTHING
+
+
+class SingleDevice(PartitionGroup):
+    """A device that consumes no counters. `used`: what shares take of it, None when there are none."""
+
+    __slots__ = ("_groups", "_model", "_shared", "_used")
+
+    def __init__(
+        self, groups: PartitionGroups, model: DeviceModel, used: Used | None, *, whole: float, shared: bool
+    ) -> None:
+        part = _left(model, used or ())
+        super().__init__(len(groups), whole, part=part, unfragmented=part * part)
+        self._groups = groups
+        self._model = model
+        self._used = used
+        self._shared = shared
+
+    def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
+        found = suitability(self._model, filter, budget)
+        if found.lost is not None or not found.selected:
+            return _NOTHING
+        if not self._shared:
+            return Rate(self.free, 1, (self._groups.gone(self.whole),))
+        takes, used = found.takes or (), dict(self._used or ())
+        capacity = self._model.traits.capacity
+        copies = min(
+            ((capacity[name].value.nano - used.get(name, 0)) // amount.nano for name, amount in takes if amount.nano),
+            default=1,
+        )
+        if copies <= 0:
+            return _NOTHING
+        for name, amount in takes:
+            used[name] = used.get(name, 0) + amount.nano
+        after = self._groups.shared(self._model, tuple(sorted(used.items())), self.whole)
+        return Rate(self.free, copies, (after,))
+
+
+def _left(model: DeviceModel, used: Used) -> float:
+    """The scarcest capacity counts."""
+    capacity = model.traits.capacity
+    parts = [
+        1 - amount / total for name, amount in used if name in capacity and (total := capacity[name].value.nano) > 0
+    ]
+    return max(0.0, min(parts, default=1.0))
+
+
+class Partition(NamedTuple):
+    """A partition: its model, and what it consumes, as (number of the counter, nano units)."""
+
+    model: DeviceModel
+    charge: tuple[tuple[int, int], ...]
+
+
+class CounterTie(NamedTuple):
+    """What links devices: the `total` of each counter, what they count as a group (`whole`), and in how many `pieces`
+    they can be had at all, the larger the better: the sum of squared sizes.
+    """
+
+    total: tuple[int, ...]
+    whole: float
+    pieces: float
+
+    @classmethod
+    def of(cls, total: tuple[int, ...], whole: float, members: Iterable[Partition]) -> CounterTie:
+        """That of all these members."""
+        bare = cls(total, whole, 0.0)
+        return bare._replace(pieces=sum(bare.size(member) ** 2 for member in members))
+
+    def size(self, member: Partition) -> float:
+        """The mean part of the counters that the member takes, 0 to 1."""
+        parts = [amount / self.total[counter] for counter, amount in member.charge if self.total[counter] > 0]
+        return sum(parts) / len(self.total) if parts else 0.0
+
+
+class CountedDevices(PartitionGroup):
+    """Devices that share counters. `members` are those that can be had, in search order; `left` is what the counters
+    still offer.
+    """
+
+    __slots__ = ("_groups", "_left", "_members", "_tie")
+
+    def __init__(
+        self, groups: PartitionGroups, tie: CounterTie, members: tuple[Partition, ...], left: tuple[int, ...]
+    ) -> None:
+        parts = [max(0, amount) / whole for amount, whole in zip(left, tie.total, strict=True) if whole > 0]
+        pieces = sum(tie.size(member) ** 2 for member in members)
+        super().__init__(
+            len(groups),
+            tie.whole,
+            part=sum(parts) / len(parts) if parts else 1.0,
+            unfragmented=pieces / tie.pieces if tie.pieces else 1.0,
+        )
+        self._groups = groups
+        self._tie = tie
+        self._members = members
+        self._left = left
+
+    @property
+    def once(self) -> bool:
+        return False
+
+    def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
+        if any(amount < 0 for amount in self._left):
+            return _NOTHING
+        wanted = [
+            index
+            for index, member in enumerate(self._members)
+            if self._selected(member, filter, budget) and self._fits(member)
+        ]
+        if not wanted:
+            return _NOTHING
+        left, copies = list(self._left), 0
+        for index in wanted:
+            charge = self._members[index].charge
+            if all(left[counter] >= amount for counter, amount in charge):
+                copies += 1
+                for counter, amount in charge:
+                    left[counter] -= amount
+        after = {(group := self._without(index)).number: group for index in wanted}
+        return Rate(self.free, copies, tuple(after.values()))
+
+    @staticmethod
+    def _selected(member: Partition, filter: DeviceFilter, budget: WorkBudget) -> bool:
+        found = suitability(member.model, filter, budget)
+        return found.selected and found.lost is None
+
+    def _fits(self, member: Partition) -> bool:
+        return all(self._left[counter] >= amount for counter, amount in member.charge)
+
+    def _without(self, index: int) -> PartitionGroup:
+        left = list(self._left)
+        for counter, amount in self._members[index].charge:
+            left[counter] -= amount
+        members = self._members[:index] + self._members[index + 1 :]
+        return self._groups.counted(self._tie, members, tuple(left))
+
+
+class PartitionGroups:
+    """All groups by what they offer. `weight`: what a device of a model counts."""
+
+    def __init__(self, weight: Callable[[DeviceModel, WorkBudget], float]) -> None:
+        self.weight = weight
+        self._by_content: dict[Hashable, PartitionGroup] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_content)
+
+    def gone(self, whole: float) -> PartitionGroup:
+        """A device, or a group of linked ones, of which nothing is free."""
+        found = self._by_content.get(whole)
+        return found or self._keep(whole, PartitionGroup(len(self), whole, part=0.0, unfragmented=0.0))
+
+    def exclusive(self, model: DeviceModel, used: Used | None, whole: float) -> PartitionGroup:
+        """A device without counters that is not allocated, for one claim."""
+        return self._device(model, used, whole, shared=False)
+
+    def shared(self, model: DeviceModel, used: Used | None, whole: float) -> PartitionGroup:
+        """A device without counters that several claims can have, with what their shares take."""
+        return self._device(model, used, whole, shared=True)
+
+    def _device(self, model: DeviceModel, used: Used | None, whole: float, *, shared: bool) -> PartitionGroup:
+        key = model, used, shared
+        found = self._by_content.get(key)
+        return found or self._keep(key, SingleDevice(self, model, used, whole=whole, shared=shared))
+
+    def counted(self, tie: CounterTie, members: Sequence[Partition], left: tuple[int, ...]) -> PartitionGroup:
+        """Devices linked by counters, of which these members are not allocated."""
+        able = tuple(member for member in members if all(left[counter] >= amount for counter, amount in member.charge))
+        key = tie, able, left
+        found = self._by_content.get(key)
+        return found or self._keep(key, CountedDevices(self, tie, able, left))
+
+    def _keep(self, key: Hashable, group: PartitionGroup) -> PartitionGroup:
+        self._by_content[key] = group
+        return group
+
+
+def used_of(amounts: Amounts | Mapping[str, int]) -> Used:
+    """What shares consume, in the form of a group."""
+    return tuple(sorted((name, amount) for name, amount in amounts.items()))
