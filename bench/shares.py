@@ -22,7 +22,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "requests to the API server: HTTP, TLS and JSON": (
         "/aiohttp/", "/yarl/", "/multidict/", "/ssl.py", "/dra_extender/kube/client.py", "/dra_extender/kube/writer.py",
-        "/dra_extender/kube/connections.py", "/dra_extender/kube/credentials.py",
+        "/dra_extender/kube/client.py", "/dra_extender/kube/credentials.py",
     ),
     "watches, and what is known of the cluster": (
         "/dra_extender/kube/", "/dra_extender/api/", "/dra_extender/devices/",

@@ -26,7 +26,7 @@ from dra_extender.api.errors import NotFoundError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import discover
+from dra_extender.kube.resources import discover
 from embedded_cluster import hardware, invariants, manifests
 from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, Store
 from embedded_cluster.controllers.manager import Controllers

@@ -23,8 +23,8 @@ import msgspec
 
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ConflictError, NotFoundError
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import Device, DeviceID, DeviceTaint, ResourceClaim
-from dra_extender.api.times import format_time
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import resource_claims, resource_slices
 from embedded_cluster import hardware

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dra_extender.api.decoding import to_builtins
-from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.meta import ObjectMeta, format_time
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import (
     GROUP,
@@ -25,7 +25,6 @@ from dra_extender.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dra_extender.api.times import format_time
 
 GPU_DRIVER = "gpu.example.com"
 NIC_DRIVER = "nic.example.com"

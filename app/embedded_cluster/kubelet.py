@@ -21,8 +21,8 @@ import msgspec
 from dra_extender.api.core import ObjectReference, Pod
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ConflictError, NotFoundError
+from dra_extender.api.meta import format_time, parse_time
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.api.times import format_time, parse_time
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster import podclaims

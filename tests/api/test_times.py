@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.times import format_micro_time, format_time, parse_time
+from dra_extender.api.meta import format_micro_time, format_time, parse_time
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 999_999, tzinfo=UTC)
 

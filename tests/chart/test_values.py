@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dra_extender.http.authorization import certified_names
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import Served
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import needed
 from tests.support.chart.helm import CHART, Document, Helm, HelmError, environment, one

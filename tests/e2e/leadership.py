@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from dra_extender.api.decoding import decode
-from dra_extender.api.times import parse_time
+from dra_extender.api.meta import parse_time
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.lease import Lease, LeaseSpec
 from dra_extender.kube.resources import Resource

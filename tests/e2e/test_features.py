@@ -11,7 +11,7 @@ import pytest
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import GROUP, ResourceClaim
-from dra_extender.kube.discovery import discover
+from dra_extender.kube.resources import discover
 from embedded_cluster import hardware, manifests
 from tests.e2e.case import Case
 from tests.e2e.ground import NODES, Ground

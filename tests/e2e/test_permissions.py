@@ -21,7 +21,7 @@ from dra_extender.kube.access import (
 )
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import Served, discover
+from dra_extender.kube.resources import Served, discover
 from tests.e2e.ground import Ground
 
 pytestmark = pytest.mark.e2e

@@ -33,11 +33,10 @@ from dra_extender.kube.access import (
 )
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import Served, discover
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.reflector import Reflector
-from dra_extender.kube.resources import NODES
+from dra_extender.kube.resources import NODES, Served, discover
 from dra_extender.kube.writer import RequeueClaim, Writer
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import LONGEST, until

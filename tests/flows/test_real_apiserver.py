@@ -13,7 +13,7 @@ import pytest
 
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import discover
+from dra_extender.kube.resources import discover
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster import hardware, manifests

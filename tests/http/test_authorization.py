@@ -11,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
-from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.errors import ApiError, RejectedError, UnreachableError
 from dra_extender.http import authorization
 from dra_extender.http.application import create_app, create_insight_app
@@ -25,6 +24,7 @@ from dra_extender.http.authorization import (
     TokenAuthorizer,
 )
 from dra_extender.http.verbs import VerbTerms
+from dra_extender.kube.access import AccessDecision, UserInfo
 from tests.support.http.served import Served, serving
 
 PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("system:authenticated",))

@@ -16,7 +16,6 @@ from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Undecodable
@@ -30,6 +29,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.insight.devicereport.report import STATES
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
+from dra_extender.kube.access import AccessDecision, UserInfo
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View

@@ -14,7 +14,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import cluster_problems
 from dra_extender.kube import watches
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import Served
 
 
 def followed() -> list[str]:

@@ -23,7 +23,7 @@ from dra_extender.kube.access import (
     permissions_for_waking,
 )
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import Served
 from tests.support.kube.scripted import ScriptedServer
 
 SERVED = Served("v1", "v1alpha3")

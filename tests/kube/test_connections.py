@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from dra_extender.kube.client import KubeClient
-from dra_extender.kube.connections import Connections
+from dra_extender.kube.client import Connections, KubeClient
 from dra_extender.kube.credentials import ClientSettings, Credentials
 
 WATCH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"

@@ -6,7 +6,7 @@ import pytest
 
 from dra_extender.api.errors import ApiError, RejectedError
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served, discover
+from dra_extender.kube.resources import Served, discover
 from tests.support.kube.scripted import ScriptedServer
 
 FOUR = ("deviceclasses", "resourceclaims", "resourceslices", "resourceclaimtemplates")

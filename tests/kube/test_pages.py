@@ -10,9 +10,8 @@ from aiohttp import web
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.pages import BYTES, SIZE, list_pages
+from dra_extender.kube.pages import BYTES, SIZE, list_all, list_pages
 from dra_extender.kube.resources import NODES
-from dra_extender.kube.snapshot import list_all
 from tests.support.kube.scripted import ScriptedServer
 
 PATH = "/api/v1/nodes"

@@ -11,10 +11,9 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from dra_extender.api.events import Applied, ClusterEvent, Removed
-from dra_extender.kube.backoff import Backoff
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.pages import SIZE
-from dra_extender.kube.reflector import Reflector, portioned
+from dra_extender.kube.reflector import Backoff, Reflector, portioned
 from dra_extender.kube.resources import NODES
 from dra_extender.service.engine import WatchHealth
 from tests.support.kube.scripted import Lines, ScriptedServer

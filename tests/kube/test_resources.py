@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from dra_extender.api.errors import NotFoundError
-from dra_extender.kube.discovery import Served
-from dra_extender.kube.resources import PODS, followed, resource_claims, segment
+from dra_extender.kube.resources import PODS, Served, followed, resource_claims, segment
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.errors import ApiError
+from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.reviews import Reviews
 from tests.support.kube.scripted import ScriptedServer
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"

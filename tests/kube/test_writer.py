@@ -30,8 +30,8 @@ from dra_extender.api.resource import (
     ResourceClaimConsumerReference,
 )
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import NOMINATOR, REQUEUE_ANNOTATION, RequeueClaim, Writer
 from dra_extender.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer

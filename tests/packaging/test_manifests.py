@@ -13,7 +13,7 @@ from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import Served
 from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import needed

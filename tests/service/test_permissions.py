@@ -10,7 +10,7 @@ import pytest
 
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import Served
 from dra_extender.service import supervision
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import missing_until_granted, needed

@@ -1,6 +1,10 @@
-"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them."""
+"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them; which taints of
+nodes a pod tolerates, and what it requests.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -209,3 +213,66 @@ class ObjectReference(Object, frozen=True, gc=False):
     uid: str = ""
     api_version: str = ""
     resource_version: str = ""
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """core/v1 Toleration.ToleratesTaint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+class Tolerations:
+    """Many tolerations together: a taint is looked up, however many there are."""
+
+    __slots__ = ("_equal", "_existing")
+
+    def __init__(self, tolerations: Iterable[Toleration]) -> None:
+        self._existing: set[tuple[str, str]] = set()
+        self._equal: set[tuple[str, str, str]] = set()
+        for item in tolerations:
+            if item.operator == "Exists":
+                self._existing.add((item.key, item.effect))
+            elif item.operator in ("", "Equal"):
+                self._equal.add((item.key, item.value, item.effect))
+
+    def tolerate(self, taint: Taint) -> bool:
+        """Whether one of them does; an empty key or effect stands for any."""
+        key, value, effect = taint.key, taint.value, taint.effect
+        return any((k, e) in self._existing for k in (key, "") for e in (effect, "")) or any(
+            (k, value, e) in self._equal for k in (key, "") for e in (effect, "")
+        )
+
+
+def requested(pod: Pod) -> dict[str, int]:
+    """By resource, in nano units: containers together or the largest init container, sidecars with both, and the
+    overhead.
+    """
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, container.resources.requests)
+    if pod.spec.init_containers:
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for container in pod.spec.init_containers:
+            alone = dict(sidecars)
+            _add(alone, container.resources.requests)
+            for name, amount in alone.items():
+                peak[name] = max(peak.get(name, 0), amount)
+            if container.restart_policy == "Always":
+                sidecars = alone
+        for name, amount in sidecars.items():
+            total[name] = total.get(name, 0) + amount
+        for name, amount in peak.items():
+            total[name] = max(total.get(name, 0), amount)
+    _add(total, pod.spec.overhead)
+    return total
+
+
+def _add(total: dict[str, int], more: Mapping[str, Quantity]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount.nano

@@ -109,13 +109,14 @@ def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exceptio
             name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         return cast(T, _decoder(kind).decode(msgspec.json.encode(_without_nulls(plain))))
     except UNDECODABLE:
-        label = getattr(kind, "__name__", str(kind))
-        raise DecodeError(label, name or _outlined_name(data), str(first) or type(first).__name__) from None
+        raise decode_error(kind, data, first, name) from None
 
 
-def _outlined_name(data: bytes | msgspec.Raw) -> str:
-    metadata = outline.identity(data)
-    return "/".join(metadata[part] for part in ("namespace", "name") if metadata.get(part))
+def decode_error(kind: Any, data: bytes | msgspec.Raw, problem: Exception, name: str = "") -> DecodeError:
+    """The error for an object that cannot be decoded, as far as it can be read under its name."""
+    metadata = outline.identity(data) if not name else {}
+    name = name or "/".join(metadata[part] for part in ("namespace", "name") if metadata.get(part))
+    return DecodeError(getattr(kind, "__name__", str(kind)), name, str(problem) or type(problem).__name__)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 CONFLICT, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 410, 404, 429
+
+
+class FailureStatus(msgspec.Struct, frozen=True):
+    """metav1.Status, as far as errors need it."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: dict[str, Any] | None = None
 
 
 class ApiError(Exception):

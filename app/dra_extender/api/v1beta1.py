@@ -1,83 +1,79 @@
-"""resource.k8s.io/v1beta1, decoded into the v1 structs (v1beta2 has the layout of v1 and needs no conversion).
+"""resource.k8s.io/v1beta1, rewritten to the layout of v1 before it is decoded (v1beta2 has the layout of v1).
 
-Rules: pkg/apis/resource/v1beta1/conversion.go, Kubernetes 1.36. Devices carry their fields under `basic`;
-requests carry those of an exact request directly. Status is the same in all versions: writes need no conversion.
+Devices carry their fields under `basic`, requests carry those of an exact request directly. Everything else, opaque
+parameters included, is copied as it is. Status is the same in all versions: writes need no conversion.
+
+Rules: pkg/apis/resource/v1beta1/conversion.go, Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
 import msgspec
 
-from dra_extender.api import resource as v1
-from dra_extender.api.meta import Object, ObjectMeta
+from dra_extender.api.decoding import UNDECODABLE, decode, decode_error
+from dra_extender.api.resource import ExactDeviceRequest, ResourceClaim, ResourceSlice
+
+Members = dict[str, Any]
+"""Names and values of a JSON object; the values are msgspec.Raw, or were rewritten."""
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_elements = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_EXACT: Final = frozenset(ExactDeviceRequest.__struct_encode_fields__)
+_EMPTY: Final = frozenset((b"null", b'""', b"0", b"[]", b"{}"))
 
 
-class Device(Object, frozen=True, gc=False):
-    name: str
-    basic: BasicDevice | None = None
+def decode_slice(data: bytes | msgspec.Raw) -> ResourceSlice:
+    """Raises DecodeError."""
+    return decode(ResourceSlice, _rewritten(ResourceSlice, data, _slice_spec))
 
 
-class BasicDevice(v1.Device, frozen=True, gc=False, kw_only=True):
-    """The fields of a v1 device; the name stays outside."""
-
-    name: str = ""
-
-
-class ResourceSliceSpec(v1.ResourceSliceSpec, frozen=True, gc=False, kw_only=True):
-    devices: tuple[Device, ...] = ()  # type: ignore[assignment]  # the one field with another layout
+def decode_claim(data: bytes | msgspec.Raw) -> ResourceClaim:
+    """Raises DecodeError."""
+    return decode(ResourceClaim, _rewritten(ResourceClaim, data, _claim_spec))
 
 
-class ResourceSlice(Object, frozen=True, gc=False):
-    metadata: ObjectMeta
-    spec: ResourceSliceSpec
-
-    def convert(self) -> v1.ResourceSlice:
-        spec = msgspec.structs.asdict(self.spec)
-        spec["node_name"] = self.spec.node_name or None
-        spec["all_nodes"] = self.spec.all_nodes or None
-        spec["devices"] = tuple(_device(device) for device in self.spec.devices)
-        return v1.ResourceSlice(metadata=self.metadata, spec=v1.ResourceSliceSpec(**spec))
+def _rewritten(kind: type, data: bytes | msgspec.Raw, spec: Callable[[Members], None]) -> bytes:
+    try:
+        members = _members.decode(data)
+        _rewrite(members, "spec", _members, spec)
+        return msgspec.json.encode(members)
+    except UNDECODABLE as problem:
+        raise decode_error(kind, data, problem) from None
 
 
-class DeviceRequest(v1.ExactDeviceRequest, frozen=True, gc=False, kw_only=True):
-    name: str
-    first_available: tuple[v1.DeviceSubRequest, ...] = ()
+def _rewrite(members: Members, name: str, decoder: msgspec.json.Decoder[Any], rewrite: Callable[[Any], None]) -> None:
+    """Rewrite one value in place, if there is one."""
+    if bytes(members.get(name, b"null")) != b"null":
+        members[name] = decoder.decode(members[name])
+        rewrite(members[name])
 
 
-class DeviceClaim(Object, frozen=True, gc=False):
-    requests: tuple[DeviceRequest, ...] = ()
-    constraints: tuple[v1.DeviceConstraint, ...] = ()
-    config: tuple[v1.DeviceClaimConfiguration, ...] = ()
+def _slice_spec(spec: Members) -> None:
+    for name in ("nodeName", "allNodes"):
+        if bytes(spec.get(name, b"")) in (b'""', b"false"):
+            del spec[name]
+    _rewrite(spec, "devices", _elements, _devices)
 
 
-class ResourceClaimSpec(Object, frozen=True, gc=False):
-    devices: DeviceClaim = DeviceClaim()
+def _devices(devices: list[Members]) -> None:
+    for device in devices:
+        _rewrite(device, "basic", _members, partial(_lift, device))
 
 
-class ResourceClaim(Object, frozen=True, gc=False):
-    metadata: ObjectMeta
-    spec: ResourceClaimSpec = ResourceClaimSpec()
-    status: v1.ResourceClaimStatus = v1.ResourceClaimStatus()
-
-    def convert(self) -> v1.ResourceClaim:
-        devices = self.spec.devices
-        requests = tuple(_request(request) for request in devices.requests)
-        claim = v1.DeviceClaim(requests=requests, constraints=devices.constraints, config=devices.config)
-        return v1.ResourceClaim(metadata=self.metadata, spec=v1.ResourceClaimSpec(devices=claim), status=self.status)
+def _lift(device: Members, basic: Members) -> None:
+    device.update({**basic, **device})
 
 
-def _device(device: Device) -> v1.Device:
-    if device.basic is None:
-        return v1.Device(name=device.name)
-    fields = msgspec.structs.asdict(device.basic)
-    fields["name"] = device.name
-    return v1.Device(**fields)
+def _claim_spec(spec: Members) -> None:
+    _rewrite(spec, "devices", _members, lambda devices: _rewrite(devices, "requests", _elements, _requests))
 
 
-def _request(request: DeviceRequest) -> v1.DeviceRequest:
-    fields = {field: getattr(request, field) for field in v1.ExactDeviceRequest.__struct_fields__}
-    exact = v1.ExactDeviceRequest(**fields)
-    present = exact != v1.ExactDeviceRequest()
-    return v1.DeviceRequest(
-        name=request.name, exactly=exact if present else None, first_available=request.first_available
-    )
+def _requests(requests: list[Members]) -> None:
+    for request in requests:
+        exact = {name: value for name, value in request.items() if name in _EXACT and bytes(value) not in _EMPTY}
+        if exact:
+            request["exactly"] = exact

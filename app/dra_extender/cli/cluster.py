@@ -26,11 +26,9 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.discovery import Served, discover
 from dra_extender.kube.mirror import Mirror
-from dra_extender.kube.pages import list_pages
-from dra_extender.kube.resources import BUDGETS, PODS, Resource, followed, resource_slices
-from dra_extender.kube.snapshot import list_all
+from dra_extender.kube.pages import list_all, list_pages
+from dra_extender.kube.resources import BUDGETS, PODS, Resource, Served, discover, followed, resource_slices
 from dra_extender.kube.watches import UNFINISHED_PODS
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dra_extender.kube.contexts import DEFAULT, namespace_of
+from dra_extender.kube.credentials import DEFAULT, namespace_of
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

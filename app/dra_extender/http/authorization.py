@@ -27,9 +27,9 @@ from cachetools import TTLCache
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.errors import ApiError
 from dra_extender.http.responses import ErrorBody
+from dra_extender.kube.access import AccessDecision, UserInfo
 from dra_extender.limits import BYTES_OF_TOKEN
 
 log = structlog.get_logger(__name__)

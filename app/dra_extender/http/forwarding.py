@@ -19,7 +19,7 @@ import structlog
 from starlette.types import Scope
 
 from dra_extender.http.responses import RawResponse, error_response
-from dra_extender.kube.connections import Connections
+from dra_extender.kube.client import Connections
 
 log = structlog.get_logger(__name__)
 

@@ -1,21 +1,40 @@
-"""What the service may do, asked of the API server before something fails half-way.
+"""What the service and its readers may do: questions to the API server.
 
-`missing_permissions` promises one plain sentence per permission that the API server denies, none when it grants all of
-them. A server that does not answer the question (one without authorization, for example) counts as allowing everything.
+`missing_permissions` promises one sentence per permission that the API server denies, none if it grants all of them. A
+server that does not serve the question (one without authorization, for example) counts as allowing everything.
+`Reviews` promises an answer that the API server gave just now, or an ApiError; a permission that the answer does not
+grant is denied. kube-rbac-proxy and the secured metrics of controller-runtime ask the same two questions.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
 from dra_extender.api.errors import ApiError, NotFoundError
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
-from dra_extender.kube.resources import followed
+from dra_extender.kube.resources import Served, followed
+
+
+class UserInfo(msgspec.Struct, frozen=True, gc=False):
+    """A user as the API server knows one: what a TokenReview says and a SubjectAccessReview asks about."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class AccessDecision(msgspec.Struct, frozen=True, gc=False):
+    """Whether a user may, and the authorizer's reason, which is often empty."""
+
+    allowed: bool = False
+    reason: str = ""
+
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -153,3 +172,58 @@ async def _granted(client: KubeClient, permission: Permission) -> bool:
         return msgspec.json.decode(answer, type=_Review).status.allowed
     except (msgspec.DecodeError, ValueError) as problem:
         raise ApiError(0, "Malformed", f"access review: {problem}") from None
+
+
+_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: AccessDecision = AccessDecision()
+
+
+T = TypeVar("T")
+
+
+class Reviews:
+    """Asked with the permissions of the service, which has to be allowed to create both reviews."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def user_of(self, token: str) -> UserInfo | None:
+        """Who has this token; None when nobody has. `token` is not empty. Raises ApiError, whose text has no token."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        status = _decoded(await self._client.create(_TOKENS, msgspec.json.encode(review)), _TokenReview).status
+        return status.user if status.authenticated and status.user.username else None
+
+    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        """Whether the user may do this with a path that is not of the API, as nonResourceURLs grant it. Raises
+        ApiError.
+        """
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"verb": verb, "path": path},
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        return _decoded(await self._client.create(_ACCESS, msgspec.json.encode(review)), _AccessReview).status
+
+
+def _decoded(answer: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, ValueError):
+        # Without what is wrong: a review repeats the token.
+        raise ApiError(0, "Malformed", "the answer to a review cannot be decoded") from None

@@ -11,25 +11,64 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
 
 from dra_extender.api.errors import (
     ApiError,
+    FailureStatus,
     OutcomeUnknownError,
     ThrottledError,
     TooLargeError,
     UnreachableError,
     error_from_status,
 )
-from dra_extender.kube.connections import Connections
 from dra_extender.kube.credentials import ClientSettings, Credentials, load
+
+_LONGEST = 5.0
+"""Seconds after which `closed` returns in any case; what is stuck is ended by its event loop after half a minute."""
+_OPTIONS = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+
+
+class Connections:
+    """Give `make` to the session as its socket factory; await `closed` when the session has been closed."""
+
+    def __init__(self) -> None:
+        self._made: WeakSet[socket.socket] = WeakSet()
+
+    def make(self, address: tuple[Any, ...]) -> socket.socket:
+        """A socket that notices within half a minute that the other side is gone, even while a watch is silent."""
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _OPTIONS:
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        self._made.add(made)
+        return made
+
+    async def closed(self) -> None:
+        """Return when all sockets are closed. What we had to say has been said: the other side is not waited for."""
+        for connection in self._open():
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the other side was quicker
+        deadline = asyncio.get_running_loop().time() + _LONGEST
+        while self._open() and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.001)
+
+    def _open(self) -> list[socket.socket]:
+        return [connection for connection in self._made if connection.fileno() != -1]
+
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -43,15 +82,7 @@ _WATCH_SILENCE = 120.0
 """Seconds without a byte after which a watch counts as dead; bookmarks come about once a minute."""
 
 
-class _Status(msgspec.Struct, frozen=True):
-    """metav1.Status, as far as errors need it."""
-
-    reason: str = ""
-    message: str = ""
-    details: dict[str, Any] | None = None
-
-
-_status_decoder = msgspec.json.Decoder(_Status)
+_status = msgspec.json.Decoder(FailureStatus)
 
 
 class KubeClient:
@@ -274,9 +305,9 @@ def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
         text = f"HTTP {status}, a redirect to {where}: what answers is not the API server, correct its URL or the proxy"
         return error_from_status(status, "Redirected", text)
     try:
-        said = _status_decoder.decode(body)
+        said = _status.decode(body)
     except (msgspec.DecodeError, ValueError):
-        said = _Status(message=body[:200].decode("utf-8", "replace").strip())
+        said = FailureStatus(message=body[:200].decode("utf-8", "replace").strip())
     return error_from_status(
         status, said.reason, said.message, said.details, retry_after=_seconds(headers.get("Retry-After"), said.details)
     )

@@ -12,16 +12,15 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 import yaml
 from aiohttp import ClientError
 
-from dra_extender.kube import contexts
 from dra_extender.unexpected import unexpected
 from dra_extender.version import VERSION
 
@@ -172,7 +171,7 @@ async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials
             f"kubeconfig {paths} does not exist; set --kubeconfig or KUBECONFIG, "
             "or --server for an address that needs no login"
         )
-    known = contexts.names_of(paths)
+    known = names_of(paths)
     if context and known and context not in known:
         raise CredentialsError(f"kubeconfig {paths}: there is no context {context}; there are: {', '.join(known)}")
     from kubernetes_asyncio import config
@@ -196,3 +195,44 @@ async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials
         return Credentials(server or configuration.host, configuration, refresh)
     except (OSError, ssl.SSLError) as problem:
         raise CredentialsError(f"kubeconfig {paths}: certificate or key cannot be used: {problem}") from None
+
+
+DEFAULT: Final = "default"
+_MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def namespace_of(kubeconfig: str = "", context: str = "") -> str:
+    """The namespace of the context, or of the current one; in a pod without a kubeconfig that of the pod."""
+    named = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not named and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _text(_MOUNTED).strip() or DEFAULT
+    configs = list(_configs(named or "~/.kube/config"))
+    current = context or next((str(found) for config in configs if (found := config.get("current-context"))), "")
+    for config in configs:
+        for entry in config.get("contexts") or ():
+            if isinstance(entry, dict) and entry.get("name") == current:
+                return str((entry.get("context") or {}).get("namespace") or DEFAULT)
+    return DEFAULT
+
+
+def names_of(kubeconfig: str) -> list[str]:
+    """The contexts of these files, in the order in which they are written."""
+    entries = (entry for config in _configs(kubeconfig) for entry in config.get("contexts") or ())
+    return [str(entry["name"]) for entry in entries if isinstance(entry, dict) and entry.get("name")]
+
+
+def _configs(paths: str) -> Iterator[dict[str, Any]]:
+    for part in filter(None, paths.split(os.pathsep)):
+        try:
+            config = yaml.safe_load(_text(Path(part).expanduser()))
+        except yaml.YAMLError:
+            continue
+        if isinstance(config, dict):
+            yield config
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -20,8 +20,7 @@ from cachetools import LRUCache
 from dra_extender.api.core import ObjectReference
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, NotFoundError
-from dra_extender.api.meta import Object, ObjectMeta
-from dra_extender.api.times import format_micro_time
+from dra_extender.api.meta import Object, ObjectMeta, format_micro_time
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import segment
 

@@ -21,8 +21,7 @@ import msgspec
 import structlog
 
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
-from dra_extender.api.meta import Object, ObjectMeta
-from dra_extender.api.times import format_micro_time
+from dra_extender.api.meta import Object, ObjectMeta, format_micro_time
 from dra_extender.kube.client import KubeClient
 
 log = structlog.get_logger(__name__)
@@ -67,7 +66,7 @@ class Lease(Object, frozen=True, gc=False):
         return self.spec.holder_identity or ""
 
 
-class _Event(Object, frozen=True):
+class _LeaseEvent(Object, frozen=True):
     """One line of a watch."""
 
     type: str
@@ -299,7 +298,7 @@ class LeaderElection:
             self._on_change(leading)
 
 
-_event = msgspec.json.Decoder(_Event)
+_event = msgspec.json.Decoder(_LeaseEvent)
 
 
 def _decode(data: bytes) -> Lease:

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from dra_extender.api.decoding import UNDECODABLE, DecodeError
-from dra_extender.api.errors import ApiError, GoneError, error_from_status
+from dra_extender.api.errors import ApiError, FailureStatus, GoneError, error_from_status
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
 from dra_extender.api.meta import Object, ObjectKey, ObjectMeta
 from dra_extender.api.outline import Outline, OutlineError
@@ -30,19 +30,13 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-class _Event(Object, frozen=True):
+class _WatchEvent(Object, frozen=True):
     type: str
     object: msgspec.Raw
 
 
-class _Status(Object, frozen=True):
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-_event = msgspec.json.Decoder(_Event)
-_status = msgspec.json.Decoder(_Status)
+_event = msgspec.json.Decoder(_WatchEvent)
+_status = msgspec.json.Decoder(FailureStatus)
 
 
 class Mirror(Generic[T]):
@@ -118,8 +112,8 @@ class Mirror(Generic[T]):
         try:
             return self._resource.decode(raw)
         except DecodeError as problem:
-            partial = self._resource.partial
-            found = partial(raw) if partial is not None else None
+            read = self._resource.read_partially
+            found = read(raw) if read is not None else None
             return Undecodable(self._key(identity.key), problem.problem, found)
         except Exception as problem:  # one object must never stop the others
             return self._failed(identity.key, problem)
@@ -159,7 +153,7 @@ class Mirror(Generic[T]):
         return Undecodable(self._key(key), f"{type(problem).__name__}: {problem}")
 
 
-def _read_event(line: bytes) -> _Event:
+def _read_event(line: bytes) -> _WatchEvent:
     """The object of the event may be anything between brackets. Raises one of UNDECODABLE."""
     try:
         return _event.decode(line)
@@ -170,7 +164,7 @@ def _read_event(line: bytes) -> _Event:
             raise problem from None
 
 
-def _outlined_event(line: bytes) -> _Event:
+def _outlined_event(line: bytes) -> _WatchEvent:
     """The API server writes the type before the object, which then ends with the line: its end need not be searched."""
     outline = Outline(line)
     kind = ""
@@ -182,7 +176,7 @@ def _outlined_event(line: bytes) -> _Event:
             raw = msgspec.Raw(line[at : line.rindex(b"}")]) if whole else outline.value(at)
             kind = kind or outline.text(outline.member("type"))
             if kind and identify(raw).resource_version:  # otherwise the watch could not go on behind it
-                return _Event(kind, raw)
+                return _WatchEvent(kind, raw)
     raise OutlineError("no event")
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from dra_extender.api.decoding import UNDECODABLE
+from dra_extender.api.decoding import UNDECODABLE, DecodeError
 from dra_extender.api.errors import ApiError, TooLargeError
 from dra_extender.api.meta import Object
 from dra_extender.api.outline import Outline, OutlineError
@@ -80,3 +80,21 @@ def _outlined(data: bytes) -> Page:
         raise OutlineError("not a list")
     metadata = _meta.decode(page.value(parts["metadata"]))
     return Page(metadata, [page.value(at) for at in page.elements(parts["items"])])
+
+
+T = TypeVar("T")
+
+
+async def list_all(
+    client: KubeClient, resource: Resource[T], selector: Mapping[str, str] | None = None
+) -> tuple[list[T], list[DecodeError]]:
+    """All objects of the kind. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
+    found: list[T] = []
+    problems: list[DecodeError] = []
+    async for page in list_pages(client, resource, selector or {}):
+        for item in page.items or []:
+            try:
+                found.append(resource.decode(item))
+            except DecodeError as problem:
+                problems.append(problem)
+    return found, problems

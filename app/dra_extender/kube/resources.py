@@ -1,11 +1,14 @@
-"""The kinds of objects that are read from the API server: where each is served and how its JSON becomes a struct.
+"""The kinds of objects that are read from the API server: in which versions, where, and how JSON becomes a struct.
 
-A `Resource` is pure data plus a decoder; it promises that `decode` gives the v1 form whatever version is served.
+`discover` promises the newest version of the resource API that is served: v1, else v1beta2, else v1beta1; and taint
+rules if any version has them. A `Resource` is pure data and a decoder: `decode` gives the v1 form whatever version is
+served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -15,13 +18,91 @@ from dra_extender.api import outline, v1beta1
 from dra_extender.api import resource as v1
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, decode
-from dra_extender.api.errors import NOT_FOUND, NotFoundError
+from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, RejectedError
 from dra_extender.api.meta import Object
 from dra_extender.api.partial import PartialAllocation, partial_allocation
 from dra_extender.api.policy import PodDisruptionBudget
-from dra_extender.kube.discovery import Served
+from dra_extender.api.resource import GROUP
+from dra_extender.kube.client import KubeClient
+
+CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
+RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 
 T = TypeVar("T")
+
+
+class Served(msgspec.Struct, frozen=True):
+    """`version` has claims, slices and classes; `taint_rules` is the version that has DeviceTaintRules, or empty."""
+
+    version: str
+    taint_rules: str = ""
+    server_version: str = ""
+
+
+class _GroupVersion(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: tuple[_GroupVersion, ...] = ()
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    resources: tuple[_Resource, ...] = ()
+
+
+class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+async def discover(client: KubeClient) -> Served:
+    """Ask the server. Raises RejectedError when it has no resource API, and other ApiErrors as the client does."""
+    try:
+        group = await _get(client, f"/apis/{GROUP}", _Group)
+    except NotFoundError:
+        raise RejectedError(404, "NotServed", _nothing_served(())) from None
+    offered = {entry.version for entry in group.versions}
+    resources = {version: await _resources(client, version) for version in CLAIM_VERSIONS if version in offered}
+    best = next((version for version in CLAIM_VERSIONS if "resourceclaims" in resources.get(version, ())), None)
+    if best is None:
+        raise RejectedError(404, "NotServed", _nothing_served(offered))
+    for version in RULE_VERSIONS:
+        if version in offered and version not in resources:
+            resources[version] = await _resources(client, version)
+    rules = next((version for version in RULE_VERSIONS if "devicetaintrules" in resources.get(version, ())), "")
+    return Served(best, rules, await _server_version(client))
+
+
+async def _resources(client: KubeClient, version: str) -> frozenset[str]:
+    found = await _get(client, f"/apis/{GROUP}/{version}", _Resources)
+    return frozenset(resource.name for resource in found.resources)
+
+
+async def _server_version(client: KubeClient) -> str:
+    try:
+        return (await _get(client, "/version", _ServerVersion)).git_version
+    except ApiError:
+        return ""
+
+
+async def _get(client: KubeClient, path: str, kind: type[T]) -> T:
+    """Raises ApiError, also for an answer that makes no sense: a proxy may show a page while the server is away."""
+    try:
+        return msgspec.json.decode(await client.get(path), type=kind)
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ApiError(0, "Malformed", f"{path}: {problem}") from None
+
+
+def _nothing_served(offered: object) -> str:
+    versions = ", ".join(sorted(offered)) if isinstance(offered, set) else ""
+    return (
+        f"the API server serves no usable version of {GROUP} ({versions or 'none'}); "
+        f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
+    )
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -33,7 +114,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     decode: Callable[[bytes | msgspec.Raw], T]
     namespaced: bool = False
-    partial: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
+    read_partially: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
     """Reads what an object that cannot be decoded holds."""
 
     @property
@@ -72,7 +153,7 @@ class _Meta(Object, frozen=True, gc=False):
     resource_version: str = ""
 
 
-class _Envelope(Object, frozen=True, gc=False):
+class _Identified(Object, frozen=True, gc=False):
     metadata: _Meta = _Meta()
 
 
@@ -89,7 +170,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-_envelope = msgspec.json.Decoder(_Envelope)
+_envelope = msgspec.json.Decoder(_Identified)
 
 
 def identify(data: bytes | msgspec.Raw) -> Identity:
@@ -102,73 +183,37 @@ def identify(data: bytes | msgspec.Raw) -> Identity:
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
-def _node(data: bytes | msgspec.Raw) -> Node:
-    return decode(Node, data)
-
-
-def _pod(data: bytes | msgspec.Raw) -> Pod:
-    return decode(Pod, data)
-
-
-def _device_class(data: bytes | msgspec.Raw) -> v1.DeviceClass:
-    return decode(v1.DeviceClass, data)
-
-
-def _taint_rule(data: bytes | msgspec.Raw) -> v1.DeviceTaintRule:
-    return decode(v1.DeviceTaintRule, data)
-
-
-def _claim(data: bytes | msgspec.Raw) -> v1.ResourceClaim:
-    return decode(v1.ResourceClaim, data)
-
-
-def _slice(data: bytes | msgspec.Raw) -> v1.ResourceSlice:
-    return decode(v1.ResourceSlice, data)
-
-
-def _claim_v1beta1(data: bytes | msgspec.Raw) -> v1.ResourceClaim:
-    return decode(v1beta1.ResourceClaim, data).convert()
-
-
-def _slice_v1beta1(data: bytes | msgspec.Raw) -> v1.ResourceSlice:
-    return decode(v1beta1.ResourceSlice, data).convert()
-
-
-NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", _node)
-PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
-
-
-def _budget(data: bytes | msgspec.Raw) -> PodDisruptionBudget:
-    return decode(PodDisruptionBudget, data)
+NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", partial(decode, Node))
+PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", partial(decode, Pod), namespaced=True)
 
 
 BUDGETS: Resource[PodDisruptionBudget] = Resource(
-    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", _budget, namespaced=True
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget), namespaced=True
 )
 
 
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
     """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
-    read = _claim_v1beta1 if version == "v1beta1" else _claim
+    read = v1beta1.decode_claim if version == "v1beta1" else partial(decode, v1.ResourceClaim)
     return Resource(
-        v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True, partial=partial_allocation
+        v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True, read_partially=partial_allocation
     )
 
 
 def resource_slices(version: str) -> Resource[v1.ResourceSlice]:
     """Slices in `v1`, `v1beta2` (same layout) or `v1beta1` (devices under `basic`)."""
-    read = _slice_v1beta1 if version == "v1beta1" else _slice
+    read = v1beta1.decode_slice if version == "v1beta1" else partial(decode, v1.ResourceSlice)
     return Resource(v1.GROUP, version, "resourceslices", "ResourceSlice", read)
 
 
 def device_classes(version: str) -> Resource[v1.DeviceClass]:
     """Classes; the layout is the same in all versions."""
-    return Resource(v1.GROUP, version, "deviceclasses", "DeviceClass", _device_class)
+    return Resource(v1.GROUP, version, "deviceclasses", "DeviceClass", partial(decode, v1.DeviceClass))
 
 
 def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     """Taint rules; the layout is the same in all versions."""
-    return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", _taint_rule)
+    return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
 
 
 def followed(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:

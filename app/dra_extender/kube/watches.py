@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
 from dra_extender.kube.reflector import Progress, Reflector
-from dra_extender.kube.resources import PODS, followed
+from dra_extender.kube.resources import PODS, Served, followed
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """As kube-scheduler follows them: a pod that finishes counts as removed."""

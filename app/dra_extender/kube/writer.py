@@ -20,9 +20,8 @@ from dra_extender.api.errors import NotFoundError, UndecodableError
 from dra_extender.api.meta import Object
 from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder, Occurrence
-from dra_extender.kube.resources import PODS, Resource, resource_claims
+from dra_extender.kube.resources import PODS, Resource, Served, resource_claims
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from dra_extender.api.core import Node, Pod
-from dra_extender.api.podrequests import requested
+from dra_extender.api.core import Node, Pod, requested
 from dra_extender.api.quantity import Quantity
 
 _MILLI: Final = 1_000_000

@@ -16,10 +16,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.api.core import Node, NodeSelector, Pod, Taint
-from dra_extender.api.podrequests import requested
+from dra_extender.api.core import Node, NodeSelector, Pod, Taint, Tolerations, requested
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.api.restrictions import Tolerations
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
 from dra_extender.limits import PARTS_OF_POD
 

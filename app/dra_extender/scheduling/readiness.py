@@ -15,9 +15,8 @@ from datetime import datetime
 
 import msgspec
 
-from dra_extender.api.meta import Condition
+from dra_extender.api.meta import Condition, parse_time
 from dra_extender.api.resource import DeviceID, DeviceRequestAllocationResult, ResourceClaim
-from dra_extender.api.times import parse_time
 
 
 class Readiness(msgspec.Struct, frozen=True):

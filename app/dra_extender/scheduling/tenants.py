@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dra_extender.api.core import Pod
-from dra_extender.api.podrequests import requested
+from dra_extender.api.core import Pod, requested
 from dra_extender.scheduling.noderules import Port, ports
 
 Used = tuple[Mapping[str, int], int, frozenset[Port]]

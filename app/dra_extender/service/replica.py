@@ -26,8 +26,8 @@ from dra_extender.api.extender import (
     HostPriority,
 )
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
-from dra_extender.kube.discovery import Served
 from dra_extender.kube.lease import LeaderElection
+from dra_extender.kube.resources import Served
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices

@@ -27,9 +27,9 @@ from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.protocol import ConnectionLimitReport
 from dra_extender.http.verbs import VerbTerms
+from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
-from dra_extender.kube.reviews import Reviews
 from dra_extender.service.listeners import Listeners
 from dra_extender.service.process import observe_lag
 from dra_extender.service.replica import ClusterInsight, Replica

@@ -17,10 +17,10 @@ import structlog
 
 from dra_extender.api.errors import ApiError
 from dra_extender.kube import access
-from dra_extender.kube.backoff import Backoff
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served, discover
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
+from dra_extender.kube.reflector import Backoff
+from dra_extender.kube.resources import Served, discover
 from dra_extender.scheduling.ports import Observer
 from dra_extender.service.engine import Engine
 from dra_extender.service.replica import Replica

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dra_extender.api.times import parse_time
+from dra_extender.api.meta import parse_time
 from embedded_cluster.apiserver.statuses import JSON
 
 Cells = Callable[[JSON, float], Sequence[Any]]

@@ -12,7 +12,7 @@ import random
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from dra_extender.api.times import format_time
+from dra_extender.api.meta import format_time
 from embedded_cluster.apiserver import admission, managers, names
 from embedded_cluster.apiserver.registry import Kind, Registry, ServedResource
 from embedded_cluster.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found

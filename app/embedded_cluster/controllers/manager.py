@@ -10,10 +10,9 @@ from dra_extender.api.core import Pod
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.mirror import Named
-from dra_extender.kube.resources import device_taint_rules, resource_claims, resource_slices
+from dra_extender.kube.resources import Served, device_taint_rules, resource_claims, resource_slices
 from embedded_cluster.controllers.claims import ClaimController
 from embedded_cluster.controllers.daemons import DaemonController
 from embedded_cluster.controllers.eviction import EvictionController

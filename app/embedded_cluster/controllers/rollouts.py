@@ -18,7 +18,7 @@ import msgspec
 
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ConflictError, NotFoundError
-from dra_extender.api.times import format_time
+from dra_extender.api.meta import format_time
 from dra_extender.kube.client import KubeClient
 from embedded_cluster.controllers.podsets import HASH_LABEL, scaled, template_hash
 from embedded_cluster.informer import Informer

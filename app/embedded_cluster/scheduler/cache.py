@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from dra_extender.api.core import requested
 from dra_extender.api.decoding import decode
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.podrequests import requested
 from dra_extender.kube.resources import Resource
 from embedded_cluster.objects import PODS, FullNode, FullPod
 from embedded_cluster.scheduler.fit import Amounts, NodeUsage

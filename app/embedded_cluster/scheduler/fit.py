@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
-from dra_extender.api.restrictions import tolerates
+from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, tolerates
 from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler.queue import Refuser
 

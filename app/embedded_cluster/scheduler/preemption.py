@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from dra_extender.api.podrequests import requested
+from dra_extender.api.core import requested
 from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler import fit
 from embedded_cluster.scheduler.cache import Cache

@@ -11,7 +11,7 @@ import structlog
 from dra_extender.api.core import ObjectReference
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
-from dra_extender.api.times import format_time
+from dra_extender.api.meta import format_time
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster.objects import PODS, FullPod

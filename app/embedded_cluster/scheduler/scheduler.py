@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from dra_extender.api.core import requested
 from dra_extender.api.errors import ApiError
-from dra_extender.api.podrequests import requested
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX, DeviceClass, ResourceClaim
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import device_classes, resource_claims

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dra_extender.api.core import requested
 from dra_extender.api.decoding import convert
-from dra_extender.api.podrequests import requested
 from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler import fit
 from embedded_cluster.scheduler.fit import NodeRefusal, NodeUsage

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import FINALIZER
-from dra_extender.api.times import format_time
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata

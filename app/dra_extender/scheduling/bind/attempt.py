@@ -27,8 +27,8 @@ from dra_extender.allocation.plan import Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.extender import ExtenderBindingArgs
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.api.times import format_time
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.bind import failure

@@ -15,7 +15,7 @@ from cachetools import TTLCache
 
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from dra_extender.api.times import parse_time
+from dra_extender.api.meta import parse_time
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.context import BindContext

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dra_extender.api.core import Node, Pod
-from dra_extender.api.podrequests import requested
+from dra_extender.api.core import Node, Pod, requested
 from dra_extender.scheduling.noderules import Port, Wants, ports
 
 _Used = tuple[Mapping[str, int], int, frozenset[Port]]

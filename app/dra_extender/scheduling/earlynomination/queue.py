@@ -24,7 +24,7 @@ from typing import Final
 from cachetools import LRUCache, TTLCache
 
 from dra_extender.api.core import Pod
-from dra_extender.api.times import parse_time
+from dra_extender.api.meta import parse_time
 from dra_extender.scheduling.earlynomination.eligibility import why_not_eligible
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Clock

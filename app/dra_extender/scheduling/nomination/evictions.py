@@ -17,8 +17,8 @@ from cachetools import LRUCache
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError, is_passing
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID
-from dra_extender.api.times import format_time
 from dra_extender.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Observer, Ports

@@ -21,8 +21,8 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, is_passing
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID
-from dra_extender.api.times import format_time
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import PodWriter

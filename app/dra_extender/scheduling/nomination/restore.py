@@ -12,7 +12,7 @@ import msgspec
 
 from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
-from dra_extender.api.times import parse_time
+from dra_extender.api.meta import parse_time
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.nomination.nominations import Mark

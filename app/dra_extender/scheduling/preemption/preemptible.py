@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
-from dra_extender.api.times import parse_time
 from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace

@@ -18,9 +18,9 @@ from math import inf
 from typing import Final
 
 from dra_extender.api.core import Pod
+from dra_extender.api.meta import parse_time
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.api.times import parse_time
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaim, PreemptibleClaims, importance
 from dra_extender.scheduling.preemption.result import Victim
