@@ -112,7 +112,7 @@ async def _pose(page: Page, picture: Picture) -> None:
     """Wait until everything is told, and take the picture."""
     await page.locator(".cell.tainted[role=gridcell]").wait_for()
     await page.locator(".rooms li").first.wait_for()
-    await page.get_by_text("Finding out why").first.wait_for(state="hidden")
+    await page.get_by_text("Diagnosing").first.wait_for(state="hidden")
     if picture.details:
         await page.locator(".cell.used[role=gridcell]").nth(3).click()
         await page.locator("#details .holders").wait_for()

@@ -1,5 +1,5 @@
 // @ts-check
-/** Commands to copy. A name that a shell would take apart is quoted. */
+/** Commands to copy. Names with special characters are quoted for the shell. */
 import { element } from "./dom.js";
 
 /** @param {string} word */

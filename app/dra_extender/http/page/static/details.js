@@ -1,5 +1,5 @@
 // @ts-check
-/** One device: what is published of it, in what state it is, who holds it. */
+/** One device: what its slice publishes, its state, and the claims that hold it. */
 import { claimCommand, copyable, podCommand } from "./commands.js";
 import { bar, byId, element, fill } from "./dom.js";
 import { ask } from "./session.js";
@@ -23,7 +23,7 @@ export class Details {
   async open(row, device) {
     this.chosen = { row, device };
     this.shown = "";
-    this.frame(device, element("p", { class: "soft" }, "Asking …"));
+    this.frame(device, element("p", { class: "soft" }, "Loading …"));
     this.pane.hidden = false;
     document.body.classList.add("with-details");
     this.pane.focus({ preventScroll: false });
@@ -83,7 +83,7 @@ function describe(found) {
 function holders(found) {
   if (!found.length) return [];
   return [
-    element("h3", {}, "Held by"),
+    element("h3", {}, "Allocated to"),
     element("ul", { class: "holders" }, ...found.map((/** @type {any} */ holding) => {
       const namespace = holding.claim.split("/")[0];
       const pods = holding.pods ?? [];

@@ -1,5 +1,5 @@
 // @ts-check
-/** What this address answers, from its own description: every path with its parameters. */
+/** The API of this address: every path with its parameters, from /openapi.json. */
 import { byId, element, fill } from "./dom.js";
 import { Refused, ask, signIn } from "./session.js";
 import { theme } from "./theme.js";
@@ -24,7 +24,7 @@ function item(method, path, question) {
     question.description && element("p", {}, question.description),
     parameters.length > 0 && element("dl", { class: "facts" }, ...parameters.map((/** @type {any} */ parameter) =>
       element("div", {},
-        element("dt", {}, element("code", {}, parameter.name), parameter.required && element("span", { class: "tag" }, "needed")),
+        element("dt", {}, element("code", {}, parameter.name), parameter.required && element("span", { class: "tag" }, "required")),
         element("dd", {}, parameter.description ?? "")))));
 }
 
@@ -35,7 +35,7 @@ try {
   const questions = Object.entries(found.paths).flatMap(([path, methods]) =>
     Object.entries(/** @type {any} */ (methods)).map(([method, question]) => item(method, path, question)));
   fill(byId("questions"), ...questions);
-  fill(byId("problem"), "The schema of every answer is at ", element("a", { href: "openapi.json" }, "/openapi.json"), ".");
+  fill(byId("problem"), "The schema of every response is at ", element("a", { href: "openapi.json" }, "/openapi.json"), ".");
 } catch (error) {
   fill(byId("problem"), error instanceof Error ? error.message : String(error));
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Elements. Whatever comes from the cluster is text here, never markup. */
+/** Elements. Values from the cluster are text, never markup. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page: what the feed tells goes to the model, and from there, once per frame, to what is shown. */
+/** The page: messages of the feed update the model, and the model is drawn once per frame. */
 import { Details } from "./details.js";
 import { byId, counted } from "./dom.js";
 import { follow } from "./feed.js";
@@ -116,7 +116,7 @@ function everything() {
 function status() {
   const banner = byId("banner");
   banner.hidden = !model.status.unknown;
-  banner.textContent = model.status.unknown ? `Nothing can be said about the cluster yet: ${model.status.unknown}` : "";
+  banner.textContent = model.status.unknown ? `The cluster is not known yet: ${model.status.unknown}` : "";
   tell(grid.rows.length);
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** What the feed has told: rows of devices, pods that wait, classes, problems. Nothing here knows the document. */
+/** What the feed has sent: rows of devices, pending pods, classes, problems. This module does not use the document. */
 import { STATES } from "./states.js";
 
 /**

@@ -56,7 +56,7 @@ export class Overview {
       ...number(`${taken}%`, "taken"),
       ...number(model.devices.toLocaleString("en"), model.devices === 1 ? "device" : "devices"),
       ...number(nodes.toLocaleString("en"), nodes === 1 ? "node" : "nodes"),
-      ...number(model.podsTotal.toLocaleString("en"), model.podsTotal === 1 ? "pod waits" : "pods wait", model.podsTotal > 0 ? "warn" : ""),
+      ...number(model.podsTotal.toLocaleString("en"), model.podsTotal === 1 ? "pending pod" : "pending pods", model.podsTotal > 0 ? "warn" : ""),
     );
     this.histogram(model);
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Pods that wait for devices, the longest first: why, and what would help. */
+/** Pending pods, the oldest first: why they wait, and what would help. */
 import { copyable, podCommand, whyCommand } from "./commands.js";
 import { age, byId, counted, element, fill } from "./dom.js";
 
@@ -7,7 +7,7 @@ import { age, byId, counted, element, fill } from "./dom.js";
 
 export class Pods {
   constructor() {
-    this.title = element("h2", { id: "pods-title" }, "Waiting pods");
+    this.title = element("h2", { id: "pods-title" }, "Pending pods");
     this.note = element("p", { class: "soft" });
     this.list = element("ol", { class: "pods" });
     /** @type {Map<string, {item: HTMLElement, told: string, age: HTMLElement, body: HTMLElement}>} */
@@ -31,7 +31,7 @@ export class Pods {
       const why = model.whys.get(pod.uid);
       const told = JSON.stringify(why ?? null);
       if (told !== shown.told) {
-        fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Finding out why …")]));
+        fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Diagnosing …")]));
         shown.told = told;
       }
       const created = Date.parse(pod.created);
@@ -39,8 +39,8 @@ export class Pods {
       place += 1;
     }
     const untold = model.podsTotal - pods.length;
-    this.title.textContent = model.podsTotal ? `Waiting pods (${model.podsTotal.toLocaleString("en")})` : "Waiting pods";
-    this.note.textContent = pods.length ? (untold > 0 ? `The oldest ${pods.length} are shown.` : "") : "No pod waits for devices.";
+    this.title.textContent = model.podsTotal ? `Pending pods (${model.podsTotal.toLocaleString("en")})` : "Pending pods";
+    this.note.textContent = pods.length ? (untold > 0 ? `The oldest ${pods.length} are shown.` : "") : "No pod is waiting for devices.";
     this.note.hidden = !this.note.textContent;
   }
 
@@ -61,12 +61,12 @@ export class Pods {
 /** @param {any} why */
 function reasons(why) {
   if (why.state === "fits") {
-    return [element("p", {}, `Fits ${counted(why.fits, "node")} by now: the scheduler will try it again.`)];
+    return [element("p", {}, `Fits ${counted(why.fits, "node")} now: the scheduler will retry the pod.`)];
   }
   const [first, ...others] = why.remedies;
   return [
     element("p", { class: "summary" }, why.summary || "Fits no node."),
-    first ? element("div", { class: "help" }, element("span", { class: "lead" }, "What helps"), remedy(first)) : element("p", { class: "soft" }, why.complete ? "No single change is known to help." : "No change was found to help in the time there was."),
+    first ? element("div", { class: "help" }, element("span", { class: "lead" }, "What helps"), remedy(first)) : element("p", { class: "soft" }, why.complete ? "No single change is known to help." : "No helpful change was found in the available time."),
     others.length > 0 && element("details", {}, element("summary", {}, counted(others.length, "other way")), ...others.map((/** @type {any} */ other) => element("div", { class: "help" }, remedy(other)))),
   ];
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** What is wrong in the cluster, and what to do: conflicts first, they concern devices that are given away twice. */
+/** Problems of the cluster, and what to do: conflicts first, because a device is allocated twice. */
 import { byId, element, fill } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -7,8 +7,8 @@ import { byId, element, fill } from "./dom.js";
 const KINDS = [
   ["conflict", "Conflicts"],
   ["permission", "Permissions"],
-  ["unfinished", "Not taken back yet"],
-  ["object", "Objects that cannot be used"],
+  ["unfinished", "Rollback not finished"],
+  ["object", "Unusable objects"],
 ];
 
 /** @param {Model} model */
@@ -17,7 +17,7 @@ export function showProblems(model) {
   const pane = byId("problems");
   const title = element("h2", { id: "problems-title" }, total ? `Problems (${total.toLocaleString("en")})` : "Problems");
   if (!total) {
-    fill(pane, title, element("p", { class: "soft" }, known ? "None: no conflict, no unusable object, no missing permission." : "Looking …"));
+    fill(pane, title, element("p", { class: "soft" }, known ? "None: no conflict, no unusable object, no missing permission." : "Checking …"));
     return;
   }
   fill(

@@ -1,5 +1,5 @@
 // @ts-check
-/** Who reads: a bearer token where the service asks for one. It lives as long as the tab does. */
+/** The bearer token, if the service requires one. It is kept as long as the tab is open. */
 import { byId, element, fill } from "./dom.js";
 
 const KEY = "dra-extender token";
@@ -36,7 +36,7 @@ async function detail(answer) {
   try {
     return String((await answer.json()).detail);
   } catch {
-    return `the service answers ${answer.status}`;
+    return `the service responded with status ${answer.status}`;
   }
 }
 
@@ -44,13 +44,13 @@ const input = element("input", { id: "token-input", type: "password", autocomple
 const reason = element("p", { id: "token-why" });
 const cancel = element("button", { type: "button", class: "quiet" }, "Not now");
 const form = element("form", {},
-  element("h2", { id: "token-title" }, "Who are you?"),
+  element("h2", { id: "token-title" }, "Sign in"),
   reason,
   element("label", {}, "Bearer token of a user of this cluster ", input),
   element("p", { class: "soft" },
-    "For example from ", element("code", {}, "kubectl create token NAME"), ", of an account with the ClusterRole ",
+    "For example, from ", element("code", {}, "kubectl create token NAME"), ", of an account with the ClusterRole ",
     element("code", {}, "dra-extender-insight-reader"),
-    ". It is kept in this tab until you close it, and is sent to this address only."),
+    ". This tab keeps it until you close it, and sends it to this address only."),
   element("p", { class: "buttons" }, cancel, " ", element("button", { type: "submit" }, "Use this token")));
 const dialog = element("dialog", { id: "token", "aria-labelledby": "token-title" }, form);
 

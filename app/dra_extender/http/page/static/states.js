@@ -1,5 +1,5 @@
 // @ts-check
-/** The states a device can be in, and their words. */
+/** The states of a device, and what they mean. */
 
 /** @typedef {"used" | "shared" | "free" | "blocked" | "tainted" | "unusable"} State */
 
@@ -8,10 +8,10 @@ export const STATES = ["used", "shared", "free", "tainted", "blocked", "unusable
 
 /** @type {Record<State, string>} */
 export const MEANING = {
-  used: "a claim has it alone",
-  shared: "claims have shares of it",
-  free: "nobody has it",
-  tainted: "nobody has it, and a taint keeps pods away",
-  blocked: "nobody has it, but others have taken counters that it needs",
-  unusable: "nothing can be allocated of it",
+  used: "one claim is allocated the whole device",
+  shared: "claims are allocated shares of it",
+  free: "not allocated",
+  tainted: "not allocated, and a taint keeps pods away",
+  blocked: "not allocated, but other devices consume counters that it needs",
+  unusable: "it cannot be allocated",
 };

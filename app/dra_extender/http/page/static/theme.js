@@ -1,5 +1,5 @@
 // @ts-check
-/** Dark or light: as the system has it, unless somebody chose here. */
+/** Dark or light: as in the system, unless the user chose here. */
 import { byId } from "./dom.js";
 
 const KEY = "dra-extender theme";

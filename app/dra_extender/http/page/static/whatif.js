@@ -1,5 +1,5 @@
 // @ts-check
-/** What if: changes that nobody makes, and who would fit then. */
+/** What if: hypothetical changes, and which pods would fit then. */
 import { byId, counted, element, fill } from "./dom.js";
 import { ask } from "./session.js";
 
@@ -30,7 +30,7 @@ export class WhatIf {
       element("p", { class: "buttons" }, this.button));
     fill(byId("whatif"),
       element("h2", { id: "whatif-title" }, "What if?"),
-      element("p", { class: "soft" }, "Nothing is changed. It is decided again who would fit: pods that would lose their node, and those that wait."),
+      element("p", { class: "soft" }, "Nothing is changed. The service decides again for pending pods, and for pods that would lose their node."),
       form, this.answer);
   }
 
@@ -97,8 +97,8 @@ function answer(found) {
   return [
     found.nodes_added.length > 0 && element("p", { class: "soft" }, `With ${counted(found.nodes_added.length, "more node")}.`),
     ...found.problems.map((/** @type {string} */ problem) => element("p", { class: "problem" }, problem)),
-    ...(lists.length ? lists : [element("p", {}, "No pod waits, and none would lose its node.")]),
-    found.left_out > 0 && element("p", { class: "soft" }, `Not looked at: ${counted(found.left_out, "more pod")}.`),
+    ...(lists.length ? lists : [element("p", {}, "No pod is pending, and none would lose its node.")]),
+    found.left_out > 0 && element("p", { class: "soft" }, `Not evaluated: ${counted(found.left_out, "more pod")}.`),
   ];
 }
 
