@@ -36,8 +36,8 @@ from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.server import HttpServer
 from dra_extender.insight.problems import Check, ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
 from tests.support.page.browser import browsing, chromium, showing

@@ -35,8 +35,8 @@ from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import SystemClock
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from dra_extender.version import VERSION
 

@@ -1,11 +1,14 @@
-"""Extended resources that devices stand behind: which classes a pod asks for by name, and with which requests.
+"""Extended resources that devices provide: the device classes behind resource names, and the claim for a pod's
+requests.
 
-Promises: pure. The requests, their names and the mappings are those that kube-scheduler's plugin would write, because
-kubelet finds the devices of a container through them.
+Promises: requests, their names and the mappings are those that kube-scheduler's plugin writes, because kubelet finds
+the devices of a container through them. `ResourceNames` changes through `class_seen`, `classes_changed` and `asked_for`
+only.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go and
-dynamic-resource-allocation/deviceclass/extendedresourcecache. Different from there: a claim without requests is never
-made, and names are mapped from all classes at once, so deleting one of two classes of the same name leaves the other.
+dynamic-resource-allocation/deviceclass/extendedresourcecache. Two differences: a claim without requests is never
+created, and names are mapped from all classes at once, so deleting one of two classes with the same name leaves the
+other.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from cachetools import LRUCache
 
 from dra_extender.api.core import Container, ContainerExtendedResourceRequest, Node, Pod
 from dra_extender.api.meta import ObjectMeta
@@ -29,6 +33,8 @@ from dra_extender.api.resource import (
     ResourceClaimSpec,
 )
 from dra_extender.limits import CONTAINERS_OF_POD
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.ports import Clock
 
 SYNTHETIC_NAME = "<extended-resources>"
 CANNOT_FIT = "cannot fit resource"
@@ -252,3 +258,54 @@ def existing_claim(pod: Pod, owned: Iterable[ResourceClaim]) -> ResourceClaim | 
         if is_extended_claim(claim) and owner is not None and owner.name == pod.metadata.name:
             return claim
     return None
+
+
+REMEMBERED_NAMES = 10_000
+
+
+class ResourceNames:
+    """`classes` is the live mapping of device classes by name."""
+
+    def __init__(self, classes: Mapping[str, DeviceClass], clock: Clock, config: SchedulingConfig) -> None:
+        self._classes = classes
+        self._clock = clock
+        self._config = config
+        self._class_names: dict[str, str] | None = None
+        self._provided: set[str] = set()
+        """Names that classes stand or once stood behind."""
+        self._asked: LRUCache[str, float] = LRUCache(REMEMBERED_NAMES)
+        """Other names, and since when pods ask for them (monotonic seconds)."""
+
+    # --- what happened ----------------------------------------------------------------------------------------------
+
+    def class_seen(self, device_class: DeviceClass) -> None:
+        """A class came or changed."""
+        if device_class.spec.extended_resource_name:
+            self._provided.add(device_class.spec.extended_resource_name)
+        self.classes_changed()
+
+    def classes_changed(self) -> None:
+        """A class came, changed or went."""
+        self._class_names = None
+
+    def asked_for(self, names: Iterable[str]) -> None:
+        """A pod is about to be bound that asks for these, which neither its node nor a class provides."""
+        now = self._clock.monotonic()
+        for name in names:
+            if name not in self._provided:
+                self._asked.setdefault(name, now)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def wanted(self, pod: Pod) -> ExtendedResources | None:
+        """The extended resources of the pod that devices may provide; None for almost all pods."""
+        if self._class_names is None:
+            self._class_names = class_names(self._classes.values())
+        return wanted(pod, self._class_names, self._classes)
+
+    def is_orphaned(self, names: Iterable[str]) -> bool:
+        """True when a class may stand behind one of the names: it has gone, or has not come yet. A name that no class
+        was ever seen for belongs to somebody else once it has been asked for longer than we go on without a watch.
+        """
+        now, doubt = self._clock.monotonic(), self._config.doubt_seconds
+        return any(name in self._provided or now - self._asked.get(name, now) < doubt for name in names)

@@ -16,9 +16,9 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.claims import known_claims
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
 

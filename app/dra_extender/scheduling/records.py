@@ -15,13 +15,13 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
 from dra_extender.scheduling.view import View

@@ -15,7 +15,7 @@ from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import slices
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
 from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice

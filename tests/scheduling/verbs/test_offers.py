@@ -12,7 +12,7 @@ from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import pre_filter
-from dra_extender.scheduling.verbs.offers import LEAST, Offers, enough
+from dra_extender.scheduling.verbs.prioritize import LEAST, Offers, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 

@@ -25,8 +25,8 @@ from dra_extender.insight.why.diagnose import diagnose
 from dra_extender.insight.why.draft import defaulted
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.draft import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.slices import QueryBudgets
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node

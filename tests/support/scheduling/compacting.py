@@ -29,7 +29,7 @@ from dra_extender.insight.compaction.advice import Advice
 from dra_extender.insight.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
 from dra_extender.insight.compaction.movable import Rules
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.placement.gpunodes import gpus
 from tests.support.placement.partitionednodes import part

@@ -34,10 +34,10 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
 from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.simulation.virtualtime import START
 

@@ -10,8 +10,7 @@ from copy import copy
 from typing import Final
 
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.noderules import Obstacle, Wants
-from dra_extender.scheduling.tenants import Tenants, together
+from dra_extender.scheduling.noderules import Obstacle, Tenants, Wants, together
 from dra_extender.scheduling.view import View
 
 CHECKED: Final = (

@@ -20,10 +20,10 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.claims import consumer, known_claims
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation
-from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.noderules import Tenants
 from dra_extender.scheduling.slices import Slices
-from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")

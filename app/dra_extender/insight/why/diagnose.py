@@ -17,9 +17,8 @@ from dra_extender.insight.why.nodegroups import node_groups
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup
 from dra_extender.insight.why.situation import Situation, situation
-from dra_extender.scheduling.noderules import is_large, unchecked
+from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
 from dra_extender.scheduling.slices import QueryBudget, Slices, run_at_once
-from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"

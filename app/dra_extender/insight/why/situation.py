@@ -24,8 +24,7 @@ from dra_extender.scheduling.feasibility import (
     pending_claims,
     pre_filter,
 )
-from dra_extender.scheduling.noderules import Obstacle, Wants, conflicting, ports
-from dra_extender.scheduling.tenants import Tenants
+from dra_extender.scheduling.noderules import Obstacle, Tenants, Wants, conflicting, ports
 from dra_extender.scheduling.view import View
 
 CLAIM: Final = 10

@@ -27,11 +27,11 @@ from dra_extender.scheduling.bind.failure import (
     answered,
     retried,
 )
+from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
-from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 
 log = structlog.get_logger(__name__)

@@ -23,10 +23,9 @@ from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, node_statuses, pre_filter
 from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.planindex import Touched
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.reservations import Tentative
+from dra_extender.scheduling.reservations import Tentative, Touched
 from dra_extender.scheduling.verbs.prioritize import raw_scores
 from dra_extender.scheduling.view import View
 

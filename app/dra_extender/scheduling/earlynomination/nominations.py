@@ -12,8 +12,7 @@ import msgspec
 
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.planindex import PlanIndex, Touched
-from dra_extender.scheduling.reservations import Reservations, Tentative
+from dra_extender.scheduling.reservations import PlanIndex, Reservations, Tentative, Touched
 
 
 class EarlyNomination(msgspec.Struct, kw_only=True):

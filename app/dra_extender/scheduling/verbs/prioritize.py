@@ -1,17 +1,27 @@
-"""The prioritize verb: on which of the nodes that fit does the pod get what it likes best?
+"""The prioritize verb, and the nodes that filter offers when more fit than kube-scheduler needs.
 
-Promises: integers from 0 to 10, one per node asked about; nothing is written. The same answer serves a scheduler that
-allocates by itself and only wants advice, because it would choose the same devices.
+Promises of prioritize: integers from 0 to 10, one per node asked about; nothing is written. A scheduler that allocates
+by itself gets the same scores, because it would choose the same devices.
+
+Promises of `Offers`: by default all nodes that fit are offered. Otherwise `SchedulingConfig.offered_percent` sets the
+share, and 0 offers as many nodes as kube-scheduler looks for by default, chosen from all nodes instead of the first
+ones it finds. Nodes with a better score come first; the others take turns, so that no node is left out for long. Fewer
+than 100 fitting nodes are all offered. The node that a placement policy chooses is always offered, and alone where the
+settings say so. Nodes on which other pods are expected are left out where 100 equal nodes remain. Each offered node
+costs a score of every plugin of kube-scheduler and a line in two messages: on 5,000 nodes that is most of what a pod
+costs.
 
 Rules: Kubernetes 1.36, computeScore in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go: the
 earlier the chosen alternative of a prioritized list, the better. In addition a node scores 0 when the pod fits there
-only as long as another pod, which is probably about to be bound there, does not take its devices. Where a placement
-policy is in force, the node it chooses of the best ones gets 10 and all others 0, for pods without devices as well.
+only until another pod, which is probably about to be bound there, takes its devices. Where a placement policy is in
+force, the node it chooses of the best ones gets 10 and all others 0, also for pods without devices.
+numFeasibleNodesToFind in pkg/scheduler/schedule_one.go cuts the list before extenders are called, so nodes with devices
+may never be tried; that is why the scheduler has to be configured to send all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan
@@ -19,6 +29,7 @@ from dra_extender.api.extender import ExtenderArgs, HostPriority
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
     PendingClaims,
+    PreFilterResult,
     PreFilterState,
     allocate,
     groups,
@@ -156,3 +167,68 @@ def expected(view: View, prefiltered: PreFilterState, name: str) -> Tentative | 
         return None
     uid = prefiltered.pod.metadata.uid
     return Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)
+
+
+LEAST = 100
+_LEAST_PERCENT = 5
+
+
+def enough(nodes: int, percent: int = 0) -> int:
+    """How many nodes are enough of so many; `percent` 0: fewer of many, as kube-scheduler does it."""
+    if nodes < LEAST:
+        return nodes
+    share = percent or max(_LEAST_PERCENT, 50 - nodes // 125)
+    return min(nodes, max(LEAST, nodes * share // 100))
+
+
+class Offers:
+    """One per service: it remembers whose turn it is."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def choose(
+        self,
+        view: View,
+        prefiltered: PreFilterResult,
+        fits: list[str],
+        asked: int,
+        avoid: Collection[str] = (),
+    ) -> list[str]:
+        """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about. On those to `avoid`
+        another pod is expected.
+        """
+        most = enough(asked, view.config.offered_percent)
+        placement = view.placement
+        alone = placement is not None and placement.strategy.only_chosen
+        if len(fits) < 2 or not isinstance(prefiltered, PreFilterState):
+            return fits
+        if avoid and not view.decisions.scorer.concerns(prefiltered.claims.pending):
+            others = [name for name in fits if name not in avoid]
+            fits = others if len(others) >= LEAST else fits
+        if len(fits) <= most and not alone:
+            return fits
+        scores = raw_scores(view, prefiltered, fits)
+        chosen = _chosen(view, prefiltered, fits, scores, avoid) if has_policy(view, prefiltered) else ""
+        if chosen and alone:
+            return [chosen]
+        if len(fits) <= most:
+            return fits
+        start = self._next % len(fits)
+        self._next = start + most
+        if not scores and not chosen:
+            return fits[start : start + most] + fits[: max(0, start + most - len(fits))]
+        turn = fits[start:] + fits[:start]
+        turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
+        return turn[:most]
+
+
+def _chosen(
+    view: View, prefiltered: PreFilterState, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
+) -> str:
+    """The node that the policy chooses of the best ones."""
+    likely: Sequence[str] = fits
+    if scores:
+        best = max(scores.values())
+        likely = [name for name in fits if scores.get(name, 0) == best]
+    return chosen_of(view, prefiltered, ([name for name in likely if name not in avoid] if avoid else likely) or likely)
