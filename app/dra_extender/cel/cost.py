@@ -52,28 +52,24 @@ def _size(value: Any) -> int:
     return size_of(value)
 
 
+def _ceil(size: float) -> int:
+    return ceil(size * _TRAVERSAL)
+
+
 def _traversal(args: Arguments, _: Any) -> int:
-    return ceil(_size(args[0]) * _TRAVERSAL)
+    return _ceil(_size(args[0]))
 
 
 def _double_traversal(args: Arguments, _: Any) -> int:
-    return ceil(_size(args[0]) * 2 * _TRAVERSAL)
-
-
-def _join(_: Arguments, result: Any) -> int:
-    return ceil(_size(result) * 2 * _TRAVERSAL)
+    return _ceil(_size(args[0]) * 2)
 
 
 def _regex(args: Arguments, _: Any) -> int:
-    return ceil((1 + _size(args[0])) * _TRAVERSAL) * ceil(_size(args[1]) * _REGEX)
-
-
-def _substring(args: Arguments, _: Any) -> int:
-    return ceil(_size(args[0]) * _TRAVERSAL) * ceil(_size(args[1]) * _TRAVERSAL)
+    return _ceil(1 + _size(args[0])) * ceil(_size(args[1]) * _REGEX)
 
 
 def _smaller(args: Arguments, _: Any) -> int:
-    return ceil(min(_size(args[0]), _size(args[1])) * _TRAVERSAL)
+    return _ceil(min(_size(args[0]), _size(args[1])))
 
 
 def _equality(args: Arguments, _: Any) -> int:
@@ -84,15 +80,7 @@ def _equality(args: Arguments, _: Any) -> int:
 
 def _sum(args: Arguments, _: Any) -> int:
     kind = args[0].__class__
-    return ceil((len(args[0]) + len(args[1])) * _TRAVERSAL) if kind is str or kind is bytes else 1
-
-
-def _membership(args: Arguments, _: Any) -> int:
-    return _size(args[1]) if args[1].__class__ is list else 1
-
-
-def _elements(args: Arguments, _: Any) -> int:
-    return _deep(args[0], {})
+    return _ceil(len(args[0]) + len(args[1])) if kind is str or kind is bytes else 1
 
 
 def _deep(value: Any, known: dict[int, int], level: int = 0) -> int:
@@ -114,47 +102,18 @@ def _allocated(_: Arguments, result: Any) -> int:
     return 1 + LIST + _size(result)
 
 
-def _flattened(args: Arguments, _: Any) -> int:
-    return 1 + LIST + _size(args[0]) * (int(args[1]) if len(args) == 2 else 1)
-
-
 def _self_compared(keys: Any) -> int:
     factor = 2.0 + (_TRAVERSAL if keys and keys[0].__class__ in (str, bytes) else 0)
     return 1 + LIST + int(len(keys) ** 2 * factor)
 
 
-def _compared(args: Arguments, _: Any) -> int:
-    return _self_compared(args[0])
-
-
-def _sorted_by(args: Arguments, _: Any) -> int:
-    return _self_compared(args[1])
-
-
-def _product(args: Arguments, _: Any) -> int:
-    return 1 + _size(args[0]) * _size(args[1])
-
-
-def _both_ways(args: Arguments, _: Any) -> int:
-    return 1 + 2 * _size(args[0]) * _size(args[1])
-
-
 def _contains_ip(args: Arguments, _: Any) -> int:
-    text = ceil(_size(args[1]) * _TRAVERSAL) if args[1].__class__ is str else 0
-    return ceil(2 * _size(args[0]) * _TRAVERSAL) + text
-
-
-def _contains_cidr(args: Arguments, _: Any) -> int:
-    return _contains_ip(args, _) + ceil(_size(args[0]) * _TRAVERSAL) + 1
-
-
-def _ip(args: Arguments, _: Any) -> int:
-    return 1 if isinstance(args[0], Cidr) else _traversal(args, _)
+    return _ceil(2 * _size(args[0])) + (_ceil(_size(args[1])) if args[1].__class__ is str else 0)
 
 
 def _validate(args: Arguments, _: Any) -> int:
     weight = args[0].weight if isinstance(args[0], NamedFormat) else 1
-    return ceil((1 + _size(args[1])) * _TRAVERSAL) * ceil(weight * _REGEX)
+    return _ceil(1 + _size(args[1])) * ceil(weight * _REGEX)
 
 
 CALLS: Final[dict[str, Cost]] = {
@@ -166,14 +125,25 @@ CALLS: Final[dict[str, Cost]] = {
         _traversal,
     ),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _double_traversal),
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _elements),
+    **dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _deep(args[0], {})
+    ),
     **dict.fromkeys(("find", "findAll", "matches"), _regex),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_!=_"), _smaller),
-    **dict.fromkeys(("sort", "distinct"), _compared),
-    **dict.fromkeys(("slice", "lists.range", "reverse"), _allocated),
-    **dict.fromkeys(("sets.contains", "sets.intersects"), _product),
-    "_==_": _equality, "_+_": _sum, "@in": _membership, "contains": _substring, "join": _join, "ip": _ip,
-    "flatten": _flattened, "@sortByAssociatedKeys": _sorted_by, "sets.equivalent": _both_ways,
-    "containsIP": _contains_ip, "containsCIDR": _contains_cidr, "validate": _validate,
+    **dict.fromkeys(("sort", "distinct"), lambda args, _: _self_compared(args[0])),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: 1 + LIST + _size(result)),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), lambda args, _: 1 + _size(args[0]) * _size(args[1])),
+    "_==_": _equality,
+    "_+_": _sum,
+    "@in": lambda args, _: _size(args[1]) if args[1].__class__ is list else 1,
+    "contains": lambda args, _: _ceil(_size(args[0])) * _ceil(_size(args[1])),
+    "join": lambda _, result: _ceil(_size(result) * 2),
+    "ip": lambda args, _: 1 if isinstance(args[0], Cidr) else _traversal(args, _),
+    "flatten": lambda args, _: 1 + LIST + _size(args[0]) * (int(args[1]) if len(args) == 2 else 1),
+    "@sortByAssociatedKeys": lambda args, _: _self_compared(args[1]),
+    "sets.equivalent": lambda args, _: 1 + 2 * _size(args[0]) * _size(args[1]),
+    "containsIP": _contains_ip,
+    "containsCIDR": lambda args, _: _contains_ip(args, _) + _ceil(_size(args[0])) + 1,
+    "validate": _validate,
 }  # fmt: skip
 """The cost of calls that cost another number than 1."""

@@ -94,6 +94,16 @@ class Library:
         """The decorated function carries out these overloads of the method `name`."""
         return self._register(name, True, signatures, metered)
 
+    def functions(self, runs: Mapping[tuple[str, str], Callable[..., Any]]) -> None:
+        """Global functions, by name and signature."""
+        for (name, signature), run in runs.items():
+            self._register(name, False, (signature,), False)(run)
+
+    def methods(self, runs: Mapping[tuple[str, str], Callable[..., Any]]) -> None:
+        """Methods, by name and signature."""
+        for (name, signature), run in runs.items():
+            self._register(name, True, (signature,), False)(run)
+
     def _register(self, name: str, member: bool, signatures: tuple[str, ...], metered: bool) -> Callable[[F], F]:
         def register(run: F) -> F:
             carried_out = run if metered else _without_meter(run)

@@ -12,29 +12,25 @@ from dra_extender.cel.library import (
     conversions,
     formats,
     formatting,
+    kubernetes,
     lists,
-    membership,
     network,
     operators,
-    optionals,
-    quantities,
     regexes,
     strings,
     times,
     urls,
-    versions,
 )
 from dra_extender.cel.types import Type, map_of
 
 _LIBRARIES: Final = tuple(
     module.LIBRARY
     for module in (
-        operators, conversions, times, lists, strings, formatting, optionals, quantities, versions, network, urls,
-        formats, regexes,
+        operators, conversions, times, lists, strings, formatting, kubernetes, network, urls, formats, regexes,
     )
 )  # fmt: skip
 _WITHOUT_INCLUDES: Final = functions_of(_LIBRARIES)
-_ALL: Final = functions_of((*_LIBRARIES, membership.LIBRARY))
+_ALL: Final = functions_of((*_LIBRARIES, kubernetes.INCLUDES))
 
 
 class Environment(NamedTuple):

@@ -261,15 +261,10 @@ class _Builder:
             values = []
             for element, optional in elements:
                 value = element(frame)
-                if optional:
-                    if value.__class__ is not Option:
-                        raise Fault(
-                            f"cannot initialize optional list element from non-optional value {describe(value)}"
-                        )
-                    if value is NONE:
-                        continue
-                    value = value.content
-                values.append(value)
+                if optional and value.__class__ is not Option:
+                    raise Fault(f"cannot initialize optional list element from non-optional value {describe(value)}")
+                if value is not NONE or not optional:
+                    values.append(value.content if optional else value)
             frame.add_cost(LIST)
             if len(values) >= MANY:
                 frame.keep(values)
@@ -286,14 +281,7 @@ class _Builder:
             result = Map()
             for evaluate_key, evaluate_value, optional in entries:
                 key, value = evaluate_key(frame), evaluate_value(frame)
-                if optional:
-                    if value.__class__ is not Option:
-                        raise Fault(f"cannot initialize optional entry '{describe(key)}' from non-optional value")
-                    if value is NONE:
-                        result.pop(map_key(key), None)
-                        continue
-                    value = value.content
-                result[map_key(key)] = value
+                _enter(result, map_key(key), value, describe(key) if optional else None)
             frame.add_cost(MAP)
             frame.keep(result)
             return result
@@ -308,14 +296,7 @@ class _Builder:
             values: dict[str, Any] = {}
             for name, field, optional in fields:
                 value = field(frame)
-                if optional:
-                    if value.__class__ is not Option:
-                        raise Fault(f"cannot initialize optional entry '{name}' from non-optional value")
-                    if value is NONE:
-                        values.pop(name, None)
-                        continue
-                    value = value.content
-                values[name] = value
+                _enter(values, name, value, name if optional else None)
             frame.add_cost(MESSAGE)
             return message.build(values)
 
@@ -360,3 +341,15 @@ class _Builder:
         Literal: _literal, Ident: _ident, Select: _selection, Index: _selection, Call: _call, Logic: _logic,
         Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
     }  # fmt: skip
+
+
+def _enter(entries: dict[Any, Any], key: Any, value: Any, optional: str | None) -> None:
+    """Put an entry into a map or message; an `optional` entry, which errors call so, only if it has a value."""
+    if optional is None:
+        entries[key] = value
+    elif value.__class__ is not Option:
+        raise Fault(f"cannot initialize optional entry '{optional}' from non-optional value")
+    elif value is NONE:
+        entries.pop(key, None)
+    else:
+        entries[key] = value.content

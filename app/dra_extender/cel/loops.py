@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from dra_extender.cel.cost import CALLS, LIST, is_constant
@@ -12,7 +12,7 @@ from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
 from dra_extender.cel.library.lists import sort_by_keys
 from dra_extender.cel.selection import renewed, renewed_if_optional
-from dra_extender.cel.values import NONE, Map, Option, find, key_value, keys_of, map_key, type_name
+from dra_extender.cel.values import NONE, Map, Option, find, key_value, keys_of, map_key, size_of, type_name
 
 Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate]
 """Makes a loop of what is iterated, the places of the variables, the arguments of the macro, and the work of a step."""
@@ -30,20 +30,16 @@ def _iterated(frame: Frame, value: Any, two: bool) -> Iterable[Any]:
     raise Fault(f"got '{type_name(value)}', expected iterable type")
 
 
-def _assigner(indexes: tuple[int, ...]) -> Callable[[Frame, Any], None]:
-    if len(indexes) == 1:
-        index = indexes[0]
-
-        def assign_one(frame: Frame, value: Any) -> None:
-            frame.values[index] = value
-
-        return assign_one
-    first, second = indexes
-
-    def assign_two(frame: Frame, pair: Any) -> None:
-        frame.values[first], frame.values[second] = pair
-
-    return assign_two
+def _rounds(frame: Frame, value: Any, indexes: tuple[int, ...], step: int) -> Iterator[Any]:
+    """What a loop goes over, each item in the variables and charged for. Raises Fault."""
+    for item in _iterated(frame, value, len(indexes) == 2):
+        frame.charge(step)
+        if len(indexes) == 1:
+            frame.values[indexes[0]] = item
+        else:
+            frame.values[indexes[0]], frame.values[indexes[1]] = item
+        yield item
+        frame.add_cost(0)
 
 
 def _quantifier(decisive: bool) -> Loop:
@@ -51,21 +47,17 @@ def _quantifier(decisive: bool) -> Loop:
     step_cost = 4 if decisive else 3
 
     def loop(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
-        assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
+        predicate = arguments[0]
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
-            decided = False
             before = frame.passing
-            items = _iterated(frame, range_(frame), two)
-            during = frame.passing
-            for item in items:
-                if decided:
-                    frame.cost += step_cost - 1
-                    break
-                frame.charge(step)
-                assign(frame, item)
+            values = range_(frame)
+            during, left = frame.passing, size_of(values)
+            decided = False
+            for _ in _rounds(frame, values, indexes, step):
                 frame.add_cost(step_cost)
+                left -= 1
                 try:
                     value = predicate(frame)
                 except Fault as error:
@@ -74,7 +66,10 @@ def _quantifier(decisive: bool) -> Loop:
                     continue
                 if value is decisive:
                     decided = True
-                elif value.__class__ is not bool:
+                    if left:  # upstream looks at the condition of the loop once more
+                        frame.cost += step_cost - 1
+                    break
+                if value.__class__ is not bool:
                     fault = fault or Fault("no such overload")
             frame.cost += 1
             frame.passing = before
@@ -88,18 +83,15 @@ def _quantifier(decisive: bool) -> Loop:
 
 
 def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
-    assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
+    predicate = arguments[0]
 
     def evaluate(frame: Frame) -> bool:
         count = 0
         before = frame.passing
-        for item in _iterated(frame, range_(frame), two):
-            frame.charge(step)
-            assign(frame, item)
+        for _ in _rounds(frame, range_(frame), indexes, step):
             if _holds(predicate(frame)):
                 count += 1
                 frame.cost += 2
-            frame.add_cost(0)
         frame.cost += 2
         frame.passing = before
         return count == 1
@@ -114,17 +106,14 @@ def _holds(value: Any) -> bool:
 
 
 def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
-    assign, predicate = _assigner(indexes), arguments[0]
+    predicate = arguments[0]
 
     def evaluate(frame: Frame) -> list[Any]:
         kept = []
-        for item in _iterated(frame, range_(frame), False):
-            frame.charge(step)
-            assign(frame, item)
+        for item in _rounds(frame, range_(frame), indexes, step):
             if _holds(predicate(frame)):
                 kept.append(item)
                 frame.cost += LIST + 3
-            frame.add_cost(0)
         frame.cost += 1
         frame.keep(kept)
         return kept
@@ -134,19 +123,16 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
 
 def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
     """`map` and `transformList`, with or without a condition."""
-    assign, two, transform = _assigner(indexes), len(indexes) == 2, arguments[-1]
+    transform = arguments[-1]
     condition = arguments[0] if len(arguments) == 2 else None
     step_cost = 2 if is_constant(transform) else LIST + 2
 
     def evaluate(frame: Frame) -> list[Any]:
         results = []
-        for item in _iterated(frame, range_(frame), two):
-            frame.charge(step)
-            assign(frame, item)
+        for _ in _rounds(frame, range_(frame), indexes, step):
             if condition is None or _holds(condition(frame)):
                 results.append(transform(frame))
                 frame.cost += step_cost
-            frame.add_cost(0)
         frame.cost += 1
         frame.keep(results)
         return results
@@ -160,18 +146,15 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
     def transform_map(
         range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int
     ) -> Evaluate:
-        assign, transform = _assigner(indexes), arguments[-1]
+        transform = arguments[-1]
         condition = arguments[0] if len(arguments) == 2 else None
 
         def evaluate(frame: Frame) -> Map:
             result = Map()
-            for item in _iterated(frame, range_(frame), True):
-                frame.charge(step)
-                assign(frame, item)
+            for key, _ in _rounds(frame, range_(frame), indexes, step):
                 if condition is None or _holds(condition(frame)):
-                    insert(result, item[0], transform(frame))
+                    insert(result, key, transform(frame))
                     frame.cost += step_cost
-                frame.add_cost(0)
             frame.cost += 1
             frame.keep(result)
             return result
@@ -203,9 +186,7 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
     def keys_of_values(frame: Frame) -> tuple[Any, list[Any]]:
         values = range_(frame)
         keys = []
-        for item in _iterated(frame, values, False):
-            frame.charge(step)
-            frame.values[index] = item
+        for _ in _rounds(frame, values, (index,), step):
             keys.append(key(frame))
             frame.add_cost(step_cost)
         return values, keys

@@ -12,10 +12,10 @@ from typing import Any, Final
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Function, Functions
 from dra_extender.cel.errors import Abort, CelCompileError, CelResultError, Fault
-from dra_extender.cel.library.conversions import CONVERSIONS, string_to_duration, string_to_timestamp
+from dra_extender.cel.library.conversions import CONVERSIONS
 from dra_extender.cel.library.formatting import check_literal
 from dra_extender.cel.library.regexes import pattern
-from dra_extender.cel.library.times import from_seconds
+from dra_extender.cel.library.times import from_seconds, parse_duration, parse_timestamp
 from dra_extender.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select, walk
 from dra_extender.cel.types import Type
 from dra_extender.cel.values import Map, UInt, map_key
@@ -63,7 +63,7 @@ def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
 def _duration(_: Meter, value: Any) -> None:
     if not isinstance(value, str):
         raise Fault("an integer is no duration")
-    string_to_duration(value)
+    parse_duration(value)
 
 
 def _matching(meter: Meter, value: Any) -> None:
@@ -72,7 +72,7 @@ def _matching(meter: Meter, value: Any) -> None:
 
 def _timestamp(_: Meter, value: Any) -> None:
     if isinstance(value, str):
-        string_to_timestamp(value)
+        parse_timestamp(value)
     else:
         from_seconds(value)
 

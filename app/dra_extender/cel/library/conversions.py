@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from math import inf, isinf, isnan, nan
-from typing import Any, Final
+from typing import Final
 
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.library.network import Cidr, Ip
 from dra_extender.cel.library.operators import int64, uint64
 from dra_extender.cel.library.times import (
     format_timestamp,
@@ -22,7 +21,7 @@ from dra_extender.cel.library.times import (
     to_seconds,
     total_seconds,
 )
-from dra_extender.cel.values import Duration, Timestamp, UInt
+from dra_extender.cel.values import Duration, UInt
 
 LIBRARY: Final = Library()
 
@@ -46,16 +45,8 @@ def _failed(source: str, target: str) -> Fault:
     return Fault(f"type conversion error from '{source}' to '{target}'")
 
 
-@LIBRARY.function("bool", "bool -> bool")
-@LIBRARY.function("bytes", "bytes -> bytes")
-@LIBRARY.function("double", "double -> double")
-@LIBRARY.function("duration", "duration -> duration")
-@LIBRARY.function("int", "int -> int")
-@LIBRARY.function("string", "string -> string")
-@LIBRARY.function("timestamp", "timestamp -> timestamp")
-@LIBRARY.function("uint", "uint -> uint")
-def same(value: Any) -> Any:
-    return value
+for _kind in ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"):
+    LIBRARY.functions({(_kind, f"{_kind} -> {_kind}"): lambda value: value})
 
 
 @LIBRARY.function("bool", "string -> bool")
@@ -65,11 +56,6 @@ def string_to_bool(text: str) -> bool:
     if text in _FALSE:
         return False
     raise _failed("string", "bool")
-
-
-@LIBRARY.function("bytes", "string -> bytes")
-def string_to_bytes(text: str) -> bytes:
-    return text.encode()
 
 
 # --- To numbers ------------------------------------------------------------------------------------------------------
@@ -82,26 +68,11 @@ def double_to_int(value: float) -> int:
     return int(value)
 
 
-@LIBRARY.function("int", "duration -> int")
-def duration_to_int(span: Duration) -> int:
-    return span.nanos
-
-
 @LIBRARY.function("int", "string -> int")
 def string_to_int(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,4000}", text) or not -(2**63) <= int(text) < 2**63:
         raise _failed("string", "int")
     return int(text)
-
-
-@LIBRARY.function("int", "timestamp -> int")
-def timestamp_to_int(time: Timestamp) -> int:
-    return to_seconds(time)
-
-
-@LIBRARY.function("int", "uint -> int")
-def uint_to_int(value: int) -> int:
-    return int64(int(value))
 
 
 @LIBRARY.function("uint", "double -> uint")
@@ -111,21 +82,11 @@ def double_to_uint(value: float) -> UInt:
     return UInt(value)
 
 
-@LIBRARY.function("uint", "int -> uint")
-def int_to_uint(value: int) -> UInt:
-    return uint64(value)
-
-
 @LIBRARY.function("uint", "string -> uint")
 def string_to_uint(text: str) -> UInt:
     if not re.fullmatch(r"[0-9]{1,4000}", text) or int(text) >= 2**64:
         raise _failed("string", "uint")
     return UInt(text)
-
-
-@LIBRARY.function("double", "int -> double")
-def integer_to_double(value: int) -> float:
-    return float(value)
 
 
 @LIBRARY.function("double", "string -> double")
@@ -141,9 +102,6 @@ def string_to_double(text: str) -> float:
     return value
 
 
-LIBRARY.function("double", "uint -> double")(integer_to_double)
-
-
 def _parse_number(text: str) -> float | None:
     """A finite number; underscores only between digits."""
     try:
@@ -157,11 +115,6 @@ def _parse_number(text: str) -> float | None:
 
 
 # --- To text ---------------------------------------------------------------------------------------------------------
-
-
-@LIBRARY.function("string", "bool -> string")
-def bool_to_string(value: bool) -> str:
-    return "true" if value else "false"
 
 
 @LIBRARY.function("string", "bytes -> string")
@@ -199,47 +152,30 @@ def duration_to_string(span: Duration) -> str:
     return fixed(repr(total_seconds(span))) + "s"
 
 
-@LIBRARY.function("string", "int -> string")
-def integer_to_string(value: int) -> str:
-    return str(int(value))
+# --- Conversions in one expression ----------------------------------------------------------------------------------
 
-
-@LIBRARY.function("string", "timestamp -> string")
-def timestamp_to_string(time: Timestamp) -> str:
-    return format_timestamp(time)
-
-
-LIBRARY.function("string", "uint -> string")(integer_to_string)
-
-
-@LIBRARY.function("string", "IP -> string")
-def ip_to_string(address: Ip) -> str:
-    return address.text
-
-
-@LIBRARY.function("string", "CIDR -> string")
-def cidr_to_string(block: Cidr) -> str:
-    return block.text
-
-
-# --- To times -------------------------------------------------------------------------------------------------------
+LIBRARY.functions(
+    {
+        ("bytes", "string -> bytes"): str.encode,
+        ("int", "duration -> int"): lambda span: span.nanos,
+        ("int", "timestamp -> int"): to_seconds,
+        ("int", "uint -> int"): lambda value: int64(int(value)),
+        ("uint", "int -> uint"): uint64,
+        ("double", "int -> double"): float,
+        ("double", "uint -> double"): float,
+        ("string", "bool -> string"): lambda value: "true" if value else "false",
+        ("string", "int -> string"): lambda value: str(int(value)),
+        ("string", "uint -> string"): lambda value: str(int(value)),
+        ("string", "timestamp -> string"): format_timestamp,
+        ("string", "IP -> string"): lambda address: address.text,
+        ("string", "CIDR -> string"): lambda block: block.text,
+        ("duration", "string -> duration"): parse_duration,
+        ("timestamp", "int -> timestamp"): from_seconds,
+        ("timestamp", "string -> timestamp"): parse_timestamp,
+    }
+)
 
 
 @LIBRARY.function("duration", "int -> duration")
-def int_to_duration(value: int) -> Duration:
+def int_to_duration(_: int) -> Duration:
     raise _failed("int", "google.protobuf.Duration")
-
-
-@LIBRARY.function("duration", "string -> duration")
-def string_to_duration(text: str) -> Duration:
-    return parse_duration(text)
-
-
-@LIBRARY.function("timestamp", "int -> timestamp")
-def int_to_timestamp(seconds: int) -> Timestamp:
-    return from_seconds(seconds)
-
-
-@LIBRARY.function("timestamp", "string -> timestamp")
-def string_to_timestamp(text: str) -> Timestamp:
-    return parse_timestamp(text)

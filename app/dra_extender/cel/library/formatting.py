@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import MAX_LEVELS, Fault, too_deep
-from dra_extender.cel.library import conversions
+from dra_extender.cel.library.conversions import bytes_to_string, double_to_string, duration_to_string
+from dra_extender.cel.library.times import format_timestamp
 from dra_extender.cel.syntax import ListNode, MapNode, Node
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
 from dra_extender.cel.work import Meter, text_bytes
@@ -220,13 +221,13 @@ _VERBS: Final[dict[str, Callable[[Any, int | None], str]]] = {
 }  # fmt: skip
 
 _TO_STRING: Final[dict[type, Callable[[Any], str]]] = {
-    int: conversions.integer_to_string,
-    UInt: conversions.integer_to_string,
-    float: conversions.double_to_string,
-    bool: conversions.bool_to_string,
-    bytes: conversions.bytes_to_string,
-    Timestamp: conversions.timestamp_to_string,
-    Duration: conversions.duration_to_string,
+    int: lambda value: str(int(value)),
+    UInt: lambda value: str(int(value)),
+    float: double_to_string,
+    bool: lambda value: "true" if value else "false",
+    bytes: bytes_to_string,
+    Timestamp: format_timestamp,
+    Duration: duration_to_string,
     TypeValue: lambda value: str(value.name),
     type(None): lambda _: "null",
 }
@@ -241,13 +242,13 @@ def _member(value: Any) -> str:
     if kind is str:
         return _quoted(value)
     if kind is bytes:
-        return "b" + _quoted(conversions.bytes_to_string(value))
+        return "b" + _quoted(bytes_to_string(value))
     if kind is float:
-        return _quoted(conversions.double_to_string(value)) if isnan(value) or isinf(value) else f"{value:.6f}"
+        return _quoted(double_to_string(value)) if isnan(value) or isinf(value) else f"{value:.6f}"
     if kind is Timestamp:
-        return f"timestamp({_quoted(conversions.timestamp_to_string(value))})"
+        return f"timestamp({_quoted(format_timestamp(value))})"
     if kind is Duration:
-        return f"duration({_quoted(conversions.duration_to_string(value))})"
+        return f"duration({_quoted(duration_to_string(value))})"
     if kind in _TO_STRING or kind is list or isinstance(value, dict):
         return _string(value, None)
     raise Fault(f"error during formatting: no formatting function for {type_name(value)}")

@@ -106,11 +106,6 @@ def flatten(meter: Meter, values: Any, levels: Any = 1) -> list[Any]:
     return list(values)
 
 
-@LIBRARY.method("reverse", "list(T) -> list(T)")
-def reverse(values: list[Any]) -> list[Any]:
-    return values[::-1]
-
-
 @LIBRARY.method("distinct", "list(T) -> list(T)", metered=True)
 def distinct(meter: Meter, values: list[Any]) -> list[Any]:
     _affordable(len(values) ** 2)
@@ -159,14 +154,13 @@ for _kind in ("int", "uint", "double", "bool", "duration", "timestamp", "string"
     LIBRARY.declare("@sortByAssociatedKeys", f"list(T), list({_kind}) -> list(T)", member=True)
 
 
-@LIBRARY.method("first", "list(V) -> optional(V)")
-def first(values: list[Any]) -> Option:
-    return Option(values[0]) if values else NONE
-
-
-@LIBRARY.method("last", "list(V) -> optional(V)")
-def last(values: list[Any]) -> Option:
-    return Option(values[-1]) if values else NONE
+LIBRARY.methods(
+    {
+        ("reverse", "list(T) -> list(T)"): lambda values: values[::-1],
+        ("first", "list(V) -> optional(V)"): lambda values: Option(values[0]) if values else NONE,
+        ("last", "list(V) -> optional(V)"): lambda values: Option(values[-1]) if values else NONE,
+    }
+)
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------------------------

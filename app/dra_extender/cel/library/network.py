@@ -108,34 +108,21 @@ def ip(text: str) -> Ip:
         ) from None
 
 
-@LIBRARY.function("isIP", "string -> bool")
-def is_ip(text: str) -> bool:
-    return _parses(_parse_address, text)
-
-
-@LIBRARY.function("ip.isCanonical", "string -> bool")
-def is_canonical(text: str) -> bool:
-    return ip(text).text == text
-
-
-@LIBRARY.method("family", "IP -> int")
-def family(value: Ip) -> int:
-    return value.address.version
-
-
-@LIBRARY.method("isUnspecified", "IP -> bool")
-def is_unspecified(value: Ip) -> bool:
-    return value.address.is_unspecified
-
-
-@LIBRARY.method("isLoopback", "IP -> bool")
-def is_loopback(value: Ip) -> bool:
-    return value.address.is_loopback
-
-
-@LIBRARY.method("isLinkLocalUnicast", "IP -> bool")
-def is_link_local_unicast(value: Ip) -> bool:
-    return value.address.is_link_local
+LIBRARY.functions(
+    {
+        ("isIP", "string -> bool"): lambda text: _parses(_parse_address, text),
+        ("ip.isCanonical", "string -> bool"): lambda text: ip(text).text == text,
+        ("isCIDR", "string -> bool"): lambda text: _parses(_parse_block, text),
+    }
+)
+LIBRARY.methods(
+    {
+        ("family", "IP -> int"): lambda value: value.address.version,
+        ("isUnspecified", "IP -> bool"): lambda value: value.address.is_unspecified,
+        ("isLoopback", "IP -> bool"): lambda value: value.address.is_loopback,
+        ("isLinkLocalUnicast", "IP -> bool"): lambda value: value.address.is_link_local,
+    }
+)
 
 
 @LIBRARY.method("isLinkLocalMulticast", "IP -> bool")
@@ -170,39 +157,20 @@ def cidr(text: str) -> Cidr:
         raise Fault(f"network address parse error during conversion from string: {shown(str(error))}") from None
 
 
-@LIBRARY.function("isCIDR", "string -> bool")
-def is_cidr(text: str) -> bool:
-    return _parses(_parse_block, text)
-
-
-@LIBRARY.method("containsIP", "CIDR, string -> bool")
-def contains_ip_text(block: Cidr, text: str) -> bool:
-    return block.covers(ip(text).address)
-
-
-@LIBRARY.method("containsIP", "CIDR, IP -> bool")
-def contains_ip(block: Cidr, value: Ip) -> bool:
-    return block.covers(value.address)
-
-
-@LIBRARY.method("containsCIDR", "CIDR, string -> bool")
-def contains_cidr_text(block: Cidr, text: str) -> bool:
-    return contains_cidr(block, cidr(text))
-
-
-@LIBRARY.method("containsCIDR", "CIDR, CIDR -> bool")
-def contains_cidr(block: Cidr, other: Cidr) -> bool:
+def _contains(block: Cidr, other: Cidr) -> bool:
     return block.bits <= other.bits and block.covers(other.address)
 
 
-@LIBRARY.method("ip", "CIDR -> IP")
-def cidr_ip(block: Cidr) -> Ip:
-    return Ip(block.address)
-
-
-@LIBRARY.method("prefixLength", "CIDR -> int")
-def prefix_length(block: Cidr) -> int:
-    return block.bits
+LIBRARY.methods(
+    {
+        ("containsIP", "CIDR, string -> bool"): lambda block, text: block.covers(ip(text).address),
+        ("containsIP", "CIDR, IP -> bool"): lambda block, value: block.covers(value.address),
+        ("containsCIDR", "CIDR, string -> bool"): lambda block, text: _contains(block, cidr(text)),
+        ("containsCIDR", "CIDR, CIDR -> bool"): _contains,
+        ("ip", "CIDR -> IP"): lambda block: Ip(block.address),
+        ("prefixLength", "CIDR -> int"): lambda block: block.bits,
+    }
+)
 
 
 @LIBRARY.method("masked", "CIDR -> CIDR")

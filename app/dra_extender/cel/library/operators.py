@@ -1,4 +1,4 @@
-"""Operators, `size`, `type` and `dyn` (cel-go common/stdlib, v0.26).
+"""Operators, `size`, `type`, `dyn`, and optional values (cel-go common/stdlib, cel/library.go, v0.26).
 
 The order of the overloads is upstream's: where types are unknown, the first one that fits decides for the others.
 """
@@ -17,8 +17,11 @@ from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtr
 from dra_extender.cel.values import (
     INT_MAX,
     INT_MIN,
+    NONE,
     UINT_MAX,
+    Domains,
     Duration,
+    Option,
     Timestamp,
     TypeValue,
     UInt,
@@ -262,11 +265,53 @@ def size(value: Any) -> int:
     raise Fault("no such overload: size")
 
 
-@LIBRARY.share("type")
-def type_value(value: Any) -> TypeValue:
-    return TypeValue(type_name(value))
+LIBRARY.share("type")(lambda value: TypeValue(type_name(value)))
+LIBRARY.share("dyn")(lambda value: value)
+
+# --- Optional values ------------------------------------------------------------------------------------------------
+
+_YEAR_ONE: Final = -62135596800 * 10**9
+
+# The interpreter carries these out: it evaluates the second operand only if it is wanted.
+LIBRARY.declare("or", "optional(V), optional(V) -> optional(V)", member=True)
+LIBRARY.declare("orValue", "optional(V), V -> V", member=True)
 
 
-@LIBRARY.share("dyn")
-def dyn(value: Any) -> Any:
-    return value
+@LIBRARY.method("value", "optional(V) -> V")
+def value_of(option: Option) -> Any:
+    if option is NONE:
+        raise Fault("optional.none() dereference", "no value")
+    return option.content
+
+
+def _is_zero(value: Any) -> bool:
+    kind = value.__class__
+    if kind in (bool, int, UInt, float, str, bytes, list):
+        return not value
+    if isinstance(value, dict):
+        return not value and kind is not Domains
+    if kind is Duration:
+        return bool(value.nanos == 0)
+    if kind is Timestamp:
+        return bool(value.nanos == _YEAR_ONE)
+    return value is None
+
+
+@LIBRARY.function("optional.unwrap", "list(optional(V)) -> list(V)")
+@LIBRARY.method("unwrapOpt", "list(optional(V)) -> list(V)")
+def unwrap_all(options: list[Any]) -> list[Any]:
+    """The values of those that have one."""
+    for option in options:
+        if option.__class__ is not Option:
+            raise Fault("no such overload: optional.unwrap")
+    return [option.content for option in options if option is not NONE]
+
+
+LIBRARY.functions(
+    {
+        ("optional.of", "V -> optional(V)"): Option,
+        ("optional.none", "-> optional(V)"): lambda: NONE,
+        ("optional.ofNonZeroValue", "V -> optional(V)"): lambda value: NONE if _is_zero(value) else Option(value),
+    }
+)
+LIBRARY.methods({("hasValue", "optional(V) -> bool"): lambda option: option is not NONE})

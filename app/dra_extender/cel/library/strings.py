@@ -39,19 +39,19 @@ def _out_of_range(index: int) -> Fault:
     return Fault(f"index out of range: {index}")
 
 
-@LIBRARY.method("contains", "string, string -> bool")
-def contains(text: str, part: str) -> bool:
-    return part in text
-
-
-@LIBRARY.method("startsWith", "string, string -> bool")
-def starts_with(text: str, prefix: str) -> bool:
-    return text.startswith(prefix)
-
-
-@LIBRARY.method("endsWith", "string, string -> bool")
-def ends_with(text: str, suffix: str) -> bool:
-    return text.endswith(suffix)
+LIBRARY.methods(
+    {
+        ("contains", "string, string -> bool"): lambda text, part: part in text,
+        ("startsWith", "string, string -> bool"): str.startswith,
+        ("endsWith", "string, string -> bool"): str.endswith,
+        ("indexOf", "string, string -> int"): str.find,
+        ("lastIndexOf", "string, string -> int"): lambda text, part: _last(text, part),
+        ("lowerAscii", "string -> string"): lambda text: text.translate(_LOWER),
+        ("upperAscii", "string -> string"): lambda text: text.translate(_UPPER),
+        ("trim", "string -> string"): lambda text: text.strip(_SPACE),
+    }
+)
+LIBRARY.functions({("strings.quote", "string -> string"): lambda text: f'"{text.translate(_ESCAPED)}"'})
 
 
 @LIBRARY.method("charAt", "string, int -> string")
@@ -61,13 +61,8 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-@LIBRARY.method("indexOf", "string, string -> int", metered=True)
-def index_of(_: Meter, text: str, part: str) -> int:
-    return text.find(part)
-
-
-@LIBRARY.method("indexOf", "string, string, int -> int", metered=True)
-def index_of_from(_: Meter, text: str, part: str, offset: int) -> int:
+@LIBRARY.method("indexOf", "string, string, int -> int")
+def index_of_from(text: str, part: str, offset: int) -> int:
     if not part:
         return offset
     if offset < 0:
@@ -75,13 +70,8 @@ def index_of_from(_: Meter, text: str, part: str, offset: int) -> int:
     return text.find(part, offset)
 
 
-@LIBRARY.method("lastIndexOf", "string, string -> int", metered=True)
-def last_index_of(_: Meter, text: str, part: str) -> int:
-    return _last(text, part)
-
-
-@LIBRARY.method("lastIndexOf", "string, string, int -> int", metered=True)
-def last_index_of_from(_: Meter, text: str, part: str, offset: int) -> int:
+@LIBRARY.method("lastIndexOf", "string, string, int -> int")
+def last_index_of_from(text: str, part: str, offset: int) -> int:
     if not part:
         return offset
     if offset < 0:
@@ -112,21 +102,6 @@ def substring_until(text: str, start: int, end: int) -> str:
         if not 0 <= index <= len(text):
             raise _out_of_range(index)
     return text[start:end]
-
-
-@LIBRARY.method("lowerAscii", "string -> string")
-def lower_ascii(text: str) -> str:
-    return text.translate(_LOWER)
-
-
-@LIBRARY.method("upperAscii", "string -> string")
-def upper_ascii(text: str) -> str:
-    return text.translate(_UPPER)
-
-
-@LIBRARY.method("trim", "string -> string")
-def trim(text: str) -> str:
-    return text.strip(_SPACE)
 
 
 @LIBRARY.method("replace", "string, string, string -> string", metered=True)
@@ -205,8 +180,3 @@ def join_with(meter: Meter, parts: list[Any], separator: str) -> str:
     meter.charge(size // _COPIED)
     meter.room(size)
     return separator.join(parts)
-
-
-@LIBRARY.function("strings.quote", "string -> string")
-def quote(text: str) -> str:
-    return f'"{text.translate(_ESCAPED)}"'

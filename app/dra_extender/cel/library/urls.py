@@ -235,25 +235,10 @@ def url(text: str) -> Url:
     return Url(parts._replace(fragment=fragment))
 
 
-@LIBRARY.method("getScheme", "URL -> string")
-def get_scheme(value: Url) -> str:
-    return value.parts.scheme
-
-
-@LIBRARY.method("getHost", "URL -> string")
-def get_host(value: Url) -> str:
-    return value.parts.host
-
-
 @LIBRARY.method("getHostname", "URL -> string")
 def get_hostname(value: Url) -> str:
     host = value.parts.host[: len(value.parts.host) - len(_port(value.parts.host))]
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
-
-
-@LIBRARY.method("getPort", "URL -> string")
-def get_port(value: Url) -> str:
-    return _port(value.parts.host)[1:]
 
 
 def _port(host: str) -> str:
@@ -262,9 +247,14 @@ def _port(host: str) -> str:
     return host[colon:] if colon >= 0 and _PORT.fullmatch(host[colon:]) is not None else ""
 
 
-@LIBRARY.method("getEscapedPath", "URL -> string")
-def get_escaped_path(value: Url) -> str:
-    return _escaped_path(value.parts.path)
+LIBRARY.methods(
+    {
+        ("getScheme", "URL -> string"): lambda value: value.parts.scheme,
+        ("getHost", "URL -> string"): lambda value: value.parts.host,
+        ("getPort", "URL -> string"): lambda value: _port(value.parts.host)[1:],
+        ("getEscapedPath", "URL -> string"): lambda value: _escaped_path(value.parts.path),
+    }
+)
 
 
 @LIBRARY.method("getQuery", "URL -> map(string, list(string))")
