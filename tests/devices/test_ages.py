@@ -17,8 +17,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.inventory import Inventory
 from dra_extender.devices.ledger import Ledger
+from tests.support.devices.objects import make_claim
 
-ClaimBuilder = Callable[..., ResourceClaim]
 DEVICE = ["gpu/n/x"]
 DEPTH = 6
 """How many steps each enumerated order has."""
@@ -42,11 +42,10 @@ class Stored(msgspec.Struct, frozen=True):
 class World:
     """The API server, and one replica's ledger with what is on its way to it."""
 
-    def __init__(self, make_claim: ClaimBuilder) -> None:
+    def __init__(self) -> None:
         features = FeatureGates()
         self.ledger = Ledger(features, Inventory(features))
         self.gaps = 0
-        self._make = make_claim
         self._version = 0
         self._stored = dict.fromkeys(CLAIMS, Stored())
         self._queue: list[tuple[str, Stored]] = []
@@ -90,7 +89,7 @@ class World:
         self.ledger.observe(self._claim(claim, stored), watched=True, after_gap=after_gap)
 
     def _claim(self, name: str, stored: Stored) -> ResourceClaim:
-        return self._make(name, stored.version, DEVICE if stored.since else None)
+        return make_claim(name, stored.version, DEVICE if stored.since else None)
 
     def known(self, claim: str) -> tuple[ResourceClaim, int] | None:
         """The newest version that the replica knows, and since when it had its allocation in truth, if it has one."""
@@ -124,16 +123,16 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def states(make_claim: ClaimBuilder) -> dict[tuple[str, ...], World]:
+def states() -> dict[tuple[str, ...], World]:
     """A shortest way to every state that can be reached in so many steps."""
-    found: dict[tuple[str, ...], World] = {(): World(make_claim)}
+    found: dict[tuple[str, ...], World] = {(): World()}
     seen = {found[()].key}
     edge: list[tuple[str, ...]] = [()]
     for _ in range(DEPTH):
         ways, edge = edge, []
         for way in ways:
             for step in STEPS:
-                world = World(make_claim)
+                world = World()
                 if all(world.step(taken) for taken in (*way, step)) and world.key not in seen:
                     seen.add(world.key)
                     found[(*way, step)] = world
@@ -186,15 +185,15 @@ CASES: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("steps", "rivals"), CASES.values(), ids=CASES)
-def test_rivals_after(make_claim: ClaimBuilder, steps: list[str], rivals: str) -> None:
-    world = World(make_claim)
+def test_rivals_after(steps: list[str], rivals: str) -> None:
+    world = World()
     assert all(map(world.step, steps))
     claim = world.ledger.by_uid("uid-c")
     assert claim is not None
     assert "".join(rival.metadata.name for rival in world.ledger.rivals(claim)) == rivals
 
 
-def test_a_rival_less_is_an_improvement(make_claim: ClaimBuilder) -> None:
+def test_a_rival_less_is_an_improvement() -> None:
     """Nothing is freed, and yet a pod that shares the older claim may fit now."""
     features = FeatureGates()
     ledger = Ledger(features, Inventory(features))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,8 +13,7 @@ from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClai
 from dra_extender.devices.audit import Auditor
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.usage import PoolID, UsageIndex, Uses
-
-ClaimBuilder = Callable[..., ResourceClaim]
+from tests.support.devices.objects import make_allocation, make_claim
 
 
 class Catalogue:
@@ -76,7 +75,7 @@ HARMLESS = {
 @pytest.mark.parametrize(("first", "second", "kind"), CONFLICTS.values(), ids=CONFLICTS)
 class TestConflict:
     def test_the_later_writer_sees_the_earlier(
-        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+        self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
     ) -> None:
         ledger.observe(make_claim("first", 5, first), watched=True)
         ledger.observe(make_claim("second", 6, second), watched=True)
@@ -85,7 +84,7 @@ class TestConflict:
         assert [rival.metadata.name for rival in ledger.rivals(second_claim)] == ["first"]
 
     def test_the_earlier_writer_does_not_give_way_to_one_known_to_be_later(
-        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+        self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
     ) -> None:
         ledger.observe(make_claim("second", 1), watched=True)
         ledger.observe(make_claim("first", 5, first), watched=True)
@@ -95,9 +94,7 @@ class TestConflict:
         assert first_claim is not None
         assert ledger.rivals(first_claim) == ()
 
-    def test_the_audit_names_both(
-        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
-    ) -> None:
+    def test_the_audit_names_both(self, ledger: Ledger, first: list[Any], second: list[Any], kind: str) -> None:
         ledger.observe(make_claim("first", 5, first), watched=True)
         ledger.observe(make_claim("second", 6, second), watched=True)
         (violation,) = ledger.violations()
@@ -105,7 +102,7 @@ class TestConflict:
         assert violation.claims == ("default/first", "default/second")
 
     def test_a_look_at_one_claim_finds_what_the_audit_finds_of_it(
-        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+        self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
     ) -> None:
         bystander = make_claim("bystander", 4, ["gpu/n/z"])
         ledger.observe(bystander, watched=True)
@@ -118,7 +115,7 @@ class TestConflict:
         assert ledger.violations_of(bystander) == ()
 
     def test_it_ends_when_one_of_them_lets_go(
-        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+        self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
     ) -> None:
         ledger.observe(make_claim("first", 5, first), watched=True)
         ledger.observe(make_claim("second", 6, second), watched=True)
@@ -130,16 +127,14 @@ class TestConflict:
 
 
 @pytest.mark.parametrize(("first", "second"), HARMLESS.values(), ids=HARMLESS)
-def test_what_does_not_collide_is_no_conflict(
-    ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any]
-) -> None:
+def test_what_does_not_collide_is_no_conflict(ledger: Ledger, first: list[Any], second: list[Any]) -> None:
     ledger.observe(make_claim("first", 5, first), watched=True)
     ledger.observe(make_claim("second", 6, second), watched=True)
     assert [ledger.rivals(claim) for claim in ledger.claims()] == [(), ()]
     assert ledger.violations() == ()
 
 
-def test_a_reservation_does_not_make_the_earlier_claim_look_later(ledger: Ledger, make_claim: ClaimBuilder) -> None:
+def test_a_reservation_does_not_make_the_earlier_claim_look_later(ledger: Ledger) -> None:
     ledger.observe(make_claim("first", 5, ["gpu/n/x"]), watched=True)
     ledger.observe(make_claim("second", 6, ["gpu/n/x"]), watched=True)
     ledger.observe(make_claim("first", 8, ["gpu/n/x"], labels={"reserved": "again"}), watched=True)
@@ -148,9 +143,7 @@ def test_a_reservation_does_not_make_the_earlier_claim_look_later(ledger: Ledger
     assert [rival.metadata.name for rival in ledger.rivals(second)] == ["first"]
 
 
-def test_a_claim_whose_moment_of_allocation_is_unknown_counts_as_earlier(
-    ledger: Ledger, make_claim: ClaimBuilder
-) -> None:
+def test_a_claim_whose_moment_of_allocation_is_unknown_counts_as_earlier(ledger: Ledger) -> None:
     """After a broken watch the list shows only the newest version, allocated at some time before it."""
     ledger.observe(make_claim("other", 2), watched=True)
     ledger.observe(make_claim("ours", 6, ["gpu/n/x"]), watched=False)
@@ -160,9 +153,7 @@ def test_a_claim_whose_moment_of_allocation_is_unknown_counts_as_earlier(
     assert [rival.metadata.name for rival in ledger.rivals(ours)] == ["other"]
 
 
-def test_holds_are_neither_rivals_nor_violations(
-    ledger: Ledger, make_claim: ClaimBuilder, make_allocation: Callable[..., Any]
-) -> None:
+def test_holds_are_neither_rivals_nor_violations(ledger: Ledger) -> None:
     held = make_claim("held", 1)
     ledger.observe(held, watched=True)
     ledger.hold(held, make_allocation("gpu/n/x"), owner="pod")
@@ -173,7 +164,7 @@ def test_holds_are_neither_rivals_nor_violations(
     assert ledger.violations() == ()
 
 
-def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger, make_claim: ClaimBuilder) -> None:
+def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger) -> None:
     free = make_claim("free", 1)
     ledger.observe(free, watched=True)
     assert ledger.rivals(free) == ()
@@ -192,7 +183,7 @@ def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger, make_clai
     ],
 )
 def test_an_allocation_is_verified_by_published_limits_only(
-    catalogue: Catalogue, ledger: Ledger, make_claim: ClaimBuilder, ours: str, others: str, whole: bool, expected: bool
+    catalogue: Catalogue, ledger: Ledger, ours: str, others: str, whole: bool, expected: bool
 ) -> None:
     catalogue.whole = whole
     claim = make_claim("a", 5, [ours])

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import (
-    AllocationResult,
     DeviceClass,
     DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceClaimConsumerReference,
-    ResourceSlice,
 )
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.validity import ObjectProblem
 from tests.support.devices.changing import drop, put, spoil
-
-SliceBuilder = Callable[..., ResourceSlice]
-ClaimBuilder = Callable[..., ResourceClaim]
-NodeBuilder = Callable[..., Node]
+from tests.support.devices.objects import make_allocation, make_claim, make_node, make_slice
 
 
 @pytest.fixture
@@ -48,16 +41,14 @@ def rule(name: str, **selector: str) -> DeviceTaintRule:
 
 
 class TestImprovement:
-    def test_slices_improve_when_their_content_is_new(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+    def test_slices_improve_when_their_content_is_new(self, cluster: Cluster) -> None:
         assert put(cluster, make_slice("s", "p", ["d0"]))
         assert not put(cluster, make_slice("s", "p", ["d0"]))
         assert put(cluster, make_slice("s", "p", ["d0", "d1"]))
         assert drop(cluster, make_slice("s", "p"))
         assert not drop(cluster, make_slice("s", "p"))
 
-    def test_a_slice_may_move_to_another_pool(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_a_slice_may_move_to_another_pool(self, cluster: Cluster) -> None:
         put(cluster, make_node("n"))
         put(cluster, make_slice("s", "p", ["d0"], nodeName="n"))
         put(cluster, make_slice("s", "q", ["d0"], nodeName="n"))
@@ -65,9 +56,7 @@ class TestImprovement:
         assert view is not None
         assert [pool.id for pool in view.pools] == [("gpu", "q")]
 
-    def test_nodes_improve_when_added_or_relabelled_but_not_by_heartbeats(
-        self, cluster: Cluster, make_node: NodeBuilder
-    ) -> None:
+    def test_nodes_improve_when_added_or_relabelled_but_not_by_heartbeats(self, cluster: Cluster) -> None:
         assert put(cluster, make_node("n"))
         assert not put(cluster, make_node("n"))
         assert put(cluster, make_node("n", zone="a"))
@@ -78,9 +67,7 @@ class TestImprovement:
         assert not put(cluster, device_class("c", created="2026-01-01T00:00:00Z"))
         assert put(cluster, device_class("c", extendedResourceName="example.com/gpu"))
 
-    def test_a_version_older_than_the_one_known_is_no_improvement(
-        self, cluster: Cluster, make_claim: ClaimBuilder
-    ) -> None:
+    def test_a_version_older_than_the_one_known_is_no_improvement(self, cluster: Cluster) -> None:
         consumer = {"resource": "pods", "name": "p", "uid": "uid-p"}
         reserved = make_claim("c", 9, ["gpu/p/d"], pod="p")
         status = msgspec.structs.replace(
@@ -111,13 +98,13 @@ class TestImprovement:
         ids=["created", "relabelled", "shared claim allocated", "a pod's own claim allocated", "unchanged",
              "deallocated", "deleted with devices", "deleted without devices"],
     )  # fmt: skip
-    def test_claims(self, cluster: Cluster, make_claim: ClaimBuilder, before: Any, after: Any, improves: bool) -> None:
+    def test_claims(self, cluster: Cluster, before: Any, after: Any, improves: bool) -> None:
         if before is not None:
             put(cluster, make_claim("c", 1, **before))
         found = drop(cluster, make_claim("c", 2)) if after is None else put(cluster, make_claim("c", 2, **after))
         assert found is improves
 
-    def test_a_consumer_less_makes_room(self, cluster: Cluster, make_claim: ClaimBuilder) -> None:
+    def test_a_consumer_less_makes_room(self, cluster: Cluster) -> None:
         def reserved(version: int, *uids: str) -> ResourceClaim:
             consumers = [{"resource": "pods", "name": uid, "uid": uid} for uid in uids]
             metadata = {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
@@ -127,9 +114,7 @@ class TestImprovement:
         assert not put(cluster, reserved(2, "a", "b"))
         assert put(cluster, reserved(3, "b"))
 
-    def test_a_shared_claim_that_leaves_flight_lets_others_in(
-        self, cluster: Cluster, make_claim: ClaimBuilder, make_allocation: Callable[..., AllocationResult]
-    ) -> None:
+    def test_a_shared_claim_that_leaves_flight_lets_others_in(self, cluster: Cluster) -> None:
         claim = make_claim("c", 1)
         put(cluster, claim)
         hold = cluster.ledger.hold(claim, make_allocation("gpu/p/d0"), owner="pod")
@@ -148,20 +133,20 @@ def problem_of(cluster: Cluster, slice_name: str) -> ObjectProblem:
 
 
 class TestProblems:
-    def test_an_incomplete_pool_is_named_with_both_numbers(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+    def test_an_incomplete_pool_is_named_with_both_numbers(self, cluster: Cluster) -> None:
         put(cluster, make_slice("s", "p", ["d0"], count=2))
         text = "pool gpu/p has 1 slice of generation 1, but spec.pool.resourceSliceCount is 2"
         assert text in problem_of(cluster, "s").what
         put(cluster, make_slice("t", "p", ["d1"], count=2))
         assert cluster.problems == []
 
-    def test_a_duplicate_device_is_named_on_each_slice(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+    def test_a_duplicate_device_is_named_on_each_slice(self, cluster: Cluster) -> None:
         put(cluster, make_slice("s", "p", ["d0"], count=2))
         put(cluster, make_slice("t", "p", ["d0"], count=2))
         assert "duplicate device name d0 in slice t" in problem_of(cluster, "s").what
         assert "duplicate device name d0 in slice t" in problem_of(cluster, "t").what
 
-    def test_duplicate_counter_sets_are_named(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+    def test_duplicate_counter_sets_are_named(self, cluster: Cluster) -> None:
         counters = [{"name": "shared", "counters": {"slots": {"value": "1"}}}]
         put(cluster, make_slice("s", "p", count=2, sharedCounters=counters))
         put(cluster, make_slice("t", "p", count=2, sharedCounters=counters))
@@ -175,9 +160,7 @@ class TestProblems:
             ("shared", "none", "counter none of device d0 is not defined in set shared"),
         ],
     )
-    def test_missing_counters_are_named(
-        self, cluster: Cluster, make_slice: SliceBuilder, counter_set: str, counter: str, text: str
-    ) -> None:
+    def test_missing_counters_are_named(self, cluster: Cluster, counter_set: str, counter: str, text: str) -> None:
         consumes = [{"counterSet": counter_set, "counters": {counter: {"value": "1"}}}]
         put(cluster, make_slice("s", "p", [{"name": "d0", "consumesCounters": consumes}], count=2))
         put(
@@ -186,14 +169,12 @@ class TestProblems:
         )
         assert text in problem_of(cluster, "s").what
 
-    def test_a_broken_node_selector_is_named_with_its_field(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+    def test_a_broken_node_selector_is_named_with_its_field(self, cluster: Cluster) -> None:
         broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}]}
         put(cluster, make_slice("s", "p", ["d0"], nodeSelector=broken))
         assert problem_of(cluster, "s").what.startswith("spec.nodeSelector: nodeSelectorTerms[0]")
 
-    def test_an_unreadable_object_counts_as_absent_until_it_can_be_read(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_an_unreadable_object_counts_as_absent_until_it_can_be_read(self, cluster: Cluster) -> None:
         put(cluster, make_node("n"))
         put(cluster, make_slice("s", "p", ["d0"], nodeName="n"))
         spoil(cluster, "ResourceSlice", "s", "spec.devices[0].capacity: bad quantity")
@@ -203,15 +184,13 @@ class TestProblems:
         put(cluster, make_slice("s", "p", ["d0"], nodeName="n"))
         assert cluster.problems == []
 
-    def test_an_unreadable_claim_keeps_its_devices(self, cluster: Cluster, make_claim: ClaimBuilder) -> None:
+    def test_an_unreadable_claim_keeps_its_devices(self, cluster: Cluster) -> None:
         put(cluster, make_claim("c", 1, ["gpu/p/d0"]))
         assert not spoil(cluster, "ResourceClaim", "default/c", "status: not an object")
         assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
         assert [problem.object for problem in cluster.problems] == [ObjectKey("ResourceClaim", "default/c")]
 
-    def test_devices_of_a_claim_that_was_never_readable_are_in_use(
-        self, cluster: Cluster, make_claim: ClaimBuilder
-    ) -> None:
+    def test_devices_of_a_claim_that_was_never_readable_are_in_use(self, cluster: Cluster) -> None:
         spoil(cluster, "ResourceClaim", "default/c", "too deep", holding("d0", "d1"))
         assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0", "d1"}
         assert cluster.ledger.get("default", "c") is None  # nothing is decided on it
@@ -226,7 +205,7 @@ class TestProblems:
         assert set(cluster.ledger.in_use(("gpu", "p"))) == set()
 
     def test_an_allocation_that_came_with_an_unreadable_version_is_in_use_beside_the_last_readable_one(
-        self, cluster: Cluster, make_claim: ClaimBuilder
+        self, cluster: Cluster
     ) -> None:
         readable = make_claim("c", 1, ["gpu/p/d0"])
         put(cluster, readable)
@@ -260,9 +239,7 @@ class TestTaintRules:
             (None, set()),
         ],
     )
-    def test_a_rule_reaches_what_its_selector_says(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, selector: Any, tainted: set[str]
-    ) -> None:
+    def test_a_rule_reaches_what_its_selector_says(self, cluster: Cluster, selector: Any, tainted: set[str]) -> None:
         put(cluster, make_node("n"))
         put(cluster, make_slice("s", "p", ["d0", "d1"], nodeName="n"))
         spec: dict[str, Any] = {"taint": {"key": "broken", "effect": "NoSchedule"}}
@@ -273,7 +250,7 @@ class TestTaintRules:
         assert view is not None
         assert {device.id[2] for device in view.devices if device.model.traits.taints} == tainted
 
-    def test_rules_do_nothing_while_the_gate_is_off(self, make_slice: SliceBuilder, make_node: NodeBuilder) -> None:
+    def test_rules_do_nothing_while_the_gate_is_off(self) -> None:
         cluster = Cluster(FeatureGates(DRADeviceTaintRules=False))
         put(cluster, make_node("n"))
         put(cluster, rule("r"))
@@ -283,9 +260,7 @@ class TestTaintRules:
 
 
 class TestSharing:
-    def test_equal_devices_of_equal_nodes_are_one_object(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_equal_devices_of_equal_nodes_are_one_object(self, cluster: Cluster) -> None:
         devices = [{"name": f"d{i}", "attributes": {"model": {"string": "x"}}} for i in range(2)]
         for name in ("n0", "n1"):
             put(cluster, make_node(name))
@@ -295,9 +270,7 @@ class TestSharing:
         views = [cluster.inventory.view(name) for name in ("n0", "n1")]
         assert len({id(device.model) for view in views if view for device in view.devices}) == 1
 
-    def test_amounts_that_a_selector_can_tell_apart_make_different_models(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_amounts_that_a_selector_can_tell_apart_make_different_models(self, cluster: Cluster) -> None:
         put(cluster, make_node("n"))
         devices = [{"name": f"d{i}", "capacity": {"m": {"value": text}}} for i, text in enumerate(("1", "1000m"))]
         put(cluster, make_slice("s", "p", devices, nodeName="n"))
@@ -305,9 +278,7 @@ class TestSharing:
         assert view is not None
         assert view.devices[0].model is not view.devices[1].model
 
-    def test_an_open_pool_is_built_once_for_all_nodes_that_match_alike(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_an_open_pool_is_built_once_for_all_nodes_that_match_alike(self, cluster: Cluster) -> None:
         for index in range(4):
             put(cluster, make_node(f"n{index}", zone=f"z{index % 2}"))
         by_zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z0"]}]}]}
@@ -317,7 +288,7 @@ class TestSharing:
         assert len(pools) == 2
 
     def test_what_follows_from_the_devices_alone_is_one_for_all_nodes_with_equal_devices(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+        self, cluster: Cluster
     ) -> None:
         for name in ("n0", "n1"):
             put(cluster, make_node(name))
@@ -329,7 +300,7 @@ class TestSharing:
         assert [device.id for device in first.devices] == [("gpu", "n0", "d0"), ("gpu", "n0", "d1")]
 
     def test_a_node_that_sees_the_whole_pool_does_not_look_at_the_slices_of_others(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, monkeypatch: pytest.MonkeyPatch
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
         monkeypatch.setattr("dra_extender.devices.publishedpool.Peers", looks.append)
@@ -340,9 +311,7 @@ class TestSharing:
         assert view.devices
         assert looks == []
 
-    def test_an_event_on_one_node_leaves_the_views_of_others_alone(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_an_event_on_one_node_leaves_the_views_of_others_alone(self, cluster: Cluster) -> None:
         for name in ("n0", "n1"):
             put(cluster, make_node(name))
             put(cluster, make_slice(f"s-{name}", name, ["d0"], nodeName=name))
@@ -351,9 +320,7 @@ class TestSharing:
         assert cluster.inventory.view("n0") is not before[0]
         assert cluster.inventory.view("n1") is before[1]
 
-    def test_after_a_look_around_no_decision_has_to_look(
-        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
-    ) -> None:
+    def test_after_a_look_around_no_decision_has_to_look(self, cluster: Cluster) -> None:
         for name in ("n0", "n1", "n2"):
             put(cluster, make_node(name))
             put(cluster, make_slice(f"s-{name}", name, ["d0"], nodeName=name))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.readonly import Holder, holders
-
-ClaimBuilder = Callable[..., ResourceClaim]
-AllocationBuilder = Callable[..., AllocationResult]
+from tests.support.devices.objects import make_allocation, make_claim
 
 POOL = ("gpu", "node-1")
 
@@ -32,7 +28,7 @@ def test_a_free_device_has_no_holder(cluster: Cluster) -> None:
     assert found(cluster) == []
 
 
-def test_the_owner_is_named_with_the_pods_it_is_reserved_for(cluster: Cluster, make_claim: ClaimBuilder) -> None:
+def test_the_owner_is_named_with_the_pods_it_is_reserved_for(cluster: Cluster) -> None:
     claim = make_claim("c", devices=["gpu/node-1/d0"])
     pods = tuple(ResourceClaimConsumerReference(resource="pods", name=name, uid=name) for name in ("p", "q"))
     status = msgspec.structs.replace(claim.status, reserved_for=pods)
@@ -40,23 +36,19 @@ def test_the_owner_is_named_with_the_pods_it_is_reserved_for(cluster: Cluster, m
     assert found(cluster) == [Holder(claim="default/c", pods=("p", "q"))]
 
 
-def test_what_is_decided_and_not_stored_is_in_flight(
-    cluster: Cluster, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-) -> None:
+def test_what_is_decided_and_not_stored_is_in_flight(cluster: Cluster) -> None:
     claim = make_claim("a", 1)
     cluster.apply(Applied(claim))
     cluster.ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod")
     assert found(cluster) == [Holder(claim=claim.metadata.key, in_flight=True)]
 
 
-def test_a_claim_that_nobody_has_created_yet_is_named_by_its_uid(
-    cluster: Cluster, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-) -> None:
+def test_a_claim_that_nobody_has_created_yet_is_named_by_its_uid(cluster: Cluster) -> None:
     cluster.ledger.hold(make_claim("a", 1), make_allocation("gpu/node-1/d0"), owner="pod")
     assert found(cluster) == [Holder(claim="uid-a", in_flight=True)]
 
 
-def test_every_share_has_a_holder_with_what_it_consumes(cluster: Cluster, make_claim: ClaimBuilder) -> None:
+def test_every_share_has_a_holder_with_what_it_consumes(cluster: Cluster) -> None:
     for name, share in (("b", "s2"), ("a", "s1")):
         result = {"request": "r", "driver": "gpu", "pool": "node-1", "device": "d0", "shareID": share}
         cluster.apply(Applied(make_claim(name, devices=[result | {"consumedCapacity": {"memory": "1Gi"}}])))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Ledger
 from dra_extender.devices.usage import PoolID
-
-ClaimBuilder = Callable[..., ResourceClaim]
-AllocationBuilder = Callable[..., AllocationResult]
+from tests.support.devices.objects import make_allocation, make_claim
 
 POOL = ("gpu", "node-1")
 
@@ -45,77 +43,71 @@ def owners(ledger: Ledger, device: str) -> set[str]:
 
 
 class TestVersions:
-    def test_a_newer_version_replaces_an_older_one(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_a_newer_version_replaces_an_older_one(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1), watched=True)
         ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"]), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
         assert ledger.seen("uid-a") == 2
 
-    def test_an_older_version_is_ignored(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_an_older_version_is_ignored(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 5, ["gpu/node-1/d0"]), watched=False)
         assert not ledger.observe(make_claim("a", 4), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
         assert ledger.seen("uid-a") == 4, "the watch has not shown our write yet"
 
-    def test_deallocation_frees_the_devices(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_deallocation_frees_the_devices(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
         assert ledger.observe(make_claim("a", 2), watched=True)
         assert ledger.in_use(POOL) == {}
         assert ledger.revision(POOL) == 0
 
-    def test_a_change_that_touches_no_device_changes_no_revision(
-        self, ledger: Ledger, make_claim: ClaimBuilder, changes: list[PoolID]
-    ) -> None:
+    def test_a_change_that_touches_no_device_changes_no_revision(self, ledger: Ledger, changes: list[PoolID]) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
         before = ledger.revision(POOL)
         assert not ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"], labels={"x": "y"}), watched=True)
         assert ledger.revision(POOL) == before
         assert changes == [POOL]
 
-    def test_a_recreated_claim_replaces_its_namesake(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_a_recreated_claim_replaces_its_namesake(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"], uid="old"), watched=True)
         assert ledger.observe(make_claim("a", 3, uid="new"), watched=True)
         assert ledger.by_uid("old") is None
         known = ledger.get("default", "a")
         assert known is not None and known.metadata.uid == "new"
 
-    def test_a_late_reply_about_the_old_namesake_is_ignored(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_a_late_reply_about_the_old_namesake_is_ignored(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, uid="old"), watched=True)
         ledger.observe(make_claim("a", 3, uid="new"), watched=True)
         ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"], uid="old"), watched=False)
         assert ledger.in_use(POOL) == {}
         assert ledger.by_uid("old") is None
 
-    def test_a_late_reply_does_not_revive_a_deleted_claim(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_a_late_reply_does_not_revive_a_deleted_claim(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1), watched=True)
         ledger.forget("default/a", "uid-a")
         ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"]), watched=False)
         assert ledger.in_use(POOL) == {}
         assert ledger.get("default", "a") is None
 
-    def test_the_reply_to_a_creation_is_known_before_the_watch_shows_it(
-        self, ledger: Ledger, make_claim: ClaimBuilder
-    ) -> None:
+    def test_the_reply_to_a_creation_is_known_before_the_watch_shows_it(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 7), watched=False)
         assert ledger.get("default", "a") is not None
         assert ledger.seen("uid-a") == 0
 
-    def test_deletion_frees_the_devices(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_deletion_frees_the_devices(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
         assert ledger.forget("default/a", "uid-a")
         assert ledger.in_use(POOL) == {}
         assert list(ledger.claims()) == []
 
-    def test_objects_without_uid_and_version_are_told_apart_by_name(
-        self, ledger: Ledger, make_claim: ClaimBuilder
-    ) -> None:
+    def test_objects_without_uid_and_version_are_told_apart_by_name(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 0, ["gpu/node-1/d0"], uid=""), watched=True)
         ledger.observe(make_claim("b", 0, ["gpu/node-1/d1"], uid=""), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"default/a"}
         assert ledger.observe(make_claim("a", 0, uid=""), watched=True)
         assert set(ledger.in_use(POOL)) == {"d1"}
 
-    def test_claims_are_found_by_the_pod_that_owns_them(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_claims_are_found_by_the_pod_that_owns_them(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, pod="pod-1"), watched=True)
         ledger.observe(make_claim("b", 2, pod="pod-1"), watched=True)
         ledger.observe(make_claim("c", 3, pod="pod-2"), watched=True)
@@ -126,25 +118,23 @@ class TestVersions:
 
 
 class TestUse:
-    def test_admin_access_uses_nothing(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_admin_access_uses_nothing(self, ledger: Ledger) -> None:
         result = {"request": "r", "driver": "gpu", "pool": "node-1", "device": "d0", "adminAccess": True}
         ledger.observe(make_claim("a", 1, [result]), watched=True)
         assert ledger.in_use(POOL) == {}
 
-    def test_a_device_in_two_claims_stays_in_use_until_both_let_go(
-        self, ledger: Ledger, make_claim: ClaimBuilder
-    ) -> None:
+    def test_a_device_in_two_claims_stays_in_use_until_both_let_go(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
         ledger.observe(make_claim("b", 2, ["gpu/node-1/d0"]), watched=True)
         ledger.forget("default/a", "uid-a")
         assert owners(ledger, "gpu/node-1/d0") == {"uid-b"}
 
-    def test_shares_are_kept_apart_from_owners(self, ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    def test_shares_are_kept_apart_from_owners(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0#s1"]), watched=True)
         use = ledger.in_use(POOL)["d0"]
         assert (set(use.owners), set(use.shares)) == (set(), {("uid-a", "s1")})
 
-    def test_shares_own_their_device_when_consumable_capacity_is_off(self, make_claim: ClaimBuilder) -> None:
+    def test_shares_own_their_device_when_consumable_capacity_is_off(self) -> None:
         ledger = Ledger(FeatureGates(DRAConsumableCapacity=False), NothingPublished())
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0#s1"]), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
@@ -152,72 +142,50 @@ class TestUse:
 
 class TestHolds:
     @pytest.fixture
-    def claim(self, ledger: Ledger, make_claim: ClaimBuilder) -> ResourceClaim:
+    def claim(self, ledger: Ledger) -> ResourceClaim:
         claim = make_claim("a", 1)
         ledger.observe(claim, watched=True)
         return claim
 
-    def test_a_hold_takes_the_devices_at_once(
-        self, ledger: Ledger, claim: ResourceClaim, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_hold_takes_the_devices_at_once(self, ledger: Ledger, claim: ResourceClaim) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
         assert ledger.held("uid-a") is hold
         assert (hold.owner, hold.written_version) == ("pod-1", None)
 
-    def test_a_released_hold_gives_them_back(
-        self, ledger: Ledger, claim: ResourceClaim, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_released_hold_gives_them_back(self, ledger: Ledger, claim: ResourceClaim) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         assert ledger.release(hold)
         assert ledger.in_use(POOL) == {}
         assert not ledger.release(hold), "released once only"
 
     @pytest.mark.parametrize("held", ["gpu/node-1/d0", "gpu/node-1/d0#s1"])
-    def test_a_device_that_has_an_owner_is_refused(
-        self,
-        ledger: Ledger,
-        claim: ResourceClaim,
-        make_claim: ClaimBuilder,
-        make_allocation: AllocationBuilder,
-        held: str,
-    ) -> None:
+    def test_a_device_that_has_an_owner_is_refused(self, ledger: Ledger, claim: ResourceClaim, held: str) -> None:
         ledger.observe(make_claim("b", 2, ["gpu/node-1/d0"]), watched=True)
         with pytest.raises(HeldError, match="gpu/node-1/d0 is in use by claim uid-b"):
             ledger.hold(claim, make_allocation("gpu/node-1/d1", held), owner="pod-1")
         assert ledger.held("uid-a") is None
         assert set(ledger.in_use(POOL)) == {"d0"}, "nothing of a refused hold stays"
 
-    def test_a_share_that_exists_is_refused(
-        self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_share_that_exists_is_refused(self, ledger: Ledger, claim: ResourceClaim) -> None:
         ledger.observe(make_claim("b", 2, ["gpu/node-1/d0#s1"]), watched=True)
         with pytest.raises(HeldError, match="share s1"):
             ledger.hold(claim, make_allocation("gpu/node-1/d0#s1"), owner="pod-1")
         ledger.hold(claim, make_allocation("gpu/node-1/d0#s2"), owner="pod-1")
 
-    def test_a_claim_is_held_once(
-        self, ledger: Ledger, claim: ResourceClaim, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_claim_is_held_once(self, ledger: Ledger, claim: ResourceClaim) -> None:
         ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         with pytest.raises(HeldError, match="in the process of being allocated"):
             ledger.hold(claim, make_allocation("gpu/node-1/d1"), owner="pod-2")
 
-    def test_an_allocated_claim_cannot_be_held(
-        self, ledger: Ledger, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_an_allocated_claim_cannot_be_held(self, ledger: Ledger) -> None:
         claim = make_claim("b", 1, ["gpu/node-1/d0"])
         ledger.observe(claim, watched=True)
         with pytest.raises(HeldError, match="allocated already"):
             ledger.hold(claim, make_allocation("gpu/node-1/d1"), owner="pod-1")
 
     def test_a_written_hold_ends_when_the_watch_shows_the_write(
-        self,
-        ledger: Ledger,
-        claim: ResourceClaim,
-        make_claim: ClaimBuilder,
-        make_allocation: AllocationBuilder,
-        changes: list[PoolID],
+        self, ledger: Ledger, claim: ResourceClaim, changes: list[PoolID]
     ) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         ledger.confirm(hold, make_claim("a", 9, ["gpu/node-1/d0"]))
@@ -231,23 +199,21 @@ class TestHolds:
         assert changes == [POOL], "from hold to stored the use never changed"
 
     def test_a_hold_ends_at_once_when_the_watch_was_faster_than_the_reply(
-        self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
+        self, ledger: Ledger, claim: ResourceClaim
     ) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         ledger.observe(make_claim("a", 9, ["gpu/node-1/d0"]), watched=True)
         ledger.confirm(hold, make_claim("a", 9, ["gpu/node-1/d0"]))
         assert ledger.held("uid-a") is None
 
-    def test_a_claim_deallocated_after_our_write_frees_its_devices(
-        self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_claim_deallocated_after_our_write_frees_its_devices(self, ledger: Ledger, claim: ResourceClaim) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         ledger.confirm(hold, make_claim("a", 9, ["gpu/node-1/d0"]))
         assert ledger.observe(make_claim("a", 11), watched=True)
         assert ledger.in_use(POOL) == {}
 
     def test_a_deleted_claim_ends_its_written_hold_but_not_one_in_flight(
-        self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
+        self, ledger: Ledger, claim: ResourceClaim
     ) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         ledger.forget("default/a", "uid-a")
@@ -255,16 +221,14 @@ class TestHolds:
         ledger.confirm(hold, make_claim("a", 9, ["gpu/node-1/d0"]))
         assert ledger.in_use(POOL) == {}
 
-    def test_a_claim_allocated_elsewhere_meanwhile_uses_both(
-        self, ledger: Ledger, claim: ResourceClaim, make_claim: ClaimBuilder, make_allocation: AllocationBuilder
-    ) -> None:
+    def test_a_claim_allocated_elsewhere_meanwhile_uses_both(self, ledger: Ledger, claim: ResourceClaim) -> None:
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         ledger.observe(make_claim("a", 5, ["gpu/node-1/d1"]), watched=True)
         assert set(ledger.in_use(POOL)) == {"d0", "d1"}
         ledger.release(hold)
         assert set(ledger.in_use(POOL)) == {"d1"}
 
-    def test_holds_are_listed(self, ledger: Ledger, claim: ResourceClaim, make_allocation: AllocationBuilder) -> None:
+    def test_holds_are_listed(self, ledger: Ledger, claim: ResourceClaim) -> None:
         assert ledger.holds() == ()
         hold = ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
         assert ledger.holds() == (hold,)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
@@ -13,11 +11,11 @@ from dra_extender.api.events import Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
-from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.ledger import HeldError
 from tests.support.devices.changing import drop, put, spoil
+from tests.support.devices.objects import make_allocation, make_claim, make_slice
 
 
 @pytest.fixture
@@ -47,13 +45,7 @@ def owned(cluster: Cluster, node: str) -> set[str]:
 )
 @pytest.mark.parametrize("published_first", [True, False])
 def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
-    cluster: Cluster,
-    make_claim: Callable[..., ResourceClaim],
-    make_slice: Callable[..., ResourceSlice],
-    make_allocation: Callable[..., AllocationResult],
-    partial: PartialAllocation,
-    said: str,
-    published_first: bool,
+    cluster: Cluster, partial: PartialAllocation, said: str, published_first: bool
 ) -> None:
     for name in ("n", "m"):
         put(cluster, convert(Node, {"metadata": {"name": name, "uid": name}}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from dra_extender.api.decoding import decode
 from dra_extender.api.errors import (
     ConflictError,
     DisruptionBudgetError,
@@ -25,11 +25,12 @@ from dra_extender.api.resource import (
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
+    ExactDeviceRequest,
     OpaqueDeviceConfiguration,
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import NOMINATOR, REQUEUE_ANNOTATION, RequeueClaim, Writer
@@ -64,22 +65,60 @@ def writer(client: KubeClient) -> Writer:
     return Writer(client, Served("v1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
 
 
-async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read(
-    server: ScriptedServer, writer: Writer
+POD = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu", resource_version="7"))
+POD_AT = {"uid": "pu", "resourceVersion": "7"}
+WITH_FINALIZER = msgspec.structs.replace(
+    CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, finalizers=("other", FINALIZER))
+)
+
+WRITES: dict[str, tuple[Callable[[Writer], Awaitable[object]], str, object]] = {
+    "the finalizer is added to the others": (
+        lambda writer: writer.add_finalizer(CLAIM), "c", {"metadata": AT | {"finalizers": ["other", FINALIZER]}},
+    ),
+    "the finalizer alone is removed": (
+        lambda writer: writer.remove_finalizer(WITH_FINALIZER), "c", {"metadata": AT | {"finalizers": ["other"]}},
+    ),
+    "an allocation is cleared": (
+        lambda writer: writer.write_status(CLAIM, allocation=None, reserved_for=[]), "c/status",
+        {"metadata": AT, "status": {"reservedFor": [], "allocation": None}},
+    ),
+    "a reservation leaves the allocation alone": (
+        lambda writer: writer.write_status(CLAIM, reserved_for=[]), "c/status",
+        {"metadata": AT, "status": {"reservedFor": []}},
+    ),
+    "deallocation clears three fields": (
+        lambda writer: writer.deallocate(CLAIM), "c/status",
+        {"metadata": AT, "status": {"allocation": None, "reservedFor": None, "devices": None}},
+    ),
+    "a pod's status is for its UID": (
+        lambda writer: writer.patch_pod_status(POD, {"extendedResourceClaimStatus": None}), "p/status",
+        {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}},
+    ),
+    "annotations of a pod go with its status": (
+        lambda writer: writer.patch_pod_status(POD, {"nominatedNodeName": None}, {"a": "1", "b": None}), "p/status",
+        {"metadata": {"uid": "pu", "annotations": {"a": "1", "b": None}}, "status": {"nominatedNodeName": None}},
+    ),
+    "a nomination is for one version": (
+        lambda writer: writer.nominate_pod(POD, "n1"), "p/status",
+        {"metadata": POD_AT, "status": {"nominatedNodeName": "n1"}},
+    ),
+    "a nomination is removed": (
+        lambda writer: writer.nominate_pod(POD, None), "p/status",
+        {"metadata": POD_AT, "status": {"nominatedNodeName": None}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "path", "body"), WRITES.values(), ids=WRITES)
+async def test_a_write_is_one_patch_of_its_fields_with_its_preconditions(
+    server: ScriptedServer, writer: Writer, write: Callable[[Writer], Awaitable[object]], path: str, body: object
 ) -> None:
-    server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
-    written = await writer.add_finalizer(CLAIM)
+    server.on("PATCH", f"{CLAIMS if path[0] == 'c' else PODS}/{path}", (200, STORED))
+    await write(writer)
     (asked,) = server.asked
-    assert asked.json == {"metadata": AT | {"finalizers": ["other", FINALIZER]}}
-    assert asked.headers["Content-Type"] == MERGE_PATCH
-    assert written.metadata.resource_version == "8"
-
-
-async def test_the_finalizer_alone_is_taken_away(server: ScriptedServer, writer: Writer) -> None:
-    server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
-    metadata = msgspec.structs.replace(CLAIM.metadata, finalizers=("other", FINALIZER))
-    await writer.remove_finalizer(msgspec.structs.replace(CLAIM, metadata=metadata))
-    assert server.asked[0].json == {"metadata": AT | {"finalizers": ["other"]}}
+    assert asked.json == body
+    assert asked.headers["Content-Type"] == (MERGE_PATCH if path[0] == "c" else STRATEGIC_PATCH)
+    assert asked.query == ({"fieldManager": NOMINATOR} if POD_AT in asked.json.values() else {})
 
 
 async def test_allocation_and_reservation_are_one_write(server: ScriptedServer, writer: Writer) -> None:
@@ -115,29 +154,6 @@ async def test_allocation_and_reservation_are_one_write(server: ScriptedServer, 
     ]
 
 
-async def test_clearing_an_allocation_is_a_merge_patch(server: ScriptedServer, writer: Writer) -> None:
-    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
-    await writer.write_status(CLAIM, allocation=None, reserved_for=[])
-    assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": [], "allocation": None}}
-
-
-async def test_a_reservation_alone_leaves_the_allocation_untouched(server: ScriptedServer, writer: Writer) -> None:
-    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
-    await writer.write_status(CLAIM, reserved_for=[])
-    assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": []}}
-
-
-async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read(
-    server: ScriptedServer, writer: Writer
-) -> None:
-    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
-    await writer.deallocate(CLAIM)
-    assert server.asked[0].json == {
-        "metadata": AT,
-        "status": {"allocation": None, "reservedFor": None, "devices": None},
-    }
-
-
 async def test_a_binding_carries_the_pods_uid_and_the_node(server: ScriptedServer, writer: Writer) -> None:
     path = "/api/v1/namespaces/default/pods/p/binding"
     server.on("POST", path, (201, {"status": "Success"}), (409, {"message": "already assigned"}))
@@ -160,9 +176,15 @@ async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: Sc
     assert not is_passing(raised.value)
 
 
+async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: ScriptedServer, writer: Writer) -> None:
+    await writer.delete_claim(CLAIM)
+    assert server.asked[0].json["preconditions"] == AT
+
+
 async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:
     assert await writer.read_claim("default", "c") is None
     assert await writer.read_pod("default", "p") is None
+    assert await writer.nominated_ahead(POD) == ""
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -177,32 +199,20 @@ async def test_what_cannot_exist_reads_as_none_and_nothing_is_asked(
     assert server.requests() == []
 
 
-async def test_reads_give_typed_objects(server: ScriptedServer, writer: Writer) -> None:
-    server.on("GET", f"{CLAIMS}/c", (200, STORED))
-    server.on("GET", "/api/v1/namespaces/default/pods/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
-    claim, pod = await writer.read_claim("default", "c"), await writer.read_pod("default", "p")
-    assert claim is not None
-    assert claim.metadata.uid == "cu"
-    assert pod is not None
-    assert pod.spec.node_name == "n"
-
-
-async def test_claims_of_an_older_api_version_are_written_and_read_there(
-    server: ScriptedServer, client: KubeClient
+@pytest.mark.parametrize(
+    ("version", "request_"), [("v1", {"exactly": {"deviceClassName": "gpu"}}), ("v1beta1", {"deviceClassName": "gpu"})]
+)
+async def test_reads_give_typed_objects_whatever_version_is_served(
+    server: ScriptedServer, client: KubeClient, version: str, request_: dict[str, object]
 ) -> None:
-    writer = Writer(client, Served("v1beta1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
-    path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims/c"
-    flat = STORED | {"spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
-    server.on("GET", path, (200, flat))
-    claim = await writer.read_claim("default", "c")
-    assert claim is not None
-    assert claim.spec.devices.requests[0].exactly is not None
-    assert claim.spec.devices.requests[0].exactly.device_class_name == "gpu"
-
-
-async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: ScriptedServer, writer: Writer) -> None:
-    await writer.delete_claim(CLAIM)
-    assert server.asked[0].json["preconditions"] == {"uid": "cu", "resourceVersion": CLAIM.metadata.resource_version}
+    stored = STORED | {"spec": {"devices": {"requests": [{"name": "r", **request_}]}}}
+    server.on("GET", f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/c", (200, stored))
+    server.on("GET", f"{PODS}/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
+    writer = Writer(client, Served(version), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
+    claim, pod = await writer.read_claim("default", "c"), await writer.read_pod("default", "p")
+    assert claim is not None and claim.metadata.uid == "cu"
+    assert claim.spec.devices.requests[0].exactly == ExactDeviceRequest(device_class_name="gpu")
+    assert pod is not None and pod.spec.node_name == "n"
 
 
 async def test_a_requeue_annotates_the_requeue_claim(server: ScriptedServer, writer: Writer) -> None:
@@ -225,33 +235,6 @@ async def test_a_missing_requeue_claim_is_created(server: ScriptedServer, writer
     )
 
 
-async def test_a_pod_status_patch_is_bound_to_the_pods_uid(server: ScriptedServer, writer: Writer) -> None:
-    server.on("PATCH", "/api/v1/namespaces/default/pods/p/status", (200, {}))
-    pod = decode(Pod, b'{"metadata":{"name":"p","namespace":"default","uid":"pu"}}')
-    await writer.patch_pod_status(pod, {"extendedResourceClaimStatus": None})
-    assert server.asked[0].json == {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}}
-
-
-async def test_annotations_of_a_pod_go_with_its_status(server: ScriptedServer, writer: Writer) -> None:
-    server.on("PATCH", f"{PODS}/p/status", (200, {}))
-    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
-    await writer.patch_pod_status(pod, {"nominatedNodeName": None}, {"a": "1", "b": None})
-    metadata = {"uid": "pu", "annotations": {"a": "1", "b": None}}
-    assert server.asked[0].json == {"metadata": metadata, "status": {"nominatedNodeName": None}}
-
-
-@pytest.mark.parametrize("node", ["n1", None])
-async def test_a_nomination_is_for_one_version_of_the_pod_and_under_a_name_of_its_own(
-    server: ScriptedServer, writer: Writer, node: str | None
-) -> None:
-    server.on("PATCH", f"{PODS}/p/status", (200, {}))
-    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu", resource_version="7"))
-    await writer.nominate_pod(pod, node)
-    metadata = {"uid": "pu", "resourceVersion": "7"}
-    assert server.asked[0].json == {"metadata": metadata, "status": {"nominatedNodeName": node}}
-    assert server.asked[0].query == {"fieldManager": NOMINATOR}
-
-
 @pytest.mark.parametrize(
     ("uid", "manager", "field", "found"),
     [
@@ -272,13 +255,7 @@ async def test_a_nomination_ahead_of_the_queue_is_known_by_who_manages_the_field
     }
     meta = {"name": "p", "namespace": "default", "uid": uid, "managedFields": [managed]}
     server.on("GET", f"{PODS}/p", (200, {"metadata": meta, "status": {"nominatedNodeName": "n1"}}))
-    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
-    assert await writer.nominated_ahead(pod) == found
-
-
-async def test_nobody_has_nominated_a_pod_that_is_gone(server: ScriptedServer, writer: Writer) -> None:
-    server.on("GET", f"{PODS}/p", (404, {"reason": "NotFound"}))
-    assert await writer.nominated_ahead(Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))) == ""
+    assert await writer.nominated_ahead(POD) == found
 
 
 async def test_an_eviction_is_for_the_pod_with_its_uid_and_what_a_budget_forbids_is_not_repeated(
@@ -286,24 +263,18 @@ async def test_an_eviction_is_for_the_pod_with_its_uid_and_what_a_budget_forbids
 ) -> None:
     causes = [{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1"}]
     refused = {"kind": "Status", "reason": "TooManyRequests", "details": {"causes": causes}}
-    server.on("POST", f"{PODS}/p/eviction", (429, refused), (201, {}))
-    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
+    busy = {"kind": "Status", "reason": "TooManyRequests"}
+    server.on("POST", f"{PODS}/p/eviction", (429, refused), (201, {}), (429, busy))
     with pytest.raises(DisruptionBudgetError):
-        await writer.evict_pod(pod, dry_run=True)
-    await writer.evict_pod(pod)
-    first, second = server.asked
+        await writer.evict_pod(POD, dry_run=True)
+    await writer.evict_pod(POD)
+    with pytest.raises(ThrottledError) as caught:
+        await writer.evict_pod(POD)
+    assert not isinstance(caught.value, DisruptionBudgetError), "a busy server puts it off"
+    first, second, _ = server.asked
     assert (first.query, second.query) == ({"dryRun": "All"}, {})
     assert second.json["deleteOptions"] == {"preconditions": {"uid": "pu"}}
     assert (second.json["kind"], second.json["metadata"]) == ("Eviction", {"name": "p", "namespace": "default"})
-
-
-async def test_an_eviction_that_is_put_off_by_a_busy_server_is_not_forbidden(
-    server: ScriptedServer, writer: Writer
-) -> None:
-    server.on("POST", f"{PODS}/p/eviction", (429, {"kind": "Status", "reason": "TooManyRequests"}))
-    with pytest.raises(ThrottledError) as caught:
-        await writer.evict_pod(Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu")))
-    assert not isinstance(caught.value, DisruptionBudgetError)
 
 
 async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
