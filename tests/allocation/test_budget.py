@@ -149,7 +149,7 @@ def test_large_claims_are_told_apart_in_turns_and_once() -> None:
 
 
 def crowded(claims: int, requests: int, selectors: int, size: int) -> list[ResourceClaim]:
-    """Claims with so many different selectors in each request, of about so many characters. The first device wins."""
+    """Claims with different selectors in each request, by number and length. The first device wins."""
 
     def expressions(*place: int) -> list[dict[str, dict[str, str]]]:
         texts = [f"{SERIAL} != '{'-'.join(map(str, (*place, i)))}{'x' * size}'" for i in range(selectors)]
@@ -324,7 +324,7 @@ def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_bes
 
 
 def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:
-    """However few they are: a claim of a megabyte is gone when it was deleted, but for so many bytes."""
+    """However few they are: of a deleted claim of a megabyte, only a few bytes are kept."""
     answers = WorkerReplies(most=1_000_000)
     for index in range(50):
         expression = f"'{index}' != '{'a' * 100_000}'"

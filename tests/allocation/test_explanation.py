@@ -1,4 +1,4 @@
-"""What people are told about a refusal, and how nodes are scored."""
+"""The explanation of a refusal, and the scores of nodes."""
 
 from __future__ import annotations
 

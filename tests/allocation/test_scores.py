@@ -43,7 +43,7 @@ class Toy:
 
 
 class FreeDevices(Toy):
-    """Counts the devices of the node that nobody owns."""
+    """Counts the devices of the node that are not allocated."""
 
     def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
         return (view.all & ~holdings.owned).bit_count()

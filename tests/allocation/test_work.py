@@ -22,7 +22,7 @@ from tests.support.allocation.families import DECIDED_BY
 from tests.support.counting import calls
 
 CALLS_PER_UNIT: Final = 10
-"""A unit is about a microsecond, in which so many functions of Python and C are called at most."""
+"""A unit is about a microsecond: the most functions of Python and C that one may call."""
 UNCOUNTED: Final = 3_000
 """Calls, for what is done once per search."""
 

@@ -1,4 +1,4 @@
-"""Selectors that cost too much: who has one gets no policy, and nobody else loses theirs."""
+"""Selectors that cost too much: pods with one get no policy, and others keep theirs."""
 
 from __future__ import annotations
 

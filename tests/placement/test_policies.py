@@ -16,7 +16,7 @@ NodesInUse = dict[str, tuple[int, ...]]
 
 
 def nodes(policy: PolicyName, in_use: NodesInUse) -> GpuNodes:
-    """Nodes with as many GPUs as there are numbers, of which so many milli are taken."""
+    """Nodes with one GPU per number: the milli that are taken of it."""
     made = GpuNodes(policy)
     for name, parts in in_use.items():
         made.add(name, len(parts))
@@ -83,7 +83,7 @@ def test_fragmentation_leaves_whole_nodes_to_those_who_need_them() -> None:
 
 
 def test_fragmentation_keeps_the_rest_of_a_gpu_useful() -> None:
-    """500 milli beside 500 leave nothing; beside 300 they leave 200 that nobody has asked for."""
+    """500 milli after 500 leave nothing; after 300 they leave 200, which no pod asks for."""
     made = nodes("fragmentation", {"a": (300,), "b": (500,)})
     seen(made, (9, 1, 500))
     assert made.choose(made.pod("p"), gpus(milli=500)) == "b"
@@ -100,7 +100,7 @@ def test_fragmentation_keeps_models_that_some_pods_demand() -> None:
 
 
 def test_fragmentation_does_not_starve_gpus_of_cpu() -> None:
-    """On the first node the pod would leave GPUs without the CPU that others need beside them."""
+    """On the first node the pod would leave GPUs without the CPU that other pods need."""
     made = GpuNodes("fragmentation")
     made.add("a few cores", 4, cpu=32)
     made.add("many cores", 4, cpu=128)

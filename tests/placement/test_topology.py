@@ -1,4 +1,4 @@
-"""Wishes of closeness: among devices that cost the same, those that belong together."""
+"""Closeness: of devices that cost the same, the pod gets those that belong together."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Promises: pure and deterministic but for share IDs; the same devices, in the sam
 known defects corrected (docs/differences.md). What is fatal for the attempt is a Failure, what concerns this node only
 Unfit.
 
-Which errors are noticed: exactly those that the documented order of evaluation meets. An ExactCount request looks at
-devices one after the other, and not at those in use; an All request looks at every device before the search starts. A
-plain `no` is never preferred to an error the order meets first, nor the other way round.
+Errors: exactly those that the documented order of evaluation meets. An ExactCount request evaluates devices one after
+the other and skips those in use; an All request evaluates every device before the search starts. Whichever the order
+meets first decides: the error, or that the node does not fit.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
 """
@@ -109,7 +109,7 @@ class Allocator:
             return Unfit(NO_SOLUTION, reply.steps)
 
     def search(self, task: AllocationTask) -> tuple[Search, SearchOutcome]:
-        """First straight on; at the first dead end once more from the start, with foresight. Raises FatalError."""
+        """Without proofs; at the first dead end once more from the start, with them. Raises FatalError."""
         search = Search(task, self._budget)
         outcome = search.run()
         if outcome is SearchOutcome.UNDECIDED and search.steps <= self._budget:
@@ -119,8 +119,8 @@ class Allocator:
 
 
 def lacking(task: AllocationTask) -> int | None:
-    """The first request that has too few devices on its own; None when there is none before the first at which the
-    search could meet an error.
+    """The first request that has too few devices on its own, of those before the first at which the search could meet
+    an error.
     """
     for request, options in enumerate(task.options):
         if any(option.raises for option in options):

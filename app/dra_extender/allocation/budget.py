@@ -111,7 +111,7 @@ class CallState:
 class TurnBudget(WorkBudget):
     """One turn of a call on the event loop: about `allowance` units of work, and no single piece larger than `ceiling`.
 
-    `last`: there is no next turn, so what is not decided in this one is refused, as the call's `stopped` says.
+    `last`: the call has no next turn, so what stays undecided in this one is refused with the call's `stopped`.
     """
 
     __slots__ = ("_ceiling", "_last", "_left", "_replies", "call", "unfinished", "used", "waits")

@@ -1,7 +1,7 @@
 """Consumable capacity: how much a request takes of a device, and whether that is allowed.
 
 Promises: exact arithmetic on immutable amounts. A request always takes something of every capacity the device has,
-asked for or not. Names are compared as they are written; there is no default domain. The comparison is made for
+asked for or not. Names are compared as they are written; no domain is added. The comparison is made for
 exclusive devices too, where it acts as a filter.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/consumable_capacity.go. Steps of ranges are computed in whole
@@ -39,7 +39,7 @@ def consumed(capacity: Mapping[str, DeviceCapacity], requested: Mapping[str, Qua
 def fits(
     capacity: Mapping[str, DeviceCapacity], takes: Consumed, allocated: Amounts, attempt: Amounts = NO_AMOUNTS
 ) -> bool:
-    """Whether the share fits beside what is allocated and what this attempt took already."""
+    """Whether the share fits, given what is allocated and what this attempt took already."""
     return all(
         amount.nano + allocated.get(name, 0) + attempt.get(name, 0) <= capacity[name].value.nano
         for name, amount in takes

@@ -54,7 +54,7 @@ ClaimsKey = tuple[tuple[bytes, ...], tuple[int, ...]]
 
 
 def _size(kept: int, entries: int) -> int:
-    """What one of at most so many entries counts for: there is room for four, however large they are."""
+    """The size of an entry in a cache of `entries` or fewer: at least four fit, however large they are."""
     return min(max(kept, REMEMBERED_BYTES // entries), REMEMBERED_BYTES // 4)
 
 
@@ -187,7 +187,7 @@ class Decisions:
     # --- many nodes --------------------------------------------------------------------------------------------------
 
     def node_results(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> NodeResults:
-        """Which of the nodes can have the claims: those that need allocation, in the order of the pod's list."""
+        """Which of the nodes can have these unallocated claims, given in the order of the pod's list."""
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
         if not claims:
             return NodeResults(list(names), {})
@@ -200,8 +200,8 @@ class Decisions:
         return results.results(names, self._search(claims, results), self._overlay, self._budget)
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
-        """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal, or
-        nobody knows yet.
+        """The raw score that allocating the claims would give each node that fits; empty when an error is fatal, or the
+        result is unknown because workers have to answer first.
         """
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
         if not claims:
@@ -238,7 +238,7 @@ class Decisions:
         return ResultCache(keys, self._cluster.inventory.nodes, self._cluster.ledger)
 
     def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:
-        """The text names claims, so it is made anew for these."""
+        """Prepare the claims again, because the text names them."""
         prepared = self._prepare(claims)
         return prepared.error if isinstance(prepared, Failure) else known.error
 
@@ -269,7 +269,7 @@ class Decisions:
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None
     ) -> Plan | Unfit | Failure:
-        """How to allocate the claims on the node now: with the first devices that fit, or those that cost least. Raises
+        """How to allocate the claims on the node now: with the first devices that fit, or the cheapest. Raises
         Deferred.
         """
         prepared = self._prepare(claims)
@@ -285,7 +285,7 @@ class Decisions:
         return self._least(prepared, node, found, chooser)
 
     def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: PlanChooser) -> Plan:
-        """What would take too long is not tried: the plan is a good one all the same."""
+        """Orders that would take too long are skipped: the first plan is valid in any case."""
 
         def attempt(view: NodeView, steps: int) -> Plan | Unfit | Failure:
             allocator = Allocator(step_budget=steps, share_ids=self._share_ids)
@@ -337,8 +337,8 @@ class Decisions:
     def _decide(
         self, request: SearchRequest, key: Hashable, results: ResultCache | None = None
     ) -> tuple[SearchRequest, Plan | Unfit | Failure]:
-        """The decision, and the question that it answers: with the same key, perhaps about another node. An answer of
-        a worker is for claims of the same content, and becomes one about these.
+        """The decision, and the request that it answers: one with the same key, perhaps for another node. A worker's
+        reply is for claims of the same content, and is applied to these.
         """
         budget = self._budget
         known = budget.known(key)
@@ -358,7 +358,7 @@ class Decisions:
         return self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
 
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
-        """What a worker's answer comes to. Raises TurnSpent and Deferred."""
+        """The decision in a worker's reply. Raises TurnSpent and Deferred."""
         if isinstance(reply, SearchReply):
             return self._allocator.replay(request.prepared, request.view, request.holdings, reply, self._budget)
         return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
@@ -370,7 +370,7 @@ class Decisions:
         return NodeHoldings(view, self._held(view))
 
     def _held_in(self, pool: Pool) -> Hashable:
-        """What is held in the pool, to be compared: by content where it is not what the cluster has."""
+        """What is held in the pool, as a key: by content where the overlay differs from the cluster."""
         if self._overlay.touches(pool.id):
             return self._caches.states.of(pool, self._overlay.holdings(pool.id))
         return self._cluster.ledger.revision(pool.id)

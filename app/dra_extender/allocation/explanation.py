@@ -1,6 +1,6 @@
 """Why a node can or cannot have a pod's claims, counted per request and rule.
 
-Promises: the verdict is that of the allocator, found by the same search. The counts describe the start of the search:
+Promises: the verdict is the allocator's, found by the same search. The counts describe the start of the search:
 each device is counted under the first rule that takes it away, in the order in which the search looks at rules; what
 is left can be refused by the other requests only, and then `stuck` says at which request and why.
 """

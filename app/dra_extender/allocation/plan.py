@@ -69,7 +69,7 @@ _LOST: Final[Mapping[Rule, tuple[str, str]]] = {
     "taint": ("has a taint that is not tolerated", "have a taint that is not tolerated"),
     "constraint": ("does not satisfy the constraints of the claim", "do not satisfy the constraints of the claim"),
 }
-"""What is said of one device that a rule takes away, and of several."""
+"""The text for one device that a rule takes away, and for several."""
 
 Feasibility = Literal["fits", "refused", "undecided", "error"]
 
@@ -90,8 +90,8 @@ class RuleLoss(msgspec.Struct, frozen=True):
 class RequestExplanation(msgspec.Struct, frozen=True):
     """`claim` namespace/name, `request` as in results (`parent/alternative`). `wanted`: how many devices, at least one.
 
-    `pooled` devices were in the usable pools; `losses` tell in the order of the rules who took some away; `left` could
-    have been taken at the start of the search.
+    `pooled` devices were in the usable pools; `losses` say, in the order of the rules, how many each rule took away;
+    `left` could have been taken at the start of the search.
     """
 
     claim: str
@@ -156,7 +156,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return "\n".join([first, *(f"  {line}" for line in self.lines())])
 
     def lines(self) -> Iterator[str]:
-        """For people: what stands behind the verdict."""
+        """For people: the reasons for the verdict."""
         for problem in self.pools:
             yield problem.text()
         for request in self.requests:

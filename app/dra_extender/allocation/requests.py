@@ -1,7 +1,7 @@
-"""A pod's claims made ready for the search: what does not depend on a node is checked and compiled once.
+"""A pod's claims prepared for the search: conditions that do not depend on a node are checked once.
 
-Promises: `prepare` reports the first thing in the claims that makes every node fail, in the order of claims and
-requests; the result is immutable and serves any number of nodes.
+Promises: `prepare` reports the first defect of the claims that makes every node fail, in the order of claims and
+requests; the result is immutable and serves any number of nodes. Equal requests share a filter.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (validateDeviceRequest).
 """
@@ -33,7 +33,7 @@ from dra_extender.devices.content import Interner
 from dra_extender.devices.models import REMEMBERED
 
 REMEMBERED_BYTES: Final = 2**26
-"""What filters may keep when nobody uses them, with their compiled selectors."""
+"""What unused filters may keep, with their compiled selectors."""
 
 REQUEST: Final = 10
 """Units of work that making a request ready costs, or an alternative of it."""
@@ -51,7 +51,7 @@ _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 
 
 class DeviceFilter:
-    """What one request says about single devices: the part of it that several requests can have in common.
+    """The conditions of one request on single devices; requests with equal conditions share it.
 
     `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object, so the answers of
     a filter are remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until
@@ -60,7 +60,7 @@ class DeviceFilter:
 
     `programs` remembers compiled selectors.
 
-    `room`: so many answers a device has to remember, at least, for claims with this filter among others.
+    `room`: how many answers a device remembers at least, for claims with this filter and others.
     """
 
     __slots__ = (
@@ -227,7 +227,7 @@ class PreparedClaim:
 
 
 Ready = tuple[tuple[PreparedRequest, ...], Mapping[str, DeviceClass]]
-"""What is made ready of a claim, for all that ask for the same: nothing of it keeps the claim."""
+"""The prepared parts of a claim, for all claims with an equal spec; they do not reference the claim."""
 
 
 class PreparedClaims:
@@ -285,7 +285,7 @@ class _Context(NamedTuple):
 
 
 def _make_room(prepared: PreparedClaims) -> None:
-    """Twice as much as the claims need, so that all there is room for is there again soon after it was forgotten."""
+    """Twice as much as the claims need, so that forgotten answers are soon complete again."""
     filters = {ask.filter for request in prepared.requests for ask in request.asks}
     for filter in filters:
         filter.room = max(filter.room, 2 * min(len(filters), MOST_FILTERS))

@@ -1,7 +1,7 @@
-"""What a node is worth to a pod: scorers of nodes, and the choice between several plans for one node.
+"""Which node and which plan are best for a pod: scorers of nodes, and the choice between plans for one node.
 
-A scorer rates what the allocator found for a node and, when it says so, what else the node has. It says what it reads,
-because nodes with equal equivalence keys share one score: a scorer that reads more than it declares gets stale answers.
+A scorer rates the plan for a node and, with `reads_use`, the other devices of the node. It declares what it reads,
+because nodes with equal equivalence keys share one score: a scorer that reads more than it declares gets stale scores.
 `WeightedScorers` adds up several scorers.
 
 Promises of `least`: whether a node has a solution is decided in the published order of its devices alone, and so is
@@ -116,16 +116,16 @@ class WeightedScorers:
 
 
 class PlanChooser(Protocol):
-    """What a policy says about one pod on one node. Pure."""
+    """A policy's preferences for one pod on one node. Pure."""
 
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterable[NodeView]:
         """The view with its devices in other orders, the most promising first."""
 
     def cost(self, plan: Plan) -> Any:
-        """What is to be as little as possible; all costs can be compared."""
+        """The less the better; all costs can be compared."""
 
     def summary(self, plan: Plan) -> str:
-        """Who chose, and what it costs, for people."""
+        """The policy that chose, and the cost, for people."""
 
 
 Attempt = Callable[[NodeView, int], Plan | Unfit | Failure]

@@ -1,8 +1,8 @@
 """The search: depth first, first fit, full backtracking, in exactly the documented order.
 
 Promises
-- The answer is the first solution in the order of claims, requests, alternatives and devices, or that there is none,
-  or the fatal error that this order meets first.
+- The answer is the first solution in the order of claims, requests, alternatives and devices, the fatal error that this
+  order meets first, or that no solution exists.
 - A pruner may cut off parts of the order in which there is provably no solution (see `proofs`); it never changes which
   solution is first. Without a pruner the search stops, undecided, at its first dead end.
 - Work is counted in steps; when the budget is used up the search ends undecided.
@@ -46,13 +46,13 @@ class Position(NamedTuple):
 
 
 class Pruner(Protocol):
-    """What a pruning search asks. `steps` counts its work."""
+    """What a search asks to prune its order. `steps` counts its work."""
 
     @property
     def steps(self) -> int: ...
 
     def hopeless(self, state: SearchState, position: Position) -> bool:
-        """True only when there is no solution from here."""
+        """True only when no solution exists from here."""
 
 
 class _Frame:

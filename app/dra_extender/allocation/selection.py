@@ -2,7 +2,7 @@
 
 Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there,
 and once for all models with equal signatures for the filter; what a whole view answers is kept by the view. An error
-belongs to its device: whether anybody notices it is decided by the search, in the order in which it reaches devices.
+belongs to its device: the search reports it when it reaches the device.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (isSelectable, allocateDevice).
 """
@@ -34,7 +34,7 @@ class Objection(msgspec.Struct, frozen=True):
 
 
 class Suitability(msgspec.Struct, frozen=True):
-    """What a filter says about a device model on its own.
+    """The answer of a filter for a device model.
 
     `lost` is the first rule that takes it away, None when it may be used. `selected`: by the selectors; `takes`: what a
     share would consume, None when the capacity cannot be had.
@@ -47,8 +47,8 @@ class Suitability(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """What a filter says about the devices of a view, as masks. `usable` may be allocated as far as static rules go;
-    `collected` are those that mode All would want.
+    """The answers of a filter for the devices of a view, as masks. `usable` may be allocated as far as static rules go;
+    `collected` are the devices that mode All takes.
     """
 
     selected: int
@@ -108,7 +108,7 @@ def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Can
 
 
 def suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Suitability:
-    """What the filter says about the model; remembered by the model. Raises TurnSpent and Deferred."""
+    """The answer of the filter for the model; remembered by the model. Raises TurnSpent and Deferred."""
     found: Suitability | None = model.memo.get(filter)
     return found if found is not None else model.remember(filter, _known(model, filter, budget), filter.room)
 
@@ -156,7 +156,7 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
             waiting = unanswered
             continue
         if waiting is not None:
-            continue  # what comes later is asked meanwhile
+            continue  # requests for the other selectors are deferred meanwhile
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True:

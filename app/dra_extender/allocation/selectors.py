@@ -142,7 +142,7 @@ class FilterSelector:
 
 
 def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSelector, ...]:
-    """All selectors of the filter in the order of evaluation. Kept by the filter one by one, but for those that workers
+    """The filter's selectors in the order of evaluation. The filter keeps them one by one, except those that workers
     evaluate. Raises TurnSpent, and Deferred after all requests to workers were deferred.
     """
     if filter.compiled is not None:

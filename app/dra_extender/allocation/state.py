@@ -26,7 +26,7 @@ class Taken:
         self.device = device
         self.charged = False
         self.marked = False
-        """Whether nobody in the attempt held the device before: with admin access two claims can hold it."""
+        """Whether the device was free in the attempt before: with admin access two claims can hold it."""
         self.takes: Consumed | None = None
         """What the share consumes; None for a device that is not shared."""
         self.pins: list[tuple[int, ConstraintState]] = []

@@ -1,7 +1,8 @@
-"""What each rule leaves of a node's devices for a pod's claims, with what the rule compared.
+"""How many devices of a node each rule leaves for a pod's claims, with what the rule compared.
 
-Promises: devices that the class does not select are counted nowhere but in `others`: they are no loss. Of names there
-are only those of devices somebody has or that fail, so nodes that differ in names have equal tallies otherwise.
+Promises: devices that the class does not select count in `others` only, not as a loss. The only names are those of
+devices in use and of devices for which a selector fails; `anonymous` removes them, so nodes that differ in names have
+equal tallies.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule, Stuck
 
 
 class ValueTally(msgspec.Struct, frozen=True):
-    """`count` devices have this value; `text` is empty for those that have none."""
+    """`count` devices have this value; `text` is empty for devices without one."""
 
     text: str
     count: int
@@ -94,7 +95,7 @@ class RuleCount(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A device that somebody has, or has a share of."""
+    """A device that is allocated, or shared."""
 
     driver: str
     pool: str
@@ -127,7 +128,7 @@ class RequestTally(msgspec.Struct, frozen=True):
 
 class ConstraintTally(msgspec.Struct, frozen=True):
     """A constraint of a claim over these requests: together they want `wanted` devices, and at most `best` of those
-    that the other rules leave satisfy it together. `missing`: so many of them do not have the attribute.
+    that the other rules leave satisfy it together. `missing`: how many of them do not have the attribute.
     """
 
     claim: str

@@ -1,4 +1,4 @@
-"""How a tally is made: of a node's devices, request by request and rule by rule.
+"""Makes a tally of a node's devices, request by request and rule by rule.
 
 Promises: the verdict is the search's (`explanation`), and so is the order of the rules: a device counts under the first
 that takes it away.
@@ -44,14 +44,14 @@ from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.usage import NO_AMOUNTS
 
 VALUES: Final = 8
-"""How many values are told of what a clause reads."""
+"""How many values of an attribute that a clause reads are listed."""
 _MEBI: Final = 2**20 * 10**9
 WORK: Final = 10_000
-"""Units of work to word the errors of a node anew."""
+"""Units of work to evaluate failing selectors of a node again, for the texts of their errors."""
 COUNTED: Final = 8
-"""Taints, amounts and counters that are looked at in a unit of work."""
+"""Taints, amounts and counters per unit of work."""
 HELD: Final = 64
-"""How many devices that somebody has are named."""
+"""How many devices in use are named."""
 
 
 def tally(
@@ -78,7 +78,7 @@ def tally(
 def _counted(task: AllocationTask, found: NodeTally) -> NodeTally:
     """With the counts. Raises what the budget does, and WorkExceeded."""
     taken = list(taken_away(task))
-    anew = Work(WORK)
+    texts = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
     plain = [item for item in taken if item.option.request not in several]
     union = 0
@@ -86,7 +86,7 @@ def _counted(task: AllocationTask, found: NodeTally) -> NodeTally:
         union |= item.left
     return msgspec.structs.replace(
         found,
-        requests=tuple(_request(task, item, anew) for item in taken),
+        requests=tuple(_request(task, item, texts) for item in taken),
         constraints=tuple(_constraints(task, taken)),
         wanted=sum(item.option.need for item in plain),
         available=union.bit_count(),
@@ -94,25 +94,25 @@ def _counted(task: AllocationTask, found: NodeTally) -> NodeTally:
 
 
 def _static(prepared: PreparedClaims, view: NodeView, budget: WorkBudget, work: Work | None) -> Iterator[RequestTally]:
-    """What can be said where the search does not even begin."""
-    look = _Look(prepared, view, budget, work, Work(WORK))
+    """The counts of a node on which the search does not begin."""
+    context = _NodeContext(prepared, view, budget, work, Work(WORK))
     for request in prepared.requests:
         for ask in request.asks:
             masks: dict[Rule, int] = {}
             for device, rule in losses(view, ask.filter, budget):
                 masks[rule] = masks.get(rule, 0) | 1 << device
             left = view.all & ~sum(masks.values())
-            yield _tallied(look, request.claim, ask, masks, left, 0 if ask.all else ask.count)
+            yield _tallied(context, request.claim, ask, masks, left, 0 if ask.all else ask.count)
 
 
-class _Look(NamedTuple):
-    """What all requests of a node share: `anew` is for wording errors."""
+class _NodeContext(NamedTuple):
+    """What all requests of a node share: `texts` is the work for the texts of errors."""
 
     prepared: PreparedClaims
     view: NodeView
     budget: WorkBudget
     work: Work | None
-    anew: Work
+    texts: Work
 
     def charge(self, units: int) -> None:
         """Raises WorkExceeded."""
@@ -120,24 +120,26 @@ class _Look(NamedTuple):
             self.work.charge(units)
 
 
-def _request(task: AllocationTask, taken: TakenAway, anew: Work) -> RequestTally:
+def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTally:
     option, masks = taken.option, taken.by_rule
-    look = _Look(task.prepared, task.view, task.budget, task.work, anew)
-    found = _tallied(look, option.claim, option.ask, masks, taken.left, option.need)
+    context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
+    found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
     devices = [Held(*device.id) for device in _devices(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
         offered = task.view.all & ~masks.get("class", 0) & ~masks.get("selector", 0)
-        look.charge(offered.bit_count() * max(1, len(option.ask.filter.capacity)) // COUNTED)
+        context.charge(offered.bit_count() * max(1, len(option.ask.filter.capacity)) // COUNTED)
         capacities = tuple(_capacities(task, option.ask.filter, offered))
     counters = tuple(_counters(task, masks.get("counters", 0)))
     return msgspec.structs.replace(found, held=tuple(devices[:HELD]), capacities=capacities, counters=counters)
 
 
-def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int) -> RequestTally:
-    prepared, view, budget = look.prepared, look.view, look.budget
-    look.charge(1 + len(view.devices) // COUNTED)
+def _tallied(
+    context: _NodeContext, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int
+) -> RequestTally:
+    prepared, view, budget = context.prepared, context.view, context.budget
+    context.charge(1 + len(view.devices) // COUNTED)
     others = masks.get("class", 0).bit_count()
     lost = tuple(RuleCount(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
     looked = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
@@ -152,8 +154,8 @@ def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left:
         losses=lost,
         left=left.bit_count(),
         clauses=tuple(_clauses(ask, view, masks, budget)) if looked else (),
-        taints=tuple(_taints(ask, look, masks.get("taint", 0))),
-        errors=tuple(_errors(ask, look, masks.get("error", 0))),
+        taints=tuple(_taints(ask, context, masks.get("taint", 0))),
+        errors=tuple(_errors(ask, context, masks.get("error", 0))),
     )
 
 
@@ -168,7 +170,7 @@ def _devices(view: NodeView, mask: int) -> Iterator[Any]:
 
 
 def _clauses(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: WorkBudget) -> Iterator[ClauseTally]:
-    """Of the request's selectors over the devices of the class; of the class's over all, where it selects none."""
+    """The request's selectors over the devices of the class; the class's over all devices when it selects none."""
     filter = ask.filter
     everything = masks.get("class", 0).bit_count() == len(view.devices)
     if everything:
@@ -219,8 +221,8 @@ def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str,
     return name, tuple(ValueTally(text, count) for text, count in counts.most_common(VALUES))
 
 
-def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
-    view, budget = look.view, look.budget
+def _errors(ask: Ask, context: _NodeContext, mask: int) -> Iterator[ErrorTally]:
+    view, budget = context.view, context.budget
     first: dict[tuple[str, str], ErrorTally] = {}
     for index, device in enumerate(view.devices):
         if not mask >> index & 1:
@@ -237,12 +239,12 @@ def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
             texts = ask.filter.class_selectors if source == "class" else ask.filter.selectors
             expression = texts[objection.index]
             known = ErrorTally(source, objection.index, expression, text, "/".join(device.id), 1)
-            first[source, text] = _worded(known, device.model, ask.filter, look.anew)
+            first[source, text] = _worded(known, device.model, ask.filter, context.texts)
     yield from first.values()
 
 
 def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: Work) -> ErrorTally:
-    """With what is wrong, what to do and what may be meant, as far as that is known here: a worker said the problem."""
+    """With the problem, a hint and the name that may be meant, if the selector can be evaluated here."""
     expression, view = found.expression, device_view(model, filter.features)
     try:
         filter.programs.compile(expression, cel_gates(filter.features), work).evaluate(view, work)
@@ -262,11 +264,11 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: W
 # --- the other rules --------------------------------------------------------------------------------------------------
 
 
-def _taints(ask: Ask, look: _Look, mask: int) -> Iterator[TaintTally]:
+def _taints(ask: Ask, context: _NodeContext, mask: int) -> Iterator[TaintTally]:
     counts: Counter[tuple[str, str, str]] = Counter()
-    for device in _devices(look.view, mask):
+    for device in _devices(context.view, mask):
         taints = device.model.traits.taints
-        look.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
+        context.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
         for taint in taints:
             if not ask.tolerations or not any(tolerates(toleration, taint) for toleration in ask.tolerations):
                 counts[taint.key, taint.value, taint.effect] += 1
@@ -320,7 +322,7 @@ def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
 
 
 def _amount(nano: int) -> str:
-    """A counter does not say in what it is written: what is whole Mi is told so."""
+    """A counter has no unit: an amount that is a whole number of Mi is written in Mi."""
     return Quantity(nano, Format.DECIMAL_SI if nano % _MEBI else Format.BINARY_SI).text
 
 

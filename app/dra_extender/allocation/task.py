@@ -1,4 +1,4 @@
-"""A pod's claims on one node: what each request may take there, before anything is decided.
+"""A pod's claims on one node: the devices that each request may take there.
 
 Promises: nothing in a task changes during the search. Building it finds the fatal errors that the node adds (mode All
 on pools that cannot be used, selectors that fail in mode All, too many devices for one claim).

@@ -89,7 +89,7 @@ def topology_of(view: NodeView) -> Topology:
 
 class DeviceCost(NamedTuple):
     """What a choice of devices costs; the first that differs decides. `policy` and `pieces` are the policy's own,
-    `distance` is that of the pod's devices from each other, `broken` counts groups of close devices that are not whole.
+    `distance` is between the pod's devices, `broken` counts groups of close devices that are partly used.
     """
 
     policy: float
@@ -99,7 +99,7 @@ class DeviceCost(NamedTuple):
 
 
 class DeviceChooser:
-    """For one pod on one node, with the work counted by the budget. `beside`: claims of the pod that are allocated."""
+    """For one pod on one node, with the work counted by the budget. `beside`: allocated claims of the pod."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class DeviceChooser:
         )
 
     def summary(self, plan: Plan) -> str:
-        """Who chose, and what it costs, for people."""
+        """The policy that chose, and the cost, for people."""
         return f"chosen by {self._policy.name} at a cost of {self.cost(plan).policy:.4g}"
 
     def _mask(self, allocations: Iterable[AllocationResult]) -> int:

@@ -1,4 +1,4 @@
-"""The free state of each node as policies compare it: its devices, and the CPU and memory beside them.
+"""The free state of each node as policies compare it: its devices, CPU and memory.
 
 Promises: a state is computed when it is asked for, and again only after the node changed. `changes` notes every node
 whose state may have changed. Selectors are evaluated in the budget of the caller.

@@ -1,8 +1,8 @@
 """What placement learns: the load of nodes, and the workload, with the weights that follow from it.
 
 Promises: the only writer of what `Placement` reads. Each pod that comes counts once, and after a restart the pods that
-run do. A workload that is known before it comes (`Expected`) counts as so many pods, as soon as the device classes that
-it asks for are known. Weights follow the workload and the cluster with a delay of a few pods: each pod adds a fixed
+run do. An expected workload (`Expected`) counts as if its pods had come, as soon as the device classes that it asks for
+are known. Weights follow the workload and the cluster with a delay of a few pods: each pod adds a fixed
 amount of work, and the old weights are in force until the new ones are ready.
 """
 
@@ -31,9 +31,9 @@ from dra_extender.placement.workload import Scarcity, Workload, plain
 REMEMBERED_PODS: Final = 50_000
 
 EAGER: Final = 64
-"""Weights are renewed at each of so many first pods,"""
+"""Weights are renewed for each of the first pods,"""
 INTERVAL: Final = 400
-"""and then whenever so many more have come."""
+"""and then once per this many pods."""
 PORTION: Final = 400_000
 """Work for one pod: shapes compared with states of nodes, some 40 milliseconds."""
 
@@ -47,7 +47,7 @@ class ExpectedPod(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """`only`: the pods that come are not counted beside these."""
+    """`only`: pods that come are not counted."""
 
     pods: tuple[ExpectedPod, ...] = ()
     only: bool = False
@@ -174,7 +174,7 @@ class _Weighing:
         self._under_way: Scarcity | None = None
 
     def renew(self) -> None:
-        """The workload is another one: begin anew."""
+        """Start over with the present workload."""
         self._pods, self._under_way = -1, None
 
     def advance(self, budget: WorkBudget) -> None:

@@ -83,7 +83,7 @@ class PartitionGroup:
 
 
 class SingleDevice(PartitionGroup):
-    """A device that consumes no counters. `used`: what shares take of it, None when there are none."""
+    """A device that consumes no counters. `used`: what shares take of it, None without shares."""
 
     __slots__ = ("_groups", "_model", "_shared", "_used")
 
@@ -155,7 +155,7 @@ class CounterTie(NamedTuple):
 
 
 class CountedDevices(PartitionGroup):
-    """Devices that share counters. `members` are those that can be had, in search order; `left` is what the counters
+    """Devices that share counters. `members` can be allocated, in search order; `left` is what the counters
     still offer.
     """
 

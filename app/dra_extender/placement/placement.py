@@ -143,9 +143,7 @@ class Placement:
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
     ) -> DeviceChooser | None:
-        """What chooses the devices on the node; None: the first ones that fit are taken. `beside`: claims of the pod
-        that are allocated.
-        """
+        """What chooses the devices on the node; None: the first that fit. `beside`: allocated claims of the pod."""
         budget = self.budget()
         try:
             asked = self._asked(pod, claims, budget)
@@ -157,7 +155,7 @@ class Placement:
             return None
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
-        """The policy in force for the pod: that of its annotation, of a class it asks for, or the default."""
+        """The policy in force for the pod: from its annotation, a class that it asks for, or the default."""
         if self._forced:
             return self._forced
         classes = self._cluster.classes
@@ -230,5 +228,5 @@ class Placement:
 def _is_of(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> bool:
     try:
         return suitability(model, filter, budget).selected
-    except Deferred:  # a class whose selector takes so long counts for nothing
+    except Deferred:  # a class with such a selector has no weight
         return False

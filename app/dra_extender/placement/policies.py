@@ -52,10 +52,10 @@ class Policy(Protocol):
         """What costs are, in words."""
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
-        """Of leaving the node like this. Raises TooCostly and TurnSpent."""
+        """The cost of leaving the node in the state `after`. Raises TooCostly and TurnSpent."""
 
     def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
-        """Why it costs that, for people."""
+        """The reasons for the cost, for people."""
 
 
 def used_part(state: NodeFreeState) -> float:
@@ -65,7 +65,7 @@ def used_part(state: NodeFreeState) -> float:
 
 
 def used_parts(state: NodeFreeState) -> list[tuple[str, float]]:
-    """Of what the node has, each by name: the used part, 0 to 1."""
+    """The used part of each resource that the node has, by name, 0 to 1."""
     parts: list[tuple[str, float]] = []
     if state.devices.whole:
         parts.append(("devices", 1 - state.devices.free / state.devices.whole))
@@ -234,7 +234,7 @@ class PlacementStrategy(msgspec.Struct, frozen=True):
     only_chosen: bool = False
 
     def named(self, annotations: Iterable[Mapping[str, str]]) -> str:
-        """The policy for a pod: what the first of these annotations says that names one, or that of everybody."""
+        """The policy for a pod: the first that these annotations name, or the default."""
         for annotation in annotations:
             name = annotation.get(ANNOTATION)
             if name in POLICIES:

@@ -1,9 +1,9 @@
 """What a pod would cost on each node, from a cache that follows changes.
 
 Promises: after a change only the costs of the nodes it touched are computed again. A question does a bounded amount of
-work: where that is not enough for all nodes, nodes without a cost are left out, and costs by older weights stand in for
-the newest ones; the next questions go on from there. The chosen node was always compared by the newest weights. Where
-one question suffices for all nodes, the answer is the one that comparing all of them anew would give. Ties by name.
+work: if that is not enough for all nodes, nodes without a cost are left out and some costs are by older weights; the
+next questions continue from there. The chosen node is always compared by the newest weights. If one question is enough
+for all nodes, the answer equals comparing all of them again. Ties by name.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class NodeAccount(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """`nodes` are the best of those that fit, the chosen one first. `devices` of the chosen node are what the pod would
-    get there; `first` what it would get without the policy.
+    """`nodes` are the cheapest nodes that fit, the chosen one first. The pod would get `devices` on the chosen node,
+    and `first` without the policy.
     """
 
     policy: str
@@ -93,7 +93,7 @@ class Ranking:
         self._rows: LRUCache[PodShape, _ShapeCosts] = LRUCache(REMEMBERED_SHAPES)
 
     def best(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int], budget: WorkBudget) -> str:
-        """The node that the pod costs least on, of those with these names and indexes; empty when there are none."""
+        """The cheapest node for the pod, of those with these names and indexes; empty without nodes."""
         if not names:
             return ""
         row = self._row(shape)

@@ -18,14 +18,14 @@ from dra_extender.placement.freestates import NodeFreeState
 from dra_extender.placement.podshape import Need, PodShape, filters_of
 
 MOST_PODS: Final = 1 << 16
-"""When so many pods were counted, all counts are halved."""
+"""When this many pods are counted, all counts are halved."""
 MOST_SHAPES: Final = 512
-"""Shapes that are told apart; the rarest half is forgotten when there are more."""
+"""Shapes that are counted; when more come, the rarest half is forgotten."""
 
 SCARCITY_LIMIT: Final = 20.0
-"""Nothing counts more than so many times its frequency, however scarce."""
+"""A shape counts at most this many times its frequency, however scarce its devices are."""
 FED_PART: Final = 0.5
-"""λ: how much of a device's worth needs CPU and memory beside it."""
+"""λ: the part of a device's value that needs CPU and memory of its node."""
 
 _HARD: Final = 4
 """Times as long as a shape takes in `worth`, it takes in `scarce`."""
@@ -98,7 +98,7 @@ def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
 
 class Scarcity:
     """How much each shape counts, given the states of nodes and how many nodes are in each: its frequency times the
-    free devices over those that the shape can still use. Computed state by state with `step`.
+    free devices divided by the devices that the shape can still use. Computed state by state with `step`.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ def remaining_value(uses: Iterable[Use], free_cpu: float, free_memory: float, fe
 
 
 def fed(by_cpu: float, by_memory: float, copies: float, fed_part: float = FED_PART) -> float:
-    """The part of the devices that counts, when CPU and memory are enough for so many pods and devices for `copies`."""
+    """The part of the devices that counts, when CPU, memory and devices suffice for this many pods each."""
     enough = min(by_cpu, by_memory)
     if enough < _EXACT:
         return 0.0

@@ -61,7 +61,7 @@ def _tell(place: Place, problem: Exception, about: dict[str, object]) -> None:
 if sys.platform == "win32":
 
     def _limit_memory(memory: int) -> None:
-        """There is no such limit."""
+        """Windows has no such limit."""
 
     def _limit_time(seconds: float) -> None:
         """The parent's deadline is the only one."""
@@ -74,7 +74,7 @@ else:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
     def _limit_time(seconds: float) -> None:
-        """From now on so much more CPU time."""
+        """Allow this much more CPU time."""
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), hard))
 

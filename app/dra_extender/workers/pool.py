@@ -1,4 +1,4 @@
-"""A few worker processes, started when somebody asks and ended when nobody does.
+"""A few worker processes: started for requests, and ended when they are idle.
 
 Promises
 - Every request gets an answer, `Overrun` at worst, within the deadline and a little more.
@@ -31,7 +31,7 @@ STOPPED_AT_TIME: Final = -(signal.SIGXCPU if sys.platform != "win32" else 0)
 
 
 class WorkerPool:
-    """Fulfils `scheduling.ports.Workers`. `starts` counts processes, those that replace others included."""
+    """Fulfils `scheduling.ports.Workers`. `starts` counts processes, also those that replace others."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         self.starts = 0
@@ -121,7 +121,7 @@ class WorkerPool:
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """End the processes that have nothing to do; those that work end with the call that asked."""
+        """End the idle processes; the others end with the call that asked."""
         for process, timer in self._idle:
             timer.cancel()
             await process.end()

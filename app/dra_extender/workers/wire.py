@@ -50,7 +50,7 @@ MOST: Final = 64 * 2**20
 
 
 class WireError(ValueError):
-    """Bytes that are no message, or a message that is too long."""
+    """Bytes that are not a message, or a message that is too long."""
 
 
 class CompileWire(msgspec.Struct, frozen=True, tag="compile"):

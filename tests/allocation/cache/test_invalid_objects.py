@@ -27,7 +27,7 @@ SLICES: dict[str, Sequence[Json]] = {
 
 
 class TestInvalidObjects:
-    """A pod meets an error only when it reaches the object that is no good; all other pods go on."""
+    """A pod meets an error only when it reaches the invalid object; all other pods go on."""
 
     @pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
     def test_a_bad_selector_concerns_its_own_pod_only(self, invalid: Json) -> None:

@@ -23,7 +23,7 @@ def long_selector(comment: str = "", size: int = 9_000) -> str:
 
 
 def knapsack(name: str = "hard", *, requests: int = 24, namespace: str = "default") -> ResourceClaim:
-    """Shares that fill six devices of 100 without a gap: which of them, nobody sees at a glance."""
+    """Shares that fill six devices of 100 without a gap; finding out which takes a search."""
     sizes = (3, 3, 3, 7, 8, 10, 11, 14, 15, 17, 18, 20, 21, 24, 25, 27, 31, 34, 37, 40, 49, 51, 66, 66)
     one: Json = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     asked: list[Json] = [

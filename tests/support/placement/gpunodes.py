@@ -46,7 +46,7 @@ class GpuNodes:
         self.cluster.apply(Applied(convert(DeviceClass, {"metadata": metadata, "spec": {"selectors": [selector]}})))
 
     def add(self, name: str, gpus: int, *, cpu: int = 64, memory: int = 256, model: str = "A") -> str:
-        """A node with so many cores and GiB."""
+        """A node with `cpu` cores and `memory` GiB."""
         devices = [
             {
                 "name": f"gpu-{index}",
@@ -74,7 +74,7 @@ class GpuNodes:
         return name
 
     def pod(self, name: str, *, cpu: int = 1, memory: int = 1, node: str = "", policy: str = "") -> Pod:
-        """With so many cores and GiB."""
+        """With `cpu` cores and `memory` GiB."""
         requests = {"cpu": str(cpu), "memory": f"{memory}Gi"}
         annotations = {"dra-extender.dev/placement": policy} if policy else {}
         metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "annotations": annotations}
@@ -108,7 +108,7 @@ class GpuNodes:
         self.learner.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
 
     def occupy(self, node: str, *parts: int) -> None:
-        """Take so many milli of the GPUs of the node, in order."""
+        """Take milli of the GPUs of the node, in order."""
         for index, milli in enumerate(parts):
             if milli:
                 self._numbers += 1
@@ -144,7 +144,7 @@ class GpuNodes:
 
 
 def gpus(count: int = 1, *, milli: int = 1000, name: str = "wanted", model: str = "") -> ResourceClaim:
-    """A claim for so many GPUs, or one share."""
+    """A claim for GPUs, or for one share."""
     exactly: Json = {
         "deviceClassName": "gpu",
         "allocationMode": "ExactCount",

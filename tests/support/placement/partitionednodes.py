@@ -9,13 +9,13 @@ from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes
 
 
 def add_partitioned(made: GpuNodes, name: str, gpus: int) -> str:
-    """A node with so many GPUs."""
+    """A node with GPUs."""
     devices = [device for gpu in range(gpus) for device in partitions.devices(gpu)]
     return made.add_node(name, devices, counters=[partitions.counters(gpu) for gpu in range(gpus)])
 
 
 def part(profile: str, name: str = "wanted", count: int = 1) -> ResourceClaim:
-    """A claim for so many partitions of this profile."""
+    """A claim for partitions of this profile."""
     selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].profile == "{profile}"'}}
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, "selectors": [selector]}
     metadata = {"name": name, "namespace": NAMESPACE, "uid": name}

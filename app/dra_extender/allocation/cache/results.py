@@ -107,7 +107,7 @@ class ResultCache:
         if all(fits for fits, _ in found_here):
             return NodeResults(list(names), {})
         if len(found_here) == 1:
-            # Pods that wait are refused everywhere for one reason, and asked about again and again.
+            # Pending pods are refused everywhere for one reason, and filtered again and again.
             ((_, reason),) = found_here
             return NodeResults([], dict.fromkeys(names, reason), waiting=waiting)
         reasons = {number: results[number].reason for number in numbers if not results[number].fits}
@@ -118,7 +118,7 @@ class ResultCache:
     def _failed(
         self, names: Sequence[str], failed: str, search: SearchNode, overlay: Overlay, budget: WorkBudget
     ) -> NodeResults:
-        """The text names claims, so it is made anew for these."""
+        """Search again for these claims, because the text names claims."""
         try:
             found, _ = search(failed, (self, self._key(failed, overlay, budget)))
         except Deferred as waiting:

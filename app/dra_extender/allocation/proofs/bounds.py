@@ -54,10 +54,10 @@ REQUESTS_PER_STEP: Final = 32
 POSITION: Final = 20
 REQUEST: Final = 8
 WIDE: Final = 1_024
-"""Units of work that a position costs: as such, and per request for so many devices."""
+"""Units of work for a position and for each request of it; the number of devices from which a request costs twice."""
 DEVICE: Final = 3
 COUNTED_DEVICE: Final = 10
-"""Units of work that the preparation for so many devices costs."""
+"""Units of work for each device at the start."""
 MEMBER: Final = 2
 """Units of work that one alternative of one request costs, for one value of an attribute or one constraint."""
 VALUES_PER_UNIT: Final = 8

@@ -1,4 +1,4 @@
-"""What is still to be decided at some point of a search, as masks of the devices that could be taken now.
+"""The requests that are still undecided at some point of a search, as masks of the devices that could be taken now.
 
 Promises: a mask holds every device that any continuation could give to the choice, so a bound computed from demands
 never refuses a possible solution.
@@ -64,8 +64,8 @@ class Demand:
 
 
 def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
-    """How many devices are needed out of each mask that nobody else can have; a shared device serves each request once,
-    admin access all.
+    """How many devices of each mask have to be exclusive; a shared device serves each request once, and devices with
+    admin access serve all.
     """
     needs: dict[int, int] = defaultdict(int)
     for demand in members:
@@ -125,7 +125,7 @@ def available(state: SearchState, option: RequestOption, dry: int) -> int:
 
 
 def dry_devices(task: AllocationTask, state: SearchState) -> int:
-    """Devices whose counters do not suffice now; those of shared devices are paid already."""
+    """Devices whose counters do not suffice now; counters of shared devices are charged already."""
     if task.counters is None:
         return 0
     dry = task.counters.dry(state.left) | task.overdrawn

@@ -45,9 +45,9 @@ MAX_SUM: Final = 1 << 14
 VISITS: Final = 64
 """How many sizes may be visited for one set that is tried."""
 PORTION: Final = 32
-"""So many visits are charged together."""
+"""Visits that are charged together."""
 SIZES: Final = 4
-"""Computing the sums of so many sizes costs as much as a visit."""
+"""Sizes whose sums cost as much as a visit."""
 
 
 class Packing:
@@ -62,7 +62,7 @@ class Packing:
         self._most_steps = MOST_STEPS
 
     def refutes(self, state: SearchState, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
-        """Why there is no solution; empty when packing does not prove that. Raises WorkExceeded."""
+        """The reason why no solution exists; empty when packing does not prove that. Raises WorkExceeded."""
         if self._shares and not self._shares_fit(state, narrowed):
             return "the capacity left does not suffice for all shares together"
         if self._groups and not self._groups_fit(found):
