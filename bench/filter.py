@@ -261,6 +261,8 @@ def missed(result: dict[str, Any]) -> list[str]:
     return rows + heavy
 
 
+SHOWN_FROM: Final = 1_000
+"""Smaller clusters are shown with one kind of pod."""
 CASES: Final = ("cold shape", "warm", "after one change", "first question after start")
 
 
@@ -283,6 +285,8 @@ def markdown(result: dict[str, Any]) -> str:
         f"|---|---|---|{'---:|' * len(CASES)}---:|---:|",
     ]
     for (nodes, state, pod), rows in grouped.items():
+        if nodes < SHOWN_FROM and pod != "one device":
+            continue
         times = [_time(rows[case]) if case in rows else "" for case in CASES]
         cold = rows["cold shape"]
         lines.append(
