@@ -74,18 +74,7 @@ def running(pod: FullPod, now: str) -> dict[str, Any]:
             _condition(kind, "True", now)
             for kind in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
         ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "ready": True,
-                "started": True,
-                "restartCount": 0,
-                "image": "",
-                "imageID": "",
-                "state": {"running": {"startedAt": now}},
-            }
-            for container in pod.spec.containers
-        ],
+        "containerStatuses": _containers(pod, {"running": {"startedAt": now}}),
     }
 
 
@@ -94,17 +83,7 @@ def waiting(pod: Pod, reason: str, now: str) -> dict[str, Any]:
     return {
         "phase": "Pending",
         "conditions": [_condition("PodReadyToStartContainers", "False", now, "ClaimsNotReady", reason)],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "ready": False,
-                "restartCount": 0,
-                "image": "",
-                "imageID": "",
-                "state": {"waiting": {"reason": "ContainerCreating", "message": reason}},
-            }
-            for container in pod.spec.containers
-        ],
+        "containerStatuses": _containers(pod, {"waiting": {"reason": "ContainerCreating", "message": reason}}),
     }
 
 
@@ -118,18 +97,15 @@ def finished(pod: FullPod, phase: str, now: str, code: int = 1) -> dict[str, Any
             _condition(kind, "False", now, "PodCompleted" if code == 0 else "PodFailed")
             for kind in ("ContainersReady", "Ready")
         ],
-        "containerStatuses": [
-            {
-                "name": container.name,
-                "ready": False,
-                "restartCount": 0,
-                "image": "",
-                "imageID": "",
-                "state": {"terminated": ended},
-            }
-            for container in pod.spec.containers
-        ],
+        "containerStatuses": _containers(pod, {"terminated": ended}),
     }
+
+
+def _containers(pod: Pod, state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The statuses of all containers of the pod, which are in the same state."""
+    runs = "running" in state
+    status = {"ready": runs, "started": runs, "restartCount": 0, "image": "", "imageID": "", "state": state}
+    return [{"name": container.name, **status} for container in pod.spec.containers]
 
 
 def _condition(kind: str, status: str, now: str, reason: str = "", message: str = "") -> dict[str, str]:

@@ -192,6 +192,11 @@ def keep_all_but_status(new: JSON, old: JSON, *, keep_metadata: bool) -> None:
     _restore(new, old, tuple(rest))
 
 
+def keep_status(new: JSON, old: JSON) -> None:
+    """Undo any change of the status: it has a subresource of its own."""
+    _restore(new, old, ("status",))
+
+
 def finished(new: JSON, old: JSON) -> bool:
     """True when an update took away the last thing that held a deleted object."""
     before = old["metadata"]

@@ -14,7 +14,6 @@ from embedded_cluster.apiserver.strategies.core import (
     LeaseStrategy,
     NamespaceStrategy,
     NodeStrategy,
-    PlainStrategy,
     PriorityClassStrategy,
     RoleStrategy,
 )
@@ -73,8 +72,8 @@ KINDS: Final = (
     _global("", "Node", "nodes", NodeStrategy(), printers.NODE, "no", status=True),
     _kind("", "Pod", "pods", PodStrategy(), printers.POD, "po", subresources=("binding", "eviction"), **_OF_PODS),
     _kind("", *_EVENT, models={"v1": "CoreV1Event"}),
-    _kind("", "ConfigMap", "configmaps", PlainStrategy(), printers.CONFIG_MAP, "cm"),
-    _kind("", "ServiceAccount", "serviceaccounts", PlainStrategy(), short="sa"),
+    _kind("", "ConfigMap", "configmaps", RESTStrategy(), printers.CONFIG_MAP, "cm"),
+    _kind("", "ServiceAccount", "serviceaccounts", RESTStrategy(), short="sa"),
     _kind("events.k8s.io", *_EVENT, models={"v1": "EventsV1Event"}, stored_with=("", "events")),
     _kind(APPS, "Deployment", "deployments", DeploymentStrategy(), printers.DEPLOYMENT, "deploy", **_SCALED),
     _kind(APPS, "ReplicaSet", "replicasets", ReplicaSetStrategy(), printers.REPLICA_SET, "rs", **_SCALED),

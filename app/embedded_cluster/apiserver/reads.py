@@ -133,7 +133,7 @@ def selector_of(call: ResourceRequest) -> Selector:
     fields = query.get("fieldSelector", "")
     if call.info.name:
         fields = f"metadata.name={call.info.name}" + (f",{fields}" if fields else "")
-    known = {"metadata.name", *resource.kind.strategy.field_names}
+    known = {"metadata.name", *resource.kind.strategy.selectable}
     if resource.kind.namespaced:
         known.add("metadata.namespace")
     return parse(query.get("labelSelector", ""), fields, frozenset(known))

@@ -129,7 +129,7 @@ def struct(name: str) -> FieldSchema:
 def _field(kind: str, owner: str, name: str) -> FieldSchema:
     if (owner, name) in topology.INT_OR_STRING:
         kind = INT_OR_STRING
-    elif (owner, name) in topology.INT64:
+    elif name in topology.INT64:
         kind = kind.replace("int", "int64")
     shape = _typed(kind, quantity=(owner, name) in topology.QUANTITIES)
     rule = topology.LISTS.get((owner, name))

@@ -84,7 +84,7 @@ class Store:
     def list(self, plural: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[JSON]:
         """Objects in key order, of all namespaces unless one is named. They are the stored ones: not to be changed."""
         resource = self._registry.stored_form(plural)
-        known = frozenset({"metadata.name", "metadata.namespace", *resource.kind.strategy.field_names})
+        known = frozenset({"metadata.name", "metadata.namespace", *resource.kind.strategy.selectable})
         selector = parse(labels, fields, known=known)
         items = self._storage.collection(resource.kind).sorted()
         return [s.object for s in selector.choose(items) if not namespace or s.key[0] == namespace]

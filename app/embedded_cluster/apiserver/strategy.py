@@ -7,10 +7,10 @@ problems and never raises for bad input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from embedded_cluster.apiserver.statuses import JSON, FieldError
 
@@ -70,8 +70,8 @@ class RESTStrategy:
     status_keeps_metadata = True
     """True when a write to /status leaves labels, annotations, finalizers and owners alone."""
 
-    field_names: tuple[str, ...] = ()
-    """Field selectors beside metadata.name and metadata.namespace; `fields` gives their values."""
+    selectable: ClassVar[Mapping[str, str]] = {}
+    """Field selectors beside metadata.name and metadata.namespace, and their values where the field is not set."""
 
     def default(self, new: JSON, context: Context) -> None:
         """Fill in the values the API server fills in, on every write."""
@@ -87,10 +87,10 @@ class RESTStrategy:
         return []
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        """Restore what a client may not change through the main resource."""
+        """Restore what a client may not change through the main resource (the verbs restore the status already)."""
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
-        return []
+        return self.validate_create(new, context)
 
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
         """Restore what a client may not change through /status (the verbs restore spec and metadata already)."""
@@ -99,8 +99,8 @@ class RESTStrategy:
         return []
 
     def fields(self, stored: JSON) -> dict[str, str]:
-        """Values of `field_names`."""
-        return {}
+        """Values of `selectable`."""
+        return {name: _text(stored, name.split("."), value) for name, value in self.selectable.items()}
 
     def grace_period(self, stored: JSON, wanted: int | None) -> int:
         """Seconds between the deletion and the end of the object, when a client wants `wanted` (None: the usual)."""
@@ -114,12 +114,12 @@ class RESTStrategy:
         """Show in the object that it is being deleted, beside the deletionTimestamp."""
 
 
-def keep_status(new: JSON, old: JSON) -> None:
-    """Undo any change of status: it has a subresource of its own."""
-    if "status" in old:
-        new["status"] = old["status"]
-    else:
-        new.pop("status", None)
+def _text(obj: JSON, path: Sequence[str], missing: str) -> str:
+    """The value at a path, as field selectors write it."""
+    value: Any = obj
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return missing if value in (None, "", False) else "true" if value is True else str(value)
 
 
 Clock = Callable[[], datetime]

@@ -134,43 +134,13 @@ QUANTITIES: Final = frozenset(
 )
 
 INT64: Final = frozenset(
-    {
-        ("Condition", "observedGeneration"),
-        ("ContainerImage", "sizeBytes"),
-        ("DaemonSetStatus", "observedGeneration"),
-        ("DeploymentStatus", "observedGeneration"),
-        ("DeviceAttribute", "int"),
-        ("DeviceAttribute", "ints"),
-        ("DeviceRequest", "count"),
-        ("DeviceSubRequest", "count"),
-        ("DeviceToleration", "tolerationSeconds"),
-        ("ExactDeviceRequest", "count"),
-        ("LinuxContainerUser", "gid"),
-        ("LinuxContainerUser", "supplementalGroups"),
-        ("LinuxContainerUser", "uid"),
-        ("NodeSwapStatus", "capacity"),
-        ("ObjectMeta", "deletionGracePeriodSeconds"),
-        ("ObjectMeta", "generation"),
-        ("PodCondition", "observedGeneration"),
-        ("PodDisruptionBudgetStatus", "observedGeneration"),
-        ("PodSecurityContext", "fsGroup"),
-        ("PodSecurityContext", "runAsGroup"),
-        ("PodSecurityContext", "runAsUser"),
-        ("PodSecurityContext", "supplementalGroups"),
-        ("PodSpec", "activeDeadlineSeconds"),
-        ("PodSpec", "terminationGracePeriodSeconds"),
-        ("PodStatus", "observedGeneration"),
-        ("Probe", "terminationGracePeriodSeconds"),
-        ("ReplicaSetStatus", "observedGeneration"),
-        ("ResourcePool", "generation"),
-        ("ResourcePool", "resourceSliceCount"),
-        ("SecurityContext", "runAsGroup"),
-        ("SecurityContext", "runAsUser"),
-        ("SleepAction", "seconds"),
-        ("Toleration", "tolerationSeconds"),
-    }
+    (
+        *("activeDeadlineSeconds", "capacity", "count", "deletionGracePeriodSeconds", "expirationSeconds", "fsGroup"),
+        *("generation", "gid", "int", "ints", "observedGeneration", "resourceSliceCount", "runAsGroup", "runAsUser"),
+        *("seconds", "sizeBytes", "supplementalGroups", "terminationGracePeriodSeconds", "tolerationSeconds", "uid"),
+    )
 )
-"""Integers of 64 bits; the others have 32. Source: the .proto files of Kubernetes 1.36."""
+"""Names of fields that are integers of 64 bits; other integers have 32. Source: the .proto files of Kubernetes 1.36."""
 
 INT_OR_STRING: Final = frozenset(
     {

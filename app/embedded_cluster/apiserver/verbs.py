@@ -178,6 +178,8 @@ class ObjectVerbs:
             problems += strategy.validate_status(new, old, context)
         else:
             strategy.default(new, context)
+            if kind.status:
+                admission.keep_status(new, old)
             strategy.prepare_update(new, old, context)
             if strategy.generation and new.get("spec") != old.get("spec"):
                 metadata["generation"] = before.get("generation", 0) + 1

@@ -1,7 +1,8 @@
-"""DaemonSets: one pod on every node that fits, tied to its node.
+"""DaemonSets: one pod on every node that fits.
 
-Promises: pods that failed are created again; pods on nodes that no longer fit are deleted. A changed template replaces
-all pods at once: `updateStrategy` is ignored, and there are no ControllerRevisions.
+Promises: the controller creates pods with the name of their node, so that drivers need no scheduler. It replaces pods
+that failed, and deletes pods on nodes that no longer fit. A changed template replaces all pods at once:
+`updateStrategy` is ignored, and there are no ControllerRevisions.
 
 Rules: Kubernetes 1.36, pkg/controller/daemon (daemon_controller.go, util/daemonset_util.go).
 """
@@ -13,7 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.decoding import decode
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
@@ -34,18 +34,12 @@ _TOLERATED: Final = {
 
 
 def pod_spec(template: PodTemplate, node: str = "") -> bytes:
-    """The template's spec with the tolerations of daemons, tied to the node when one is named."""
+    """The template's spec with the tolerations of daemons, bound to the node when one is named."""
     spec: dict[str, Any] = msgspec.json.decode(template.spec)
     tolerations = spec.setdefault("tolerations", [])
     for trouble, effect in _TOLERATED.items():
         tolerations.append({"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": effect})
-    if node:
-        field = NodeSelectorRequirement("metadata.name", "In", (node,))
-        affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = msgspec.to_builtins(
-            NodeSelector((NodeSelectorTerm(match_fields=(field,)),))
-        )
-    return msgspec.json.encode(spec)
+    return msgspec.json.encode(spec | ({"nodeName": node} if node else {}))
 
 
 def fits(owner: DaemonSet, node: FullNode, *, runs: bool = False) -> bool:
@@ -56,30 +50,21 @@ def fits(owner: DaemonSet, node: FullNode, *, runs: bool = False) -> bool:
     return named and selected(pod, node) and not any(not runs or taint.effect == "NoExecute" for taint in taints)
 
 
-def node_of(pod: FullPod) -> str:
-    """The node that the pod is bound or tied to."""
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    terms = required.node_selector_terms if required is not None else ()
-    tied = (name for term in terms for field in term.match_fields for name in field.values)
-    return pod.spec.node_name or next(tied, "")
-
-
 def plan(owner: DaemonSet, nodes: Mapping[str, FullNode], pods: Sequence[FullPod]) -> tuple[list[str], list[FullPod]]:
     """The nodes that get a pod, and the pods to delete."""
     digest = template_hash(owner.spec.template)
-    taken = {node_of(pod) for pod in pods if pod.metadata.deletion_timestamp is not None}
+    taken = {pod.spec.node_name for pod in pods if pod.metadata.deletion_timestamp is not None}
     delete: list[FullPod] = []
-    for pod in sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.metadata.version)):
+    for pod in sorted(pods, key=lambda pod: pod.metadata.version):
         if pod.metadata.deletion_timestamp is not None:
             continue
-        name = node_of(pod)
+        name = pod.spec.node_name
         current = pod.metadata.labels.get(REVISION_LABEL) == digest and not pod.finished and name not in taken
         if current and name in nodes and fits(owner, nodes[name], runs=True):
             taken.add(name)
         else:
             delete.append(pod)
-    leaving = {node_of(pod) for pod in delete if not pod.finished}
+    leaving = {pod.spec.node_name for pod in delete if not pod.finished}
     create = [name for name, node in nodes.items() if name not in taken | leaving and fits(owner, node)]
     return create, delete
 
@@ -96,18 +81,18 @@ def status(owner: DaemonSet, nodes: Mapping[str, FullNode], pods: Sequence[FullP
     """The status of the set for these nodes and pods."""
     wanted = {name for name, node in nodes.items() if fits(owner, node)}
     alive = active(pods)
-    placed = [pod for pod in alive if node_of(pod) in wanted]
+    placed = [pod for pod in alive if pod.spec.node_name in wanted]
     ready = sum(1 for pod in placed if pod.status.phase == "Running")
     digest = template_hash(owner.spec.template)
     return {
         "observedGeneration": owner.metadata.generation,
         "desiredNumberScheduled": len(wanted),
-        "currentNumberScheduled": len({node_of(pod) for pod in placed}),
+        "currentNumberScheduled": len({pod.spec.node_name for pod in placed}),
         "updatedNumberScheduled": sum(1 for pod in placed if pod.metadata.labels.get(REVISION_LABEL) == digest),
         "numberReady": ready,
         "numberAvailable": ready,
         "numberUnavailable": len(wanted) - ready,
-        "numberMisscheduled": sum(1 for pod in alive if pod.spec.node_name and node_of(pod) not in wanted),
+        "numberMisscheduled": sum(1 for pod in alive if pod.spec.node_name not in wanted),
     }
 
 

@@ -48,13 +48,6 @@ def pod(name: str, where: str, phase: str = "Running", image: str = "new", *, ve
     return convert(FullPod, {"metadata": metadata, "spec": {"nodeName": where}, "status": {"phase": phase}})
 
 
-def tied(name: str, where: str) -> FullPod:
-    """Not bound yet."""
-    made = daemons.daemon(owner(), where)
-    made["spec"] = msgspec.json.decode(made["spec"])
-    return convert(FullPod, made | {"metadata": made["metadata"] | {"name": name}})
-
-
 ONE_SPEC: Json = {"nodeSelector": {"disk": "fast"}}
 GONE = "2026-01-01T00:00:00Z"
 
@@ -64,7 +57,6 @@ GONE = "2026-01-01T00:00:00Z"
     [
         ([node("a"), node("b")], [], {}, ["a", "b"], []),
         ([node("a"), node("b")], [pod("p", "a")], {}, ["b"], []),
-        ([node("a")], [tied("p", "a")], {}, [], []),
         ([node("a", disk="fast"), node("b")], [], ONE_SPEC, ["a"], []),
         ([node("a")], [pod("p", "a")], ONE_SPEC, [], ["p"]),
         ([node("a")], [], {"nodeName": "b"}, [], []),
@@ -88,13 +80,9 @@ def test_every_node_that_fits_has_one_pod(
     assert (missing, [pod.metadata.name for pod in surplus]) == (create, delete)
 
 
-def test_pods_are_tied_to_their_node_whatever_else_the_template_wishes() -> None:
-    wish = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": wish}}
-    spec = msgspec.json.decode(daemons.pod_spec(owner(affinity=affinity).spec.template, "a"))
-    field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
-    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert required == {"nodeSelectorTerms": [{"matchFields": [field]}]}
+def test_pods_are_bound_to_their_node_and_tolerate_its_troubles() -> None:
+    spec = msgspec.json.decode(daemons.daemon(owner(), "a")["spec"])
+    assert spec["nodeName"] == "a"
     assert {"not-ready", "unschedulable"} <= {found["key"].partition("/")[2] for found in spec["tolerations"]}
 
 

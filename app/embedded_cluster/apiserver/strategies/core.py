@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 from embedded_cluster.apiserver.names import qualified_name
-from embedded_cluster.apiserver.statuses import JSON, FieldError, invalid_value, required, unsupported
-from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
+from embedded_cluster.apiserver.statuses import JSON, FieldError, forbidden, invalid_value, required, unsupported
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy
 
 _NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _NODE_INFO: Final = (
@@ -23,11 +24,7 @@ _NODE_INFO: Final = (
 )
 
 
-class PlainStrategy(RESTStrategy):
-    """A kind that is only stored."""
-
-
-class RoleStrategy(PlainStrategy):
+class RoleStrategy(RESTStrategy):
     """Roles and their bindings: names are path segments, and PUT creates."""
 
     path_names = True
@@ -38,7 +35,7 @@ class NamespaceStrategy(RESTStrategy):
     """Names are DNS labels; the finalizer `kubernetes` holds a deleted namespace until it is empty."""
 
     labels_are_names = True
-    field_names = ("status.phase", "name")
+    selectable: ClassVar[Mapping[str, str]] = {"status.phase": "", "name": ""}
 
     def default(self, new: JSON, context: Context) -> None:
         if name := new["metadata"].get("name"):
@@ -50,16 +47,15 @@ class NamespaceStrategy(RESTStrategy):
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         new["spec"] = old["spec"]
-        keep_status(new, old)
 
     def prepare_delete(self, new: JSON) -> None:
         new["status"] = {**new.get("status", {}), "phase": "Terminating"}
 
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {**super().fields(stored), "name": stored["metadata"]["name"]}
+
     def finalized(self, stored: JSON) -> bool:
         return bool(stored.get("spec", {}).get("finalizers"))
-
-    def fields(self, stored: JSON) -> dict[str, str]:
-        return {"status.phase": stored.get("status", {}).get("phase", ""), "name": stored["metadata"]["name"]}
 
 
 class NodeStrategy(RESTStrategy):
@@ -67,10 +63,7 @@ class NodeStrategy(RESTStrategy):
 
     status_keeps_metadata = False
     status_at_creation = True
-    field_names = ("spec.unschedulable",)
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
+    selectable: ClassVar[Mapping[str, str]] = {"spec.unschedulable": "false"}
 
     def default(self, new: JSON, context: Context) -> None:
         new.setdefault("spec", {})
@@ -92,30 +85,16 @@ class NodeStrategy(RESTStrategy):
                 problems.append(unsupported(f"{where}.effect", taint.get("effect", ""), _NODE_EFFECTS))
         return problems
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
-        return self.validate_create(new, context)
-
-    def fields(self, stored: JSON) -> dict[str, str]:
-        return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
-
 
 class EventStrategy(RESTStrategy):
     """Core events; also what events.k8s.io events are stored as."""
 
     allow_create_on_update = True
-    field_names = (
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    )
+    selectable: ClassVar[Mapping[str, str]] = {
+        **{f"involvedObject.{name}": "" for name in ("kind", "namespace", "name", "uid", "apiVersion")},
+        **dict.fromkeys(("involvedObject.resourceVersion", "involvedObject.fieldPath"), ""),
+        **dict.fromkeys(("reason", "reportingComponent", "source", "type"), ""),
+    }
 
     def default(self, new: JSON, context: Context) -> None:
         """A time that is not told is null, as it is written in Go: kubectl sorts by fields that are there."""
@@ -126,38 +105,15 @@ class EventStrategy(RESTStrategy):
         new.setdefault("reportingInstance", "")
 
     def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
-        return self._validate(new)
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
-        return self._validate(new)
-
-    @staticmethod
-    def _validate(new: JSON) -> list[FieldError]:
         said = new.get("involvedObject", {}).get("namespace", "")
         namespace = new["metadata"].get("namespace", "")
         if (said or "default") != namespace:
-            return [
-                FieldError(
-                    "involvedObject.namespace",
-                    "FieldValueInvalid",
-                    f'Invalid value: "{said}": does not match event.namespace',
-                )
-            ]
+            return [invalid_value("involvedObject.namespace", said, "does not match event.namespace")]
         return []
 
     def fields(self, stored: JSON) -> dict[str, str]:
-        involved = stored.get("involvedObject", {})
-        fields = {f"involvedObject.{name}": involved.get(name, "") for name in ("kind", "namespace", "name", "uid")}
-        fields |= {
-            f"involvedObject.{name}": involved.get(name, "") for name in ("apiVersion", "resourceVersion", "fieldPath")
-        }
-        component = stored.get("source", {}).get("component", "")
-        fields |= {
-            "reason": stored.get("reason", ""),
-            "reportingComponent": stored.get("reportingComponent", ""),
-            "source": component or stored.get("reportingComponent", ""),
-            "type": stored.get("type", ""),
-        }
+        fields = super().fields(stored)
+        fields["source"] = stored.get("source", {}).get("component") or fields["reportingComponent"]
         return fields
 
 
@@ -174,9 +130,6 @@ class LeaseStrategy(RESTStrategy):
             for part, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0))
             if part in spec and spec[part] < least
         ]
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
-        return self.validate_create(new, context)
 
 
 class PriorityClassStrategy(RESTStrategy):
@@ -195,7 +148,7 @@ class PriorityClassStrategy(RESTStrategy):
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         if new.get("value") == old.get("value"):
             return []
-        return [FieldError("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
+        return [forbidden("value", "may not be changed in an update.")]
 
 
 class DisruptionBudgetStrategy(RESTStrategy):
@@ -206,6 +159,3 @@ class DisruptionBudgetStrategy(RESTStrategy):
     def prepare_create(self, new: JSON, context: Context) -> None:
         counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
         new["status"] = dict.fromkeys(counts, 0)
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)

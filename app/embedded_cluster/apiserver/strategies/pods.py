@@ -8,11 +8,11 @@ Rules: Kubernetes 1.36, pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
 
 from embedded_cluster.apiserver.statuses import JSON, FieldError, denied, invalid_value
-from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy
 from embedded_cluster.apiserver.validation import podchanges, pods
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -43,16 +43,11 @@ class PodStrategy(RESTStrategy):
     graceful = True
     returns_deleted = True
     status_keeps_metadata = False
-    field_names = (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    )
+    selectable: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"), ""),
+        **dict.fromkeys(("status.phase", "status.podIP", "status.nominatedNodeName"), ""),
+        "spec.hostNetwork": "false",
+    }
 
     def default(self, new: JSON, context: Context) -> None:
         fill_pod(new.setdefault("spec", {}))
@@ -98,7 +93,6 @@ class PodStrategy(RESTStrategy):
         return pods.problems(new)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
         _tolerate_trouble(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
@@ -132,19 +126,6 @@ class PodStrategy(RESTStrategy):
         chosen = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else max(wanted, 0)
         before = stored["metadata"].get("deletionGracePeriodSeconds")
         return int(chosen if before is None else min(before, chosen))
-
-    def fields(self, stored: JSON) -> dict[str, str]:
-        spec, status = stored["spec"], stored.get("status", {})
-        return {
-            "spec.nodeName": spec.get("nodeName", ""),
-            "spec.restartPolicy": spec.get("restartPolicy", ""),
-            "spec.schedulerName": spec.get("schedulerName", ""),
-            "spec.serviceAccountName": spec.get("serviceAccountName", ""),
-            "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
-            "status.phase": status.get("phase", ""),
-            "status.podIP": status.get("podIP", ""),
-            "status.nominatedNodeName": status.get("nominatedNodeName", ""),
-        }
 
 
 def _tolerate_trouble(spec: JSON) -> None:

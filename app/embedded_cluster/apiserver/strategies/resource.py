@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable
-from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy
 from embedded_cluster.apiserver.validation import claims, devicekinds, slices
 
 
@@ -43,9 +44,6 @@ class ClaimStrategy(RESTStrategy):
     def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         problems = claims.admin_access_problems(new["spec"], new["metadata"]["namespace"], context, "spec.devices")
         return problems + claims.spec_problems(new["spec"], "spec", context)
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return [] if new["spec"] == old["spec"] else [immutable("spec", new["spec"])]
@@ -114,7 +112,7 @@ class SliceStrategy(RESTStrategy):
 
     generation = True
     returns_deleted = True
-    field_names = ("spec.nodeName", "spec.driver")
+    selectable: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
 
     def default(self, new: JSON, context: Context) -> None:
         for device in new.setdefault("spec", {}).get("devices") or ():
@@ -134,10 +132,6 @@ class SliceStrategy(RESTStrategy):
             return []
         return slices.problems(new["spec"]) + slices.changed_problems(new["spec"], old["spec"])
 
-    def fields(self, stored: JSON) -> dict[str, str]:
-        spec = stored["spec"]
-        return {"spec.nodeName": spec.get("nodeName", ""), "spec.driver": spec.get("driver", "")}
-
 
 class DeviceClassStrategy(RESTStrategy):
     """Device classes may change at any time."""
@@ -149,9 +143,6 @@ class DeviceClassStrategy(RESTStrategy):
         new.setdefault("spec", {})
 
     def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
-        return devicekinds.class_problems(new["spec"], context)
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return devicekinds.class_problems(new["spec"], context)
 
 
@@ -168,7 +159,6 @@ class DeviceTaintRuleStrategy(RESTStrategy):
         new["status"] = {}
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
         taint, before = new["spec"]["taint"], old["spec"]["taint"]
         if taint.get("effect") != before.get("effect") and taint["timeAdded"] == before["timeAdded"]:
             taint["timeAdded"] = context.now

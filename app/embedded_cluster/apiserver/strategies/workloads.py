@@ -7,7 +7,7 @@ from typing import Final
 
 from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable
 from embedded_cluster.apiserver.strategies.pods import fill_template
-from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy
 from embedded_cluster.apiserver.validation import pods, workloads
 
 GENERATION: Final = "deprecated.daemonset.template.generation"
@@ -25,9 +25,6 @@ class _PodSetStrategy(RESTStrategy):
     def unvalidated(self, new: JSON) -> Iterable[str]:
         spec = ((new.get("spec") or {}).get("template") or {}).get("spec") or {}
         return pods.unvalidated(spec, "spec.template.spec")
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         problems = self.validate_create(new, context)
@@ -90,7 +87,6 @@ class DaemonSetStrategy(_PodSetStrategy):
         new["metadata"].setdefault("annotations", {})[GENERATION] = "1"
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        super().prepare_update(new, old, context)
         count = int(old["metadata"].get("annotations", {}).get(GENERATION, "1"))
         same = new["spec"]["template"] == old["spec"]["template"]
         new["metadata"].setdefault("annotations", {})[GENERATION] = str(count if same else count + 1)
