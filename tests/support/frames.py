@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def frames(count: int) -> Iterator[None]:
-    """What is called within may nest so many frames."""
+    """Calls within may nest this number of frames."""
     before, depth, frame = sys.getrecursionlimit(), 0, sys._getframe()
     while frame.f_back is not None:
         frame, depth = frame.f_back, depth + 1

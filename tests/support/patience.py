@@ -1,7 +1,7 @@
 """How long tests wait for what has to happen: until it does.
 
 A wait ends when its condition holds, so a generous limit costs nothing where all is well, and a machine that is busy
-gets its time. Limits stand here and nowhere else; what has to be seen not to happen is waited for by a condition, too
+gets its time. All limits are here; what has to be seen not to happen is waited for by a condition, too
 (that something later has happened), never by seconds.
 """
 

@@ -19,7 +19,7 @@ CHART = ROOT / "charts" / "dra-extender"
 NAME, NAMESPACE = "dra-extender", "dra-system"
 """With these, the chart gives the names of the manifests."""
 KUBERNETES = "v1.36.3"
-"""The release that charts are rendered for without a cluster: that of the manifests."""
+"""The release that charts are rendered for without a cluster: the same as in the manifests."""
 
 Values = Mapping[str, Any]
 Document = dict[str, Any]
@@ -65,7 +65,7 @@ class Helm:
         return done.stdout
 
     def render(self, values: Values | None = None, *options: str, name: str = NAME) -> list[Document]:
-        """The objects of a release that nobody installs."""
+        """The objects of a release, without installing it."""
         place = (f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}")
         made = self.run("template", name, str(CHART), *place, *options, values=values or {})
         return [document for document in yaml.safe_load_all(made) if document]
@@ -78,6 +78,6 @@ def one(documents: Sequence[Document], kind: str, name: str = NAME) -> Document:
 
 
 def environment(deployment: Document) -> dict[str, str]:
-    """The variables that a Deployment of the extender sets, except those that come from the pod."""
+    """The variables that a Deployment of the extender sets, except variables that come from the pod."""
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}

@@ -13,7 +13,7 @@ from tests.support.patience import LONGEST
 
 
 class Outcome(NamedTuple):
-    """How `helm test` ended: exit status of what its pod contains, that of the command, and all that was said."""
+    """How `helm test` ended: the exit status of its pod and of the command, and all output."""
 
     pod: int
     command: int
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 def run_test_of_helm(
     release: Release, programs: Programs, command: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Run `helm test`, or the command that somebody types for it; what its pod contains is run here as soon as kubelet
+    """Run `helm test`, or the command that a user types for it; what its pod contains is run here as soon as kubelet
     would.
     """
     site = release.site

@@ -51,7 +51,7 @@ class Release:
 
 
 def everything(site: Site) -> set[str]:
-    """Kind, namespace and name of all objects in the cluster, but those that only tell of others."""
+    """Kind, namespace and name of all objects in the cluster, except events and endpoints."""
     kinds = site.plane.kubectl("api-resources", "--verbs=list", "--output=name").split()
     telling = ("events", "endpointslices", "endpoints", "componentstatuses")
     listed = ",".join(kind for kind in kinds if not kind.startswith(telling))

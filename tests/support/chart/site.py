@@ -1,8 +1,8 @@
 """A cluster to install into: nodes whose pods run, the stock kube-scheduler, and its programs as processes.
 
-There are no containers here. Pods count as running when the stand-in for kubelet says so, and what would run in them is
-started beside, of nothing but what the release has put into the API server: environment, Secrets, ConfigMaps, and the
-tokens of its service accounts. Only addresses and the places of files are other ones.
+There are no containers here. The stand-in for kubelet marks pods as running, and what would run in them is
+started as a process, from nothing but what the release has put into the API server: environment, Secrets, ConfigMaps,
+and the tokens of its service accounts. Only addresses and the places of files are other ones.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Programs:
         self._site.plane.start_scheduler("called-stock", config, {"SchedulerPopFromBackoffQ": False})
 
     def _call_here(self, config: Document, mount: str, files: str) -> None:
-        """The address is here; the name in the certificate stays that of the Service, as kube-scheduler checks it."""
+        """The address is here; the name in the certificate is still the Service's, as kube-scheduler checks it."""
         for entry in config["extenders"]:
             entry["urlPrefix"] = f"https://127.0.0.1:{self._port}/{entry['urlPrefix'].rpartition('/')[2]}"
             tls = entry["tlsConfig"]
@@ -231,7 +231,7 @@ class Programs:
         return "\n".join(f"--- {file.name}\n{file.read_text()[-2000:]}" for file in self._folder.glob("*.log"))
 
     def page(self, path: str, token: str = "") -> tuple[int, str]:
-        """Status and text of a page of the insight address; 0 when nobody answers."""
+        """Status and text of a page of the insight address; 0 when no process answers."""
         request = urllib.request.Request(f"https://127.0.0.1:{self._insight}{path}")
         if token:
             request.add_header("Authorization", f"Bearer {token}")

@@ -78,7 +78,7 @@ class Normalizer:
     def _message(self, value: str) -> str:
         value = re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", value)
         value = re.sub(r"(resource version: \d+) \(\d+\)", r"\1 (<some-version>)", value)
-        # Short numbers: only where they stand alone, and only in messages, where they may be told.
+        # Short numbers: only as whole words, and only in messages.
         return re.sub(
             r"(?<![\w.-])\d+(?![\w.-])", lambda found: self._versions.get(found[0], found[0]), self.text(value)
         )

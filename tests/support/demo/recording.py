@@ -61,7 +61,7 @@ def record() -> dict[str, str]:
 
 
 def main() -> int:
-    """The exit status: 1 where there is no tmux or no kubectl."""
+    """The exit status: 1 without tmux or kubectl."""
     missing = [name for name in ("tmux", "kubectl", "make") if not shutil.which(name)]
     if missing:
         sys.stderr.write(f"missing on this machine: {', '.join(missing)}; apt-get install tmux kubernetes-client\n")

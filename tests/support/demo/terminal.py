@@ -1,4 +1,4 @@
-"""A terminal that nobody sees: tmux, which has to be on the machine."""
+"""A terminal without a window: tmux, which has to be installed."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Terminal:
         self._tmux("send-keys", "C-c")
 
     def shown(self, *, coloured: bool = False) -> str:
-        """What stands in it; with colours as the terminal's control sequences."""
+        """Its content; with colours as the terminal's control sequences."""
         return self._tmux("capture-pane", "-p", *(("-e",) if coloured else ()))
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Wait until this stands in it. Raises AssertionError with what stands there instead."""
+        """Wait until it shows this text. Raises AssertionError with the text that it shows."""
         deadline = time.monotonic() + LONGEST
         while not (found := re.search(pattern, shown := self.shown(), re.MULTILINE)):
             assert time.monotonic() < deadline, f"{pattern!r} did not come\n{shown}"

@@ -63,7 +63,7 @@ def _device(node: str, index: int, model: str) -> Json:
 
 
 def wish(*selectors: str, cls: str = "gpu", **fields: Any) -> Json:
-    """What stands in `exactly`, or in an alternative."""
+    """The content of `exactly`, or of an alternative."""
     chosen = [{"cel": {"expression": text}} for text in selectors]
     base: Json = {"deviceClassName": cls, "allocationMode": "ExactCount", "count": 1}
     return base | ({"selectors": chosen} if chosen else {}) | fields
@@ -101,7 +101,7 @@ def clauses() -> Iterator[KubernetesObject]:
 
 
 def misspelt_words() -> Iterator[KubernetesObject]:
-    """A selector of nothing but words that nobody knows."""
+    """A selector of unknown identifiers only."""
     yield from nodes(8)
     yield from asking(request("r", _filled((f'{A}.modl{index} == "{"x" * 40}{index}"' for index in count()), " || ")))
 
@@ -134,7 +134,7 @@ def long_texts() -> Iterator[KubernetesObject]:
 
 
 def peculiar_values() -> Iterator[KubernetesObject]:
-    """Values that look like numbers and are none."""
+    """Values that look like numbers but are text."""
     yield make_class()
     yield make_node("n", cpu="8")
     texts = ("--5", "\u00b2", "1e", "9" * 60, "-")
@@ -167,7 +167,7 @@ def alternatives() -> Iterator[KubernetesObject]:
 
 
 def many_claims() -> Iterator[KubernetesObject]:
-    """A pod with 1,000 claims for a class that nobody made, among 1,000 classes that resemble it."""
+    """A pod with 1,000 claims for a class that does not exist, among 1,000 classes that resemble it."""
     yield from nodes(8)
     for index in range(1_000):
         yield make_class(f"{'gpu' * 20}-{index:04}")
@@ -178,7 +178,7 @@ def many_claims() -> Iterator[KubernetesObject]:
 
 
 def missing_claims() -> Iterator[KubernetesObject]:
-    """A pod with 2,000 claims that nobody made, among 3,000 that resemble them."""
+    """A pod with 2,000 claims that do not exist, among 3,000 that resemble them."""
     yield from nodes(8)
     for index in range(3_000):
         yield make_claim(f"{'claim-' * 9}{index:04}")
@@ -186,7 +186,7 @@ def missing_claims() -> Iterator[KubernetesObject]:
 
 
 def long_capacities() -> Iterator[KubernetesObject]:
-    """Capacities with amounts of 900 digits and names that nobody has."""
+    """Capacities with amounts of 900 digits and names that no device has."""
     yield from nodes(8)
     asked = {f"{'memory' * 8}{index}": "9" * 900 for index in range(32)}
     yield from asking(*(request(f"r{index}", capacity={"requests": asked}) for index in range(32)))
@@ -245,7 +245,7 @@ def device_taints() -> Iterator[KubernetesObject]:
 
 
 def containers() -> Iterator[KubernetesObject]:
-    """2,000 containers that each ask for extended resources nobody offers, on nodes that offer many."""
+    """2,000 containers that each ask for extended resources that no node offers, on nodes that offer many."""
     yield make_class()
     for number in range(500):
         yield make_node(f"n{number}", cpu="8", **{f"example.com/{'r' * 40}{index}": "4" for index in range(20)})

@@ -1,6 +1,6 @@
 """A cluster and a pod from manifests, the diagnosis of the pod, and the manifests after a remedy.
 
-A remedy is applied to the manifests as JSON, as whoever reads `changes` would do it, and never to the structs that it
+A remedy is applied to the manifests as JSON, as a reader of `changes` would do it, and never to the structs that it
 was found with.
 """
 

@@ -73,7 +73,7 @@ def hostile(bodies: Iterable[Json]) -> Iterator[KubernetesObject]:
     for body in bodies:
         meta = body["metadata"]
         if body["kind"] not in _KINDS:
-            continue  # nobody watches it
+            continue  # not watched
         if body["kind"] == "Pod":
             name = f"other-{pods}" if pods else POD
             meta, pods = {**meta, "namespace": "default", "name": name}, pods + 1

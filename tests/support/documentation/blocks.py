@@ -6,7 +6,7 @@ one of
     <!-- run: PLACE -->              tests of this place run it (`PLACES`), PLACE may be followed by NAME=VALUE
     <!-- run by: test_name -->       this test runs it
     <!-- run by: .ci/run -->         each line is one that everybody's checks run
-    <!-- not run: REASON -->         nobody does, and why
+    <!-- not run: REASON -->         not run, and why
     <!-- file: NAME -->              not commands: a file that commands below it use
 """
 
@@ -96,7 +96,7 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def block_below(page: str, heading: str) -> Block:
-    """The first block of commands below a heading. Raises AssertionError when there is none."""
+    """The first block of commands below a heading. Raises AssertionError without one."""
     found = [block for block in blocks_of(page) if block.heading == heading and block.language in COMMANDS]
     assert found, f"{page} has no commands below {heading}"
     return found[0]

@@ -18,7 +18,7 @@ _ALL: Final = 2 * LONGEST
 """Seconds for all commands of a shell together; below the timeout of pytest."""
 _BEGIN, _END = "\x1e", "\x1f"
 _OURS: Final = re.compile(r"^(\.venv/bin/)?(dra-extender|kubectl dra)\s")
-"""Commands whose status 1 is an answer, too: no. 2 is none."""
+"""Commands whose exit status 1 is an answer, namely no; 2 is an error."""
 
 
 class Answer(NamedTuple):

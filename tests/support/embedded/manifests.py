@@ -57,7 +57,7 @@ def claim_manifest(
 
 
 def with_classes(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The documents with a PriorityClass for each priority of a pod: an API server lets nobody write the number."""
+    """The documents with a PriorityClass for each priority of a pod: an API server does not accept the number."""
     found: list[dict[str, Any]] = []
     for document in documents:
         spec = document.get("spec", {})

@@ -1,4 +1,4 @@
-"""An embedded cluster and the real service beside it."""
+"""An embedded cluster and the real service."""
 
 from __future__ import annotations
 

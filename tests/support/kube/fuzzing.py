@@ -1,7 +1,7 @@
 """`make fuzz`, the watches: damaged objects of every kind, as events of a watch and as items of a list.
 
 Promised and checked for each: no exception leaves the mirror, and none is unexpected to what the watches feed; an
-object is either known or reported as left out; a good one beside it is known; and, over all of them, memory stays
+object is either known or reported as left out; a good object next to it is known; and, over all of them, memory stays
 flat. An object is a good one with random JSON at random places, or its bytes are damaged within it.
 """
 

@@ -1,7 +1,7 @@
 """A container of an image, as kubelet would start it for the shipped Deployment: with runc.
 
-Entry point and user are the image's, the root file system is read-only, there is no capability and no way to more
-privileges. The network is that of the machine.
+Entry point and user are the image's, the root file system is read-only, it has no capability and no way to more
+privileges. It uses the network of the machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOUNTS = (
 
 
 def specification(image: Image, arguments: Sequence[str]) -> dict[str, Any]:
-    """The configuration of the OCI runtime (runtime-spec 1.0): `arguments` stand in for the image's own."""
+    """The configuration of the OCI runtime (runtime-spec 1.0): `arguments` replace the image's own."""
     user, group = (int(part) for part in image.config["User"].split(":"))
     return {
         "ociVersion": "1.0.2",

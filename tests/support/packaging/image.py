@@ -1,6 +1,6 @@
 """The image of the Dockerfile, built on this machine with buildah, where no registry need be in reach.
 
-Its base is made of Debian packages and stands in for the one that the Dockerfile names by digest: the same releases of
+Its base is made of Debian packages and replaces the base that the Dockerfile names by digest: the same releases of
 Debian and Python, and in /usr/local a Python with a pip of its own. All that is built lies below one folder.
 """
 
@@ -66,7 +66,7 @@ def entries(root: Path) -> dict[str, Entry]:
 
 @dataclass(frozen=True)
 class Image:
-    """What was built: its configuration, and its files beside those of its base."""
+    """What was built: its configuration, and the files that it adds to its base."""
 
     config: Mapping[str, Any]
     root: Path

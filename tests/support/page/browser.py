@@ -27,7 +27,7 @@ Scheme = Literal["light", "dark"]
 
 
 def chromium() -> str:
-    """Where it is; empty when there is none."""
+    """The path of the browser; empty without one."""
     named = os.environ.get("CHROMIUM", "")
     return named or next((found for name in NAMES if (found := shutil.which(name))), "")
 

@@ -44,7 +44,7 @@ PICTURES = (
 
 
 async def main() -> int:
-    """The exit status: 1 when there is no browser, or a picture became too large."""
+    """The exit status: 1 without a browser, or when a picture is too large."""
     if not chromium():
         sys.stderr.write("no Chromium on this machine: apt-get install chromium, or name one in CHROMIUM\n")
         return 1
@@ -93,7 +93,7 @@ async def _populate(flow: Flow) -> None:
 
 
 def _last_is_free(flow: Flow) -> dict[str, Any]:
-    """The slice of the last node whose last device nobody has: a taint shows on a free device only."""
+    """The slice of the last node whose last device is free: a taint shows on a free device only."""
     allocations = [claim.status.allocation for claim in flow.cluster.claims() if claim.status.allocation]
     held = {(each.pool, each.device) for allocation in allocations for each in allocation.devices.results}
     slices = [item for item in flow.cluster.store.list("resourceslices") if item["spec"].get("nodeName")]
@@ -109,7 +109,7 @@ def _waits(flow: Flow, namespace: str, name: str) -> bool:
 
 
 async def _pose(page: Page, picture: Picture) -> None:
-    """Wait until everything is told, and take the picture."""
+    """Wait until the page is complete, and take the picture."""
     await page.locator(".cell.tainted[role=gridcell]").wait_for()
     await page.locator(".rooms li").first.wait_for()
     await page.get_by_text("Diagnosing").first.wait_for(state="hidden")

@@ -143,7 +143,7 @@ class Compacting:
         self, count: int = 1, milli: int = 1000, pod: Json | None = None, rules: Rules | None = None,
         most: int = MOST_QUESTIONS,
     ) -> Advice:  # fmt: skip
-        """For a claim with so many GPUs; `pod`: fields of the pod that wants it."""
+        """For a claim with this number of GPUs; `pod`: fields of the pod that wants it."""
         wish = Wish("claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod))
         return Compaction(self.view, rules or Rules(), most).room_for(wish)
 

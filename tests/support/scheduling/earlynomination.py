@@ -18,7 +18,7 @@ ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
 def with_devices(**numbers: int) -> Objects:
-    """The class, and nodes with so many devices each."""
+    """The class, and nodes with this number of devices each."""
     found: list[Any] = [make_class()]
     for name, number in numbers.items():
         found += [make_node(name, **ROOM), make_slice(name, [f"d{index}" for index in range(number)])]
@@ -35,7 +35,7 @@ def waiting(name: str, priority: int = 0, *, count: int = 1, cpu: str = "", **sp
 
 
 def planning(world: World, config: SchedulingConfig = ALWAYS, /, **numbers: int) -> Service:
-    """A service that has begun, with nodes that have so many devices each."""
+    """A running service, with nodes that have this number of devices each."""
     world.add(*with_devices(**numbers))
     service = world.service(config=config)
     service.start()
@@ -93,7 +93,7 @@ class KubeScheduler:
         return found.NodeNames[0] if found.NodeNames else ""
 
     async def drain(self, seconds: float = 0.02, most: int = 1000) -> list[str]:
-        """Attempts, each so long after the other, until all pods are bound or refused: the names of those bound, in
+        """Attempts at this interval, until all pods are bound or refused: the names of those bound, in
         that order.
         """
         bound, refused = [], set[str]()

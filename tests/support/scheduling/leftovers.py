@@ -1,4 +1,4 @@
-"""Claims that are allocated and used by nobody, or by pods that wait."""
+"""Claims that are allocated and not used, or used by waiting pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_SWEEP = SchedulingConfig(sweep_seconds=0.0)
 
 
 def report(world: World, name: str, **status: Any) -> None:
-    """Give the pod this status, by default that of an attempt without a node."""
+    """Give the pod this status, by default the status of an attempt without a node."""
     pod = world.api.pod(name)
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     found = convert(type(pod), {"metadata": {}, "status": {"conditions": [condition]} | status}).status

@@ -121,7 +121,7 @@ class Situation:
 
     @staticmethod
     def told(found: Preemption | NoPreemption) -> str:
-        """`node: victim victim!`, where ! marks a violated budget, or why nobody goes."""
+        """`node: victim victim!`, where ! marks a violated budget, or why no pod is preempted."""
         if isinstance(found, NoPreemption):
             return f"{found.why} {found.node}".strip()
         marks = [victim.pod.metadata.name + "!" * victim.violates_budget for victim in found.victims]

@@ -23,7 +23,7 @@ def pod(name: str, host: str = "", *, cpu: str = "1", claims: str = "", **meta: 
 
 
 def waiting(name: str, count: int = 1) -> list[Json]:
-    """A pod without a node, and its claim for so many."""
+    """A pod without a node, and its claim for this number of devices."""
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
     meta = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
     spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}

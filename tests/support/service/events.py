@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Events:
-    """One connection, and what was heard on it. `id` is that of the last message that has one."""
+    """One connection, and what was heard on it. `id`: of the last message that has one."""
 
     def __init__(self, reply: aiohttp.ClientResponse) -> None:
         self.reply = reply
@@ -28,7 +28,7 @@ class Events:
         self._lines = reply.content
 
     async def hear(self) -> bool:
-        """The next message. False when there is none any more."""
+        """The next message. False at the end."""
         fields: dict[str, str] = {}
         while True:
             line = (await self._lines.readuntil(b"\n")).decode()
@@ -61,7 +61,7 @@ class Events:
                 assert await self.hear(), "the stream has ended"
 
     async def whole(self) -> None:
-        """Hear until all devices were counted, and everything was told."""
+        """Read until all devices were counted and all parts arrived."""
         await self.until(lambda: self.parts.get("status", {}).get("complete") and not self.messages[-1].get("behind"))
 
     def devices(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""An API server with a small cluster in it, and a service beside it as kube-scheduler calls it."""
+"""An API server with a small cluster in it, and a service as kube-scheduler calls it."""
 
 from __future__ import annotations
 

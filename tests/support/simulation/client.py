@@ -1,4 +1,4 @@
-"""The ports of one service: each operation awaits before and after its commit, and fails as it is told.
+"""The ports of one service: each operation awaits before and after its commit, and fails when a test asks for it.
 
 Faults come before or after the commit, or with a commit that arrives late. A killed client never returns from anything.
 """

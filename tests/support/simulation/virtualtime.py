@@ -1,6 +1,6 @@
 """Virtual time: it jumps to the next timer, so waits cost nothing and every run with the same seed is the same run.
 
-With a seed the order of callbacks that are ready at the same time is drawn from it. What would wait for ever, or for
+A seed determines the order of callbacks that are ready at the same time. What would wait for ever, or for
 more than a day, is an error.
 """
 

@@ -23,9 +23,9 @@ LATE = 0.01
 class Watch:
     """Brings commits to one service, `lag` seconds later (or as `lags` says for a kind), those of one kind in order.
 
-    `alive = False` stops it for good. `repeat` brings each event so many times more. `disconnect` loses what happens
+    `alive = False` stops it for good. `repeat`: how often each event is repeated. `disconnect` loses what happens
     from then on, `reconnect` brings the difference between what was seen and what is there, in one step; both for some
-    kinds or for all. A pod that has finished counts as gone, an object that cannot be decoded is told as such.
+    kinds or for all. A pod that has finished counts as gone, an object that cannot be decoded is reported as such.
     """
 
     def __init__(self, api: Api, sink: Extender, lag: float) -> None:

@@ -167,7 +167,7 @@ async def story(seed: int | None = None) -> AsyncIterator[World]:
 
 
 def replay(told: Callable[[World], Awaitable[None]], seed: int | None = None) -> None:
-    """Tell a story on a loop of its own: what a test does that is no coroutine."""
+    """Run a story on its own loop, for tests that are not coroutines."""
 
     async def tell() -> None:
         async with story(seed) as world:

@@ -114,8 +114,8 @@ class EarlyNominationController:
             self._queue.tried(pod)
 
     def answered(self, pod: Pod, names: Sequence[str], fits: bool) -> None:
-        """A scheduler was told whether the pod fits on some of these nodes. After a call for the nominated node alone
-        it asks about the others at once.
+        """A filter call has answered whether the pod fits on some of these nodes. After a call for the nominated node
+        alone it asks about the others at once.
         """
         uid = pod.metadata.uid
         nomination = self.nominations.get(uid)

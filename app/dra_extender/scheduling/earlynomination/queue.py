@@ -1,7 +1,8 @@
 """The pods that kube-scheduler tries next, and which of them may be nominated now.
 
 Promises
-- Pods come in kube-scheduler's order: higher priority first, then longer waiting; a refused pod waits anew.
+- Pods come in kube-scheduler's order: higher priority first, then longer waiting; a refused pod goes to the end of its
+  priority.
 - No more pods are offered than schedulers bind within the next seconds: a nomination that comes too late is a wasted
   write, one that comes too early is often wrong by then and keeps autoscalers from looking at the pod.
 - Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
@@ -54,7 +55,7 @@ TRIED_SECONDS: Final = 5.0
 """A pod that was tried and not refused is about to be bound for this long."""
 FAILURES: Final = 3
 SCANNED: Final = 2 * MOST
-"""Pods examined from the front of the queue, including those that cannot be scheduled now."""
+"""Pods examined from the front of the queue, also pods that cannot be scheduled now."""
 CALLERS: Final = 100
 REMEMBERED: Final = 20_000
 
@@ -67,7 +68,7 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self.missed = 0.0
-        """How many pods came before those that schedulers asked about lately."""
+        """How many pods were ahead of the pods that schedulers asked about lately."""
         self._order: list[_Place] = []
         self._places: dict[str, _Place] = {}
         self._serial = 0
@@ -88,7 +89,7 @@ class WaitingPods:
             self.missed = DECAY * self.missed + (1 - DECAY) * rank
 
     def refused(self, uid: str, since: float) -> None:
-        """The pod waits anew since then."""
+        """The pod goes to the end: it waits since then."""
         known = self._places.get(uid)
         if known is not None:
             self.drop(uid)
@@ -197,7 +198,7 @@ class EarlyNominationQueue:
         self._tried[uid] = True
 
     def refused(self, uid: str) -> None:
-        """The scheduler was told that the pod fits on no node."""
+        """A filter call has answered that the pod fits on no node."""
         self._tried.pop(uid, None)
         self._waiting.refused(uid, self._view.clock.wall().timestamp())
 

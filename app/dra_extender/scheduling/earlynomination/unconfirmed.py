@@ -36,7 +36,7 @@ UNSEEN_SECONDS: Final = 5.0
 
 
 class Unconfirmed:
-    """Pods whose nomination may be ours although no `EarlyNomination` stands for it. `has_preempted`: True for pods
+    """Pods whose nomination may be ours although they have no `EarlyNomination`. `has_preempted`: True for pods
     that preemption has nominated.
     """
 

@@ -56,7 +56,7 @@ class NominationLifecycle:
         self._terms = terms
 
     async def work(self) -> None:
-        """Advance each nomination once, and remove what is left of those that have ended."""
+        """Advance each nomination once, and remove what ended nominations left on pods."""
         for nomination in self._nominations:
             if nomination.pod.metadata.uid in self._nominations and self._handle.leading():
                 await self.advance(nomination)

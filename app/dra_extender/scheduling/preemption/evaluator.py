@@ -3,8 +3,8 @@
 Promises
 - A question: it changes nothing. `find_preemption` decides on one state. `PreemptionEvaluator` decides in turns; its
   answer holds for the state of the last turn, because the victims on the chosen node are worked out again then.
-- There is no preemption when the pod fits on one of the nodes, will fit once terminating pods are gone, or waits for
-  victims of its own; and none while a worker has to answer first for some node.
+- The evaluator finds no preemption when the pod fits on one of the nodes, will fit once terminating pods are gone, or
+  waits for victims of its own; and none while a worker has to answer first for some node.
 - Work grows with the nodes and with the claims that have devices there. Nodes where freeing everything does not help
   are dropped first. Of the others, up to a limit, those are examined that can still be the best.
 

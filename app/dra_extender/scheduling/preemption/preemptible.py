@@ -2,7 +2,7 @@
 
 Promises: pure. A claim is freed as a whole, with all pods that use it, on whichever node they run.
 - A claim is not preemptible when it belongs to the preemptor, a write to it is in flight, it cannot be decoded, a pod
-  that is being bound is about to use it, or its consumers are none or include something other than a pod.
+  that is being bound is about to use it, or it has no consumer or one that is not a pod.
 - A consumer that is finished, being deleted or gone counts as terminating, unless it is stuck.
 - Every other consumer must be evictable: bound, not a mirror pod, of lower priority, and of an allowed scheduler.
 - A claim whose consumers are all terminating needs no eviction: it becomes free by itself.

@@ -1,4 +1,4 @@
-"""The result of evaluating preemption: the victims on one node, or the reason why there are none."""
+"""The result of evaluating preemption: the victims on one node, or why no pod is preempted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def for_devices(devices: Sequence[DeviceID]) -> str:
 
 
 Why = Literal["never", "nominated", "refused", "fits", "waits", "hopeless", "unknown"]
-"""Why there is no preemption:
+"""Why no pod is preempted:
 - never: the pod must not preempt, or no pod has a lower priority;
 - nominated: victims of an earlier preemption are terminating;
 - refused: the pod's claims cannot be decided on;
