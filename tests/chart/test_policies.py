@@ -71,6 +71,15 @@ def judged(site: Site, namespace: str) -> dict[str, tuple[bool, str]]:
     }
 
 
+def refuses_as_listed(site: Site) -> None:
+    """Each pod of the table in a usual namespace; every pod is accepted in an exempt one."""
+    until_in_force(site, "denied request")
+    found = judged(site, "default")
+    assert {name for name, (taken, _) in found.items() if not taken} == REFUSED.keys()
+    assert [name for name, words in REFUSED.items() if words not in found[name][1]] == []
+    assert set(judged(site, "in-tree").values()) == {(True, "")}
+
+
 @pytest.fixture
 def exempt(site: Site) -> Any:
     """A namespace with the label, in which anything goes."""
@@ -88,11 +97,7 @@ def test_the_policies_of_the_chart_warn_or_refuse_as_they_are_told(release: Rele
     taken, said = told(site, **CLAIM)
     assert taken and "pods with resource claims need schedulerName: dra-scheduler" in said
     release.helm.run("upgrade", NAME, str(ROOT / "charts" / NAME), WHERE, "--reuse-values", "--set=policy.action=Deny")
-    until_in_force(site, "denied request")
-    found = judged(site, "default")
-    assert {name for name, (taken, _) in found.items() if not taken} == REFUSED.keys()
-    assert [name for name, words in REFUSED.items() if words not in found[name][1]] == []
-    assert set(judged(site, "in-tree").values()) == {(True, "")}
+    refuses_as_listed(site)
     release.upgrade({"policy": {"action": "None"}})
     eventually(lambda: told(site, **CLAIM) == (True, ""), "the end of the policy")
 
@@ -101,10 +106,6 @@ def test_the_policies_of_the_manifests_refuse(site: Site, exempt: None) -> None:
     folder = f"--kustomize={ROOT / 'manifests' / 'policies'}"
     site.plane.kubectl("apply", folder)
     try:
-        until_in_force(site, "denied request")
-        found = judged(site, "default")
-        assert {name for name, (taken, _) in found.items() if not taken} == REFUSED.keys()
-        assert [name for name, words in REFUSED.items() if words not in found[name][1]] == []
-        assert set(judged(site, "in-tree").values()) == {(True, "")}
+        refuses_as_listed(site)
     finally:
         site.plane.kubectl("delete", folder)

@@ -15,7 +15,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.kube.resources import Served
 from dra_extender.service.replica import ClusterInsight, Replica
-from dra_extender.service.settings import load
+from dra_extender.service.settings import Settings, load
 from dra_extender.service.supervision import needed
 from dra_extender.service.validation import split_address
 
@@ -78,6 +78,13 @@ def asked_for(**settings: Any) -> set[str]:
     return {f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in found}
 
 
+def loaded(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
+    """The settings as the container of the manifests reads them."""
+    for name, value in (ENVIRONMENT | more).items():
+        monkeypatch.setenv(name, value)
+    return load()
+
+
 def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
     assert allowed_by("preemption/permissions.yaml") >= asked_for(preemption="on") - asked_for(preemption="off")
     everything = allowed_by("preemption/permissions.yaml") | allowed_by("rbac/extender.yaml")
@@ -88,9 +95,7 @@ def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() 
 
 
 def test_the_settings_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    settings = load()
+    settings = loaded(monkeypatch)
     assert settings.insight_authorization
     assert settings.tls_client_ca
 
@@ -111,9 +116,7 @@ def test_replicas_are_spread_over_nodes_and_zones_and_can_run_on_one() -> None:
 
 
 def test_kubelet_waits_longer_than_a_replica_takes_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    settings = load()
+    settings = loaded(monkeypatch)
     assert EXTENDER["spec"]["terminationGracePeriodSeconds"] > settings.shutdown_grace > settings.shutdown_linger > 1
     assert "lifecycle" not in CONTAINER, "SIGTERM is enough"
 
@@ -127,9 +130,7 @@ def test_replicas_reach_each_other_and_are_believed(monkeypatch: pytest.MonkeyPa
     )
     assert set(certificate["spec"]["usages"]) == {"server auth", "client auth"}
     assert certificate["spec"]["secretName"] == EXTENDER["spec"]["volumes"][0]["secret"]["secretName"]
-    for variable, value in (ENVIRONMENT | {"DRA_EXTENDER_ADVERTISE": "fd00::1"}).items():
-        monkeypatch.setenv(variable, value)
-    settings = load()
+    settings = loaded(monkeypatch, DRA_EXTENDER_ADVERTISE="fd00::1")
     assert name in settings.client_names
     assert settings.lease(PORTS["verbs"]).address == f"https://[fd00::1]:{PORTS['verbs']}"
 
@@ -142,12 +143,12 @@ def test_probes_ask_where_insight_listens_as_it_listens() -> None:
         assert asked.get("scheme", "HTTP") == ("HTTPS" if tokens else "HTTP")
 
 
-def test_the_policy_is_about_the_extender_and_lets_nobody_in_but_by_a_rule_for_each_port() -> None:
+def test_the_policy_is_about_the_extender_and_admits_only_by_a_rule_for_each_port() -> None:
     assert selects(POLICY["spec"]["podSelector"], EXTENDER)
     assert POLICY["spec"]["policyTypes"] == ["Ingress"]
     assert sorted(RULES) == sorted(PORTS)
     assert all(rule["ports"] for rule in POLICY["spec"]["ingress"])
-    assert all(RULES.values()), "without `from`, everybody"
+    assert all(RULES.values()), "a rule without `from` admits everything"
 
 
 def test_the_verbs_are_for_the_scheduler_and_the_replicas_of_the_manifests() -> None:
@@ -156,11 +157,11 @@ def test_the_verbs_are_for_the_scheduler_and_the_replicas_of_the_manifests() -> 
     selected = [[selects(source["podSelector"], pod) for source in sources] for pod in (SCHEDULER, EXTENDER)]
     assert selected == [[True, False], [False, True]]
     assert not SCHEDULER["spec"].get("hostNetwork"), "a policy would not know it by its labels"
-    names = {yaml.safe_load((MANIFESTS / room / "kustomization.yaml").read_text())["namespace"] for room in ROOMS}
+    names = {yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["namespace"] for folder in FOLDERS}
     assert len(names) == 1
 
 
-ROOMS = ("extender", "scheduler")
+FOLDERS = ("extender", "scheduler")
 
 
 def test_insight_is_for_labelled_namespaces_and_the_documentation_says_how() -> None:
