@@ -21,7 +21,7 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario, decide
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import node_view
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
 
 VECTORS = Path(__file__).parents[1] / "tests" / "conformance"

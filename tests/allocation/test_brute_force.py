@@ -21,7 +21,7 @@ from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import node_view
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
 from tests.support.allocation.enumeration import enumerate_first
 from tests.support.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice

@@ -11,7 +11,7 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.scoring import Allocated, Scorer
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from tests.support.allocation.manynodes import World, attributes, exactly, memory, selector, units, wanted
 
 

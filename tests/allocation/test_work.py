@@ -15,7 +15,7 @@ from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import node_view
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
 from tests.support.allocation import families
 from tests.support.allocation.families import DECIDED_BY

@@ -11,7 +11,8 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView, node_view
+from dra_extender.devices.inventory import node_view
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, holdings_of
 
 Json = dict[str, Any]

@@ -13,9 +13,8 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceTaintRule, ResourceSlice
-from dra_extender.devices.inventory import Inventory
-from dra_extender.devices.nodeview import NodeView, node_view
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.inventory import Inventory, node_view
+from dra_extender.devices.pools import NodeView, Pool
 
 NODES = ("n0", "n1", "n2")
 ZONES = ("a", "b")
@@ -121,12 +120,12 @@ class InventoryMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES), zone=st.sampled_from(ZONES))
     def put_node(self, name: str, zone: str) -> None:
         self.nodes[name] = convert(Node, {"metadata": {"name": name, "labels": {"zone": zone}}})
-        self.inventory.put_node(self.nodes[name])
+        self.inventory.nodes.put(self.nodes[name])
 
     @rule(name=st.sampled_from(NODES))
     def drop_node(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.inventory.drop_node(name)
+        self.inventory.nodes.drop(name)
 
     @rule(
         name=st.sampled_from("rs"),

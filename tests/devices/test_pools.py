@@ -11,8 +11,9 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.models import traits_of
-from dra_extender.devices.nodeview import NodeView, node_view
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.validity import defects, stands_alone
 
 Json = dict[str, Any]
@@ -210,13 +211,6 @@ def test_devices_of_equal_content_share_a_model() -> None:
     first, second, other = view([item("a", content=[{"name": "x"}, {"name": "y", "allNodes": True}, tainted])]).devices
     assert first.model is second.model
     assert first.model is not other.model
-
-
-def test_the_view_of_one_node_takes_no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[object] = []
-    monkeypatch.setattr("dra_extender.devices.models.digest", taken.append)
-    assert view([item("a", "x y")]).devices
-    assert taken == []
 
 
 def test_traits_are_active_taints_and_exact_amounts_only() -> None:

@@ -12,7 +12,7 @@ from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.workerrequests import SearchRequest
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import node_view
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
 from dra_extender.workers.wire import (
     HEADER,

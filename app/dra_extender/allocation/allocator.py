@@ -27,7 +27,7 @@ from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.allocation.workerrequests import SearchReply, SearchRequest, WorkerReply, WorkerRequest
 from dra_extender.cel import Programs, Work
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 
 class Allocator:

@@ -22,7 +22,7 @@ import msgspec
 from dra_extender.api.resource import AttributeValue, DeviceConstraint
 from dra_extender.api.semver import VersionText
 from dra_extender.devices.models import DeviceModel
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 Token = tuple[str, Any]
 

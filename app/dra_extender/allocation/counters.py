@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 Charge = tuple[tuple[int, int], ...]
 """What a device consumes: (counter number, nano units)."""

@@ -32,9 +32,8 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
-from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.overlay import Overlay
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
 
 PRIORITIZED_LIST: Final = PrioritizedList()

@@ -38,7 +38,7 @@ from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 NAMED: Final = 3
 """How many devices are named for each rule."""

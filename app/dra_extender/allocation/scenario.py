@@ -22,7 +22,7 @@ from dra_extender.api.decoding import DecodeError, convert, to_builtins
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import node_view
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 FIRST_ALTERNATIVE: Final = 8
 """What the first of at most eight alternatives is worth."""

@@ -22,7 +22,7 @@ from dra_extender.allocation.selectors import device_view, filter_selectors
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
 from dra_extender.api.resource import DeviceTaint, DeviceToleration
 from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 
 class Objection(msgspec.Struct, frozen=True):

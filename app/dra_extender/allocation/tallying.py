@@ -40,7 +40,7 @@ from dra_extender.cel.clauses import clauses
 from dra_extender.cel.trial import misspelt, value_of
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import DeviceModel
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import NO_AMOUNTS
 
 VALUES: Final = 8

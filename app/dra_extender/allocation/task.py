@@ -19,7 +19,7 @@ from dra_extender.allocation.selection import Candidates, Objection, Suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 
 OPTION: Final = 5
 """Units of work that an option or a constraint costs, devices aside."""

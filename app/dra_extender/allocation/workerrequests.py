@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.cel import CelGates, DeviceView, ReadSet
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID
 
 REMEMBERED_BYTES: Final = 64 * 2**20

@@ -51,9 +51,9 @@ class Cluster:
         """By `namespace/name`; none unless they are followed."""
         self.undecodable = UndecodableObjects(self.ledger, self.inventory.pools_of)
         self._absent: dict[str, Callable[[str], bool]] = {
-            Node.__name__: self.inventory.drop_node,
+            Node.__name__: self.inventory.nodes.drop,
             ResourceSlice.__name__: self.inventory.drop_slice,
-            DeviceClass.__name__: self.inventory.drop_class,
+            DeviceClass.__name__: self.inventory.classes.drop,
             DeviceTaintRule.__name__: self.inventory.drop_rule,
         }
 
@@ -108,9 +108,9 @@ class Cluster:
                     self.undecodable.published(item.spec.node_name)
                 return improved
             case Node() as node:
-                return self.inventory.put_node(node)
+                return self.inventory.nodes.put(node)
             case DeviceClass() as device_class:
-                return self.inventory.put_class(device_class)
+                return self.inventory.classes.put(device_class)
             case DeviceTaintRule() as rule:
                 return self.inventory.put_rule(rule)
             case _:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dra_extender.devices.content import Interner
-from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, Amounts, PoolHoldings, PoolID
 
 

@@ -15,30 +15,21 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
 from dra_extender.devices.models import Blocks
 from dra_extender.devices.nodes import Nodes, SeenNode
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.publishedpool import PublishedPool, TaintRules, reaches
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import ObjectProblem, problems_of
 
 
-class Classes(Mapping[str, DeviceClass]):
+class Classes(dict[str, DeviceClass]):
     """The known device classes. Changed by the inventory only."""
 
     def __init__(self) -> None:
-        self._classes: dict[str, DeviceClass] = {}
+        super().__init__()
         self._stamps: dict[str, int] = {}
         self._next = count(1)
         self.version = 0
         """Grows with every change of a spec."""
-
-    def __getitem__(self, name: str) -> DeviceClass:
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def stamp(self, name: str) -> int:
         """A number that changes with every change of the class's spec; 0 when there is no such class."""
@@ -47,8 +38,8 @@ class Classes(Mapping[str, DeviceClass]):
     def put(self, device_class: DeviceClass) -> bool:
         """Add or replace. True when the spec is new or changed."""
         name = device_class.metadata.name
-        before = self._classes.get(name)
-        self._classes[name] = device_class
+        before = self.get(name)
+        self[name] = device_class
         if before is not None and before.spec == device_class.spec:
             return False
         self._stamps[name] = next(self._next)
@@ -57,7 +48,7 @@ class Classes(Mapping[str, DeviceClass]):
 
     def drop(self, name: str) -> bool:
         """Remove. True when the class was known."""
-        if self._classes.pop(name, None) is None:
+        if self.pop(name, None) is None:
             return False
         del self._stamps[name]
         self.version += 1
@@ -119,7 +110,7 @@ class Inventory:
         before = self._rules.get(rule.metadata.name)
         if before is not None and before.spec == rule.spec:
             return False
-        self._rules.put(rule)
+        self._rules[rule.metadata.name] = rule
         self._retaint([rule] if before is None else [before, rule])
         return before is not None
 
@@ -127,7 +118,7 @@ class Inventory:
         before = self._rules.get(name)
         if before is None:
             return False
-        self._rules.drop(name)
+        del self._rules[name]
         self._retaint([before])
         return True
 
@@ -141,22 +132,6 @@ class Inventory:
 
     def _active_rules(self) -> TaintRules:
         return self._rules if self._features.taint_rules else TaintRules()
-
-    # --- classes and nodes -------------------------------------------------------------------------------------------
-
-    def put_class(self, device_class: DeviceClass) -> bool:
-        return self.classes.put(device_class)
-
-    def drop_class(self, name: str) -> bool:
-        """Never lets a pod fit, except that an extended resource may fall to another class."""
-        return self.classes.drop(name)
-
-    def put_node(self, node: Node) -> bool:
-        return self.nodes.put(node)
-
-    def drop_node(self, name: str) -> bool:
-        self.nodes.drop(name)
-        return False
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -238,3 +213,18 @@ class Inventory:
         for _ in self.check_pools():
             pass
         return chain.from_iterable(self._problems.values())
+
+
+def node_view(
+    node: Node, slices: Iterable[ResourceSlice], taint_rules: Iterable[DeviceTaintRule], features: FeatureGates
+) -> NodeView:
+    """The view of one node from all slices of the cluster. What is fatal is in `NodeView.error`."""
+    inventory = Inventory(features)
+    inventory.nodes.put(node)
+    for rule in taint_rules:
+        inventory.put_rule(rule)
+    for item in slices:
+        inventory.put_slice(item)
+    view = inventory.view(node.name)
+    assert view is not None
+    return view

@@ -21,8 +21,7 @@ from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool
 from dra_extender.devices.holdings import PoolState
 from dra_extender.devices.models import Block
-from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 
@@ -166,7 +165,8 @@ class Nodes(Mapping[str, Node]):
             return True
         return before.spec != node.spec or before.status != node.status
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str) -> bool:
+        """Remove a node. No pod fits because of that."""
         seen = self._seen.pop(name, None)
         if seen is not None:
             self._by_index[seen.index] = None
@@ -176,6 +176,7 @@ class Nodes(Mapping[str, Node]):
             for seeing in self._open.values():
                 seeing.discard(seen.index)
             self.changes.note(seen.index)
+        return False
 
     # --- changes of pools --------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodes import SeenNode
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.readonly import ReadOnlyCluster
 from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, Uses, pool_holdings, uses_of
 

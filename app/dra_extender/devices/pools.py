@@ -1,17 +1,20 @@
-"""A resource pool as one node sees it.
+"""Resource pools as one node sees them, and all of them together in the order of the search.
 
-Promises: immutable. A pool that cannot be used keeps its place, flagged, without devices.
+Promises: immutable. A pool that cannot be used keeps its place, flagged, without devices. Device i of a `NodeView` is
+bit i of every mask over that view: pools by (binding conditions last, driver, name), slices by name, devices as listed.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dra_extender.api.resource import DeviceID
-from dra_extender.devices.models import Block, Consumption, DeviceModel
+from dra_extender.devices.models import REMEMBERED, Block, Consumption, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
 
@@ -110,3 +113,75 @@ class Pool:
     def order(self) -> tuple[bool, PoolID]:
         """Pools are searched in this order."""
         return self.late, self.id
+
+
+T = TypeVar("T")
+
+
+class NodeView:
+    """All pools of a node in search order; their devices are the bits of every mask. Immutable, except for `masks`,
+    where callers may remember what follows from the view alone.
+
+    `offsets[i]` is the first bit of pool i. `error` is set when the slices of the node cannot be evaluated at all.
+    """
+
+    __slots__ = (
+        "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "masks", "node", "offsets",
+        "pools", "unmatchable",
+    )  # fmt: skip
+
+    def __init__(self, node: str, pools: Iterable[Pool], error: str = "") -> None:
+        self.node = node
+        self.error = error
+        self.pools: tuple[Pool, ...] = tuple(sorted(pools, key=lambda pool: pool.order))
+        self.devices: tuple[PooledDevice, ...] = tuple(chain.from_iterable(pool.devices for pool in self.pools))
+        self.all = (1 << len(self.devices)) - 1
+        self.incomplete = any(pool.incomplete for pool in self.pools)
+        self.invalid = any(pool.invalid for pool in self.pools)
+        self.elsewhere = 0
+        self.unmatchable: dict[int, str] = {}
+        offsets, offset = [], 0
+        for pool in self.pools:
+            offsets.append(offset)
+            self.elsewhere |= pool.elsewhere << offset
+            for index, problem in pool.unmatchable.items():
+                self.unmatchable[offset + index] = problem
+            offset += len(pool.devices)
+        self.offsets: tuple[int, ...] = tuple(offsets)
+        self.masks: dict[Any, Any] = {}
+        self._bits: dict[DeviceID, int] | None = None
+        self._traits: tuple[int, int] | None = None
+
+    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
+        """Keep `value` under `key` in `masks`, of at most so many."""
+        if len(self.masks) >= most:
+            self.masks.clear()
+        self.masks[key] = value
+        return value
+
+    @property
+    def multi(self) -> int:
+        """Mask of the devices that allow multiple allocations, whatever the features are."""
+        return (self._traits or self._look())[0]
+
+    @property
+    def consuming(self) -> int:
+        """Mask of the devices that consume counters."""
+        return (self._traits or self._look())[1]
+
+    def _look(self) -> tuple[int, int]:
+        multi = consuming = 0
+        for index, device in enumerate(self.devices):
+            if device.model.traits.multi:
+                multi |= 1 << index
+            if device.model.traits.consumes:
+                consuming |= 1 << index
+        self._traits = multi, consuming
+        return self._traits
+
+    @property
+    def bits(self) -> Mapping[DeviceID, int]:
+        """The bit of each device."""
+        if self._bits is None:
+            self._bits = {device.id: index for index, device in enumerate(self.devices)}
+        return self._bits

@@ -38,29 +38,14 @@ def reaches(spec: DeviceTaintRuleSpec, pool: PoolID) -> bool:
     )
 
 
-class TaintRules:
-    """The known rules. Changed by the inventory only."""
-
-    def __init__(self) -> None:
-        self._rules: dict[str, DeviceTaintRule] = {}
-
-    def __len__(self) -> int:
-        return len(self._rules)
-
-    def get(self, name: str) -> DeviceTaintRule | None:
-        return self._rules.get(name)
-
-    def put(self, rule: DeviceTaintRule) -> None:
-        self._rules[rule.metadata.name] = rule
-
-    def drop(self, name: str) -> None:
-        self._rules.pop(name, None)
+class TaintRules(dict[str, DeviceTaintRule]):
+    """The known rules by name. Changed by the inventory only."""
 
     def tainted(self, pool: PoolID, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         """The devices of the pool as the allocator has to see them."""
         rules = [
             (rule.spec.device_selector.device, rule.spec.taint)
-            for _, rule in sorted(self._rules.items())
+            for _, rule in sorted(self.items())
             if rule.spec.device_selector is not None and reaches(rule.spec, pool)
         ]
         return tuple(_tainted(device, rules) for device in devices) if rules else devices

@@ -21,7 +21,7 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.ledger import Hold
 from dra_extender.devices.nodes import SeenNode
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import NOTHING, DeviceUse, PoolHoldings, PoolID, Uses
 from dra_extender.devices.validity import ObjectProblem
@@ -31,35 +31,20 @@ class ReadOnlyLedger(Protocol):
     """Who holds which device. See `Ledger` for what the answers mean."""
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None: ...
-
     def by_uid(self, uid: str) -> ResourceClaim | None: ...
-
     def claims(self) -> Iterable[ResourceClaim]: ...
-
     def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]: ...
-
     def seen(self, claim_uid: str) -> int: ...
-
     def held(self, claim_uid: str) -> Hold | None: ...
-
     def holds(self) -> Sequence[Hold]: ...
-
     def uses(self, claim_uid: str) -> Uses: ...
-
     def holdings(self, pool: PoolID) -> PoolHoldings | None: ...
-
     def in_use(self, pool: PoolID) -> Mapping[str, DeviceUse]: ...
-
     def revision(self, pool: PoolID) -> int: ...
-
     def rivals(self, claim: ResourceClaim) -> Sequence[ResourceClaim]: ...
-
     def contested(self, hold: Hold) -> bool: ...
-
     def is_unverifiable(self, claim: ResourceClaim) -> bool: ...
-
     def violations(self) -> Sequence[Violation]: ...
-
     def violations_of(self, claim: ResourceClaim) -> Sequence[Violation]: ...
 
 
@@ -68,21 +53,13 @@ class ReadOnlyInventory(Protocol):
 
     @property
     def pools(self) -> Mapping[PoolID, PublishedPool]: ...
-
     def view(self, node: str) -> NodeView | None: ...
-
     def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode: ...
-
     def pools_seen(self, node: str) -> Iterable[PoolID]: ...
-
     def own_slices(self, node: str) -> Iterator[ResourceSlice]: ...
-
     def nodes_seeing(self, pool: PoolID) -> Iterable[str]: ...
-
     def slices(self) -> Iterator[ResourceSlice]: ...
-
     def check_pools(self) -> Iterator[None]: ...
-
     def problems(self) -> Iterator[ObjectProblem]: ...
 
 
@@ -91,30 +68,23 @@ class ReadOnlyCluster(Protocol):
 
     @property
     def features(self) -> FeatureGates: ...
-
     @property
     def classes(self) -> Mapping[str, DeviceClass]: ...
-
     @property
     def nodes(self) -> Mapping[str, Node]: ...
-
     @property
     def knows(self) -> Callable[[str], bool]: ...
-
     @property
     def inventory(self) -> ReadOnlyInventory: ...
-
     @property
     def ledger(self) -> ReadOnlyLedger: ...
-
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]: ...
-
     @property
     def problems(self) -> Sequence[ObjectProblem]: ...
 
 
-class Holder(msgspec.Struct, frozen=True):
+class DeviceHolder(msgspec.Struct, frozen=True):
     """A claim (namespace/name, or its UID while nobody has created it) that has a device, or with `share` the share of
     that ID and the capacity it consumes. `pods` are the names of the consumers that the claim is reserved for.
     """
@@ -127,7 +97,7 @@ class Holder(msgspec.Struct, frozen=True):
     consumed: Mapping[str, Quantity] = NOTHING
 
 
-def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[Holder]:
+def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[DeviceHolder]:
     """Who uses a device in this way (`ReadOnlyLedger.in_use`): owners, then shares. None stands for a free device."""
     if use is None:
         return
@@ -137,9 +107,9 @@ def holders(ledger: ReadOnlyLedger, use: DeviceUse | None) -> Iterator[Holder]:
         yield msgspec.structs.replace(_holder(ledger, uid), share=share, consumed=consumed)
 
 
-def _holder(ledger: ReadOnlyLedger, uid: str) -> Holder:
+def _holder(ledger: ReadOnlyLedger, uid: str) -> DeviceHolder:
     claim = ledger.by_uid(uid)
     if claim is None:  # one for extended resources that is about to be created
-        return Holder(claim=uid, in_flight=True)
+        return DeviceHolder(claim=uid, in_flight=True)
     pods = tuple(consumer.name for consumer in claim.status.reserved_for)
-    return Holder(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)
+    return DeviceHolder(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)

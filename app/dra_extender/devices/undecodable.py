@@ -41,23 +41,14 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 
 
-class UndecodableObjects(Mapping[ObjectKey, Undecodable]):
+class UndecodableObjects(dict[ObjectKey, Undecodable]):
     """The last event of each. `pools_of`: the pools that belong to one node alone."""
 
     def __init__(self, ledger: Ledger, pools_of: Callable[[str], Iterable[PoolID]]) -> None:
+        super().__init__()
         self._ledger = ledger
         self._pools_of = pools_of
-        self._events: dict[ObjectKey, Undecodable] = {}
         self._placeholders: dict[ObjectKey, ResourceClaim] = {}
-
-    def __getitem__(self, key: ObjectKey) -> Undecodable:
-        return self._events[key]
-
-    def __iter__(self) -> Iterator[ObjectKey]:
-        return iter(self._events)
-
-    def __len__(self) -> int:
-        return len(self._events)
 
     @property
     def complete(self) -> int:
@@ -73,17 +64,17 @@ class UndecodableObjects(Mapping[ObjectKey, Undecodable]):
     def problems(self) -> Iterator[ObjectProblem]:
         return (
             ObjectProblem(key, f"cannot be read: {event.problem}{_withheld(event.partial)}", _ADVICE[key.kind])
-            for key, event in self._events.items()
+            for key, event in self.items()
         )
 
     def put(self, event: Undecodable) -> bool:
         """True when devices became free."""
-        self._events[event.key] = event
+        self[event.key] = event
         return self._hold(event.key, event.partial) if event.partial is not None else False
 
     def drop(self, key: ObjectKey) -> tuple[bool, bool]:
         """The object can be decoded, or is gone: whether it was one of these, and whether devices became free."""
-        return self._events.pop(key, None) is not None, self._release(key)
+        return self.pop(key, None) is not None, self._release(key)
 
     def published(self, node: str) -> None:
         """The node has published a slice."""
@@ -92,7 +83,7 @@ class UndecodableObjects(Mapping[ObjectKey, Undecodable]):
                 self._hold(key, partial)
 
     def _partials(self) -> Iterator[tuple[ObjectKey, PartialAllocation]]:
-        return ((key, event.partial) for key, event in self._events.items() if event.partial is not None)
+        return ((key, event.partial) for key, event in self.items() if event.partial is not None)
 
     def _hold(self, key: ObjectKey, partial: PartialAllocation) -> bool:
         """Charge what the claim holds beside its last readable version."""

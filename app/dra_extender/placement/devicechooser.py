@@ -21,7 +21,7 @@ from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.selection import candidates, suitability
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PartUse, PoolHoldings, PoolID, pool_holdings, uses_of
 from dra_extender.placement.freestates import FreeStates, NodeFreeState
 from dra_extender.placement.partitiongroups import TooCostly

@@ -18,7 +18,7 @@ from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID, together
 from dra_extender.placement.freedevices import FreeDevices, FreeDeviceSets
 from dra_extender.placement.load import Load, Loads, allocatable

@@ -38,8 +38,7 @@ from dra_extender.cel import CelGates, DeviceView, PublishedDevice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import Block, Consumption, DeviceModel, Traits
 from dra_extender.devices.nodeselection import NodeSelection
-from dra_extender.devices.nodeview import NodeView
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
 
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.inventory import node_view
 from dra_extender.devices.ledger import HeldError, Hold
-from dra_extender.devices.nodeview import node_view
 from dra_extender.devices.usage import holdings_of
 from tests.support.allocation.changingnodes import (
     CLAIMS,

@@ -9,7 +9,7 @@ import pytest
 from dra_extender.allocation.scoring import Allocated
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import NodeView
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import pre_filter
 from dra_extender.scheduling.verbs.prioritize import LEAST, Offers, enough

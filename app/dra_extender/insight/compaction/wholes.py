@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
-from dra_extender.devices.nodeview import NodeView
 from dra_extender.devices.overlay import Overlay
-from dra_extender.devices.pools import Pool
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, PoolID
 from dra_extender.placement.devicechooser import reordered
 from dra_extender.placement.poolgroups import components

@@ -22,7 +22,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceID, DeviceTaint
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.readonly import Holder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
+from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
 from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
@@ -294,7 +294,7 @@ def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:
     return Amount(name, str(used) if used is not None else "0", str(of), percent)
 
 
-def _holding(holder: Holder) -> Holding:
+def _holding(holder: DeviceHolder) -> Holding:
     return Holding(
         claim=holder.claim,
         pods=holder.pods,
