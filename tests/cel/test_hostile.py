@@ -216,14 +216,14 @@ def found_one_by_one(text: str, regex: str) -> list[str]:
 )
 def test_all_matches_are_those_of_one_search_after_the_other(text: str, regex: str, limit: int) -> None:
     wanted = found_one_by_one(text, regex)
-    assert regexes.find_some(Meter(unlimited()), text, regex, limit) == (wanted if limit < 0 else wanted[:limit])
+    assert regexes.find_all(Meter(unlimited()), text, regex, limit) == (wanted if limit < 0 else wanted[:limit])
 
 
 @given(st.text("ab,", max_size=12), st.sampled_from([",", "a", "ab", ""]), st.integers(-1, 6))
 def test_a_text_is_split_as_python_does_whatever_is_split_at_once(text: str, separator: str, limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strings, "_AT_ONCE", 2)
-        parts = strings.split_some(Meter(unlimited()), text, separator, limit)
+        parts = strings.split(Meter(unlimited()), text, separator, limit)
     if limit == 0:
         assert parts == []
     elif separator:

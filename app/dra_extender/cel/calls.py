@@ -77,8 +77,6 @@ def required(operand: Evaluate, kind: type) -> Evaluate:
 
 def call(operands: tuple[Evaluate, ...], run: Run, cost: Cost | None, both: bool) -> Evaluate:
     """A call. With `both`, of two operands the second is evaluated even if the first failed."""
-    if len(operands) == 1 and cost is None:
-        return _unary(operands[0], run)
     both = both and len(operands) == 2
 
     def evaluate(frame: Frame) -> Any:
@@ -88,18 +86,6 @@ def call(operands: tuple[Evaluate, ...], run: Run, cost: Cost | None, both: bool
         if frame.passing > before:
             frame.done(before, result)
         frame.add_cost(1 if cost is None else cost(values, result))
-        return result
-
-    return evaluate
-
-
-def _unary(operand: Evaluate, run: Run) -> Evaluate:
-    def evaluate(frame: Frame) -> Any:
-        before = frame.passing
-        result = run(frame, operand(frame))
-        if frame.passing > before:
-            frame.done(before, result)
-        frame.cost += 1
         return result
 
     return evaluate

@@ -97,12 +97,12 @@ class Library:
     def functions(self, runs: Mapping[tuple[str, str], Callable[..., Any]]) -> None:
         """Global functions, by name and signature."""
         for (name, signature), run in runs.items():
-            self._register(name, False, (signature,), False)(run)
+            self.function(name, signature)(run)
 
     def methods(self, runs: Mapping[tuple[str, str], Callable[..., Any]]) -> None:
         """Methods, by name and signature."""
         for (name, signature), run in runs.items():
-            self._register(name, True, (signature,), False)(run)
+            self.method(name, signature)(run)
 
     def _register(self, name: str, member: bool, signatures: tuple[str, ...], metered: bool) -> Callable[[F], F]:
         def register(run: F) -> F:

@@ -76,16 +76,18 @@ def equal_sum(left: Any, right: Any, meter: Meter) -> bool:
     return True
 
 
+def same(left: Any, right: Any, meter: Meter) -> bool:
+    """`left == right`; what cannot be compared is not equal."""
+    try:
+        return equal(left, right, meter)
+    except Fault:
+        return False
+
+
 def contains(elements: list[Any], value: Any, meter: Meter) -> bool:
     """`value in elements`: elements that cannot be compared are not equal."""
     meter.charge(1 + len(elements) * compared(value))
-    for element in elements:
-        try:
-            if equal(value, element, meter):
-                return True
-        except Fault:
-            continue
-    return False
+    return any(same(value, element, meter) for element in elements)
 
 
 def _aggregates_equal(left: Any, right: Any, meter: Meter) -> bool:

@@ -25,10 +25,10 @@ from dra_extender.cel.declarations import Functions
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.frame import Evaluate, Frame, Lazy
-from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
-from dra_extender.cel.messages import MESSAGES
-from dra_extender.cel.selection import (
+from dra_extender.cel.frame import (
+    Evaluate,
+    Frame,
+    Lazy,
     Qualifier,
     device_read,
     look_up,
@@ -38,6 +38,8 @@ from dra_extender.cel.selection import (
     renewed_if_optional,
     tests_optional,
 )
+from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
+from dra_extender.cel.messages import MESSAGES
 from dra_extender.cel.syntax import (
     Call,
     Conditional,

@@ -9,9 +9,8 @@ from dra_extender.cel.cost import CALLS, LIST, is_constant
 from dra_extender.cel.declarations import no_such_overload
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Abort, Fault
-from dra_extender.cel.frame import Evaluate, Frame
+from dra_extender.cel.frame import Evaluate, Frame, renewed, renewed_if_optional
 from dra_extender.cel.library.lists import sort_by_keys
-from dra_extender.cel.selection import renewed, renewed_if_optional
 from dra_extender.cel.values import NONE, Map, Option, find, key_value, keys_of, map_key, size_of, type_name
 
 Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate]

@@ -143,26 +143,11 @@ class Opaque:
 
 
 _NAMES: Final[dict[type, str]] = {
-    type(None): "null_type",
-    bool: "bool",
-    int: "int",
-    UInt: "uint",
-    float: "double",
-    str: "string",
-    bytes: "bytes",
-    list: "list",
-    dict: "map",
-    Option: "optional_type",
-    TypeValue: "type",
-    Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
-    Map: "map",
-    Domains: "map",
-    Quantity: "kubernetes.Quantity",
-    SumQuantity: "kubernetes.Quantity",
-    Semver: "kubernetes.Semver",
-}
-
+    type(None): "null_type", bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes",
+    list: "list", dict: "map", Map: "map", Domains: "map", Option: "optional_type", TypeValue: "type",
+    Timestamp: "google.protobuf.Timestamp", Duration: "google.protobuf.Duration",
+    Quantity: "kubernetes.Quantity", SumQuantity: "kubernetes.Quantity", Semver: "kubernetes.Semver",
+}  # fmt: skip
 
 CLASSES: Final = {name: class_ for class_, name in _NAMES.items() if name not in ("map", "kubernetes.Quantity")}
 """The class of the values of a type, where there is just one."""

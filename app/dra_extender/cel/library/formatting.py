@@ -35,6 +35,8 @@ _GO_ESCAPES: Final = {
 
 Clause = tuple[str, int | None]
 """A verb and its precision."""
+Verb = Callable[[Any, int | None], str]
+"""Writes a value with a precision."""
 
 
 # --- The format string ----------------------------------------------------------------------------------------------
@@ -145,10 +147,14 @@ def _string(value: Any, _: int | None) -> str:
     return convert(value)
 
 
-def _decimal(value: Any, _: int | None) -> str:
-    if value.__class__ is not int and value.__class__ is not UInt:
-        raise _refused("decimal clause can only be used on integers", value)
-    return str(int(value))
+def _integers(form: str, refusal: str, *kinds: type) -> Verb:
+    def write(value: Any, _: int | None) -> str:
+        kind: type = value.__class__
+        if kind is int or kind is UInt or kind in kinds:
+            return format(int(value), form)
+        raise _refused(refusal, value)
+
+    return write
 
 
 def _special(value: Any) -> str | None:
@@ -162,13 +168,18 @@ def _special(value: Any) -> str | None:
     return None
 
 
-def _fixed(value: Any, precision: int | None) -> str:
+def _precision(value: Any, precision: int | None, refusal: str) -> int:
+    """The precision, or the default one. Raises Fault for a value that is no double."""
     if value.__class__ is not float and not (value.__class__ is str and value in _SPECIAL_TEXTS):
-        raise _refused("fixed-point clause can only be used on doubles", value)
+        raise _refused(refusal, value)
+    return _DEFAULT_PRECISION if precision is None else precision
+
+
+def _fixed(value: Any, precision: int | None) -> str:
+    digits = _precision(value, precision, "fixed-point clause can only be used on doubles")
     special = _special(value)
     if special is not None:
         return special
-    digits = _DEFAULT_PRECISION if precision is None else precision
     if digits > _MAX_PRECISION:
         raise Fault("error during formatting: precision is out of range")
     return format(abs(value) if value == 0 else value, f",.{digits}f")
@@ -176,9 +187,7 @@ def _fixed(value: Any, precision: int | None) -> str:
 
 def _scientific(value: Any, precision: int | None) -> str:
     """Always six digits: upstream takes the precision for a width."""
-    if value.__class__ is not float and not (value.__class__ is str and value in _SPECIAL_TEXTS):
-        raise _refused("scientific clause can only be used on doubles", value)
-    width = _DEFAULT_PRECISION if precision is None else precision
+    width = _precision(value, precision, "scientific clause can only be used on doubles")
     if width > _MAX_PRECISION:
         raise Fault("error during formatting: precision is out of range")
     special = _special(value)
@@ -187,12 +196,6 @@ def _scientific(value: Any, precision: int | None) -> str:
     mantissa, _, exponent = format(abs(value) if value == 0 else value, ".6e").partition("e")
     power = f"{int(exponent):03d}" if exponent[0] == "-" else f"{int(exponent):02d}"
     return f"{mantissa}×10{power.translate(_SUPERSCRIPTS)}".rjust(width)
-
-
-def _binary(value: Any, _: int | None) -> str:
-    if value.__class__ is bool or value.__class__ is int or value.__class__ is UInt:
-        return format(int(value), "b")
-    raise _refused("only integers and bools can be formatted as binary", value)
 
 
 def _hexadecimal(value: Any, _: int | None) -> str:
@@ -205,20 +208,16 @@ def _hexadecimal(value: Any, _: int | None) -> str:
     raise _refused("only integers, bytes and strings can be formatted as hex", value)
 
 
-def _upper_hexadecimal(value: Any, precision: int | None) -> str:
-    return _hexadecimal(value, precision).upper()
-
-
-def _octal(value: Any, _: int | None) -> str:
-    if value.__class__ is int or value.__class__ is UInt:
-        return format(int(value), "o")
-    raise _refused("octal clause can only be used on integers", value)
-
-
-_VERBS: Final[dict[str, Callable[[Any, int | None], str]]] = {
-    "s": _string, "d": _decimal, "f": _fixed, "e": _scientific, "b": _binary,
-    "x": _hexadecimal, "X": _upper_hexadecimal, "o": _octal,
-}  # fmt: skip
+_VERBS: Final[dict[str, Verb]] = {
+    "s": _string,
+    "d": _integers("d", "decimal clause can only be used on integers"),
+    "f": _fixed,
+    "e": _scientific,
+    "b": _integers("b", "only integers and bools can be formatted as binary", bool),
+    "x": _hexadecimal,
+    "X": lambda value, precision: _hexadecimal(value, precision).upper(),
+    "o": _integers("o", "octal clause can only be used on integers"),
+}
 
 _TO_STRING: Final[dict[type, Callable[[Any], str]]] = {
     int: lambda value: str(int(value)),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.equality import compared, equal
+from dra_extender.cel.equality import compared, same
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.values import SumQuantity
 from dra_extender.cel.work import Meter, text_bytes
@@ -85,13 +85,8 @@ _IDENTIFIER: Final = 160
 """Bytes that an identifier takes."""
 
 
-@LIBRARY.function("semver", "string -> Semver", metered=True)
-def semver(meter: Meter, text: str) -> Semver:
-    return semver_normalized(meter, text, False)
-
-
-@LIBRARY.function("semver", "string, bool -> Semver", metered=True)
-def semver_normalized(meter: Meter, text: str, normalize: bool) -> Semver:
+@LIBRARY.function("semver", "string -> Semver", "string, bool -> Semver", metered=True)
+def semver(meter: Meter, text: str, normalize: bool = False) -> Semver:
     size = _affordable(meter, text)
     try:
         version = Semver.parse(text, normalize)
@@ -109,13 +104,8 @@ def _affordable(meter: Meter, text: str) -> int:
     return _IDENTIFIER * identifiers + text_bytes(text)
 
 
-@LIBRARY.function("isSemver", "string -> bool", metered=True)
-def is_semver(meter: Meter, text: str) -> bool:
-    return is_semver_normalized(meter, text, False)
-
-
-@LIBRARY.function("isSemver", "string, bool -> bool", metered=True)
-def is_semver_normalized(meter: Meter, text: str, normalize: bool) -> bool:
+@LIBRARY.function("isSemver", "string -> bool", "string, bool -> bool", metered=True)
+def is_semver(meter: Meter, text: str, normalize: bool = False) -> bool:
     _affordable(meter, text)
     try:
         Semver.parse(text, normalize)
@@ -153,18 +143,11 @@ _MAX_EXAMINED: Final = 48
 def includes(meter: Meter, target: Any, value: Any) -> bool:
     """True when a list contains the value, or a single value equals it. What cannot be compared is not equal."""
     if target.__class__ is not list:
-        return _same(target, value, meter)
+        return same(target, value, meter)
     meter.charge(_MAX_EXAMINED * compared(value))
     for element in target[:_MAX_EXAMINED]:
-        if _same(element, value, meter):
+        if same(element, value, meter):
             return True
     if len(target) > _MAX_EXAMINED:
         raise Fault(f"'includes' function cannot be applied to lists longer than {_MAX_EXAMINED} values")
     return False
-
-
-def _same(left: Any, right: Any, meter: Meter) -> bool:
-    try:
-        return equal(left, right, meter)
-    except Fault:
-        return False

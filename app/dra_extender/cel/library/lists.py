@@ -7,7 +7,7 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.equality import compare, compared, contains, equal, is_sortable
+from dra_extender.cel.equality import compare, compared, contains, is_sortable, same
 from dra_extender.cel.errors import Fault, too_costly
 from dra_extender.cel.library.operators import add
 from dra_extender.cel.values import NONE, Duration, Option, UInt
@@ -27,13 +27,6 @@ def _affordable(comparisons: int) -> None:
     """Raises Abort for more comparisons than a whole evaluation may cost."""
     if comparisons > _MAX_COMPARISONS:
         raise too_costly()
-
-
-def _same(left: Any, right: Any, meter: Meter) -> bool:
-    try:
-        return equal(left, right, meter)
-    except Fault:
-        return False
 
 
 def _look_at(values: list[Any], meter: Meter, times: int = 1) -> None:
@@ -216,16 +209,18 @@ for _kind, _zero in (("int", 0), ("uint", UInt(0)), ("double", 0.0), ("duration"
 
 @LIBRARY.method("indexOf", "list(A), A -> int", metered=True)
 def index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
-    _look_into(values, meter)
-    meter.charge(len(values) * compared(wanted))
-    return next((index for index, value in enumerate(values) if _same(value, wanted, meter)), -1)
+    return _place(meter, values, wanted, range(len(values)))
 
 
 @LIBRARY.method("lastIndexOf", "list(A), A -> int", metered=True)
 def last_index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
+    return _place(meter, values, wanted, range(len(values) - 1, -1, -1))
+
+
+def _place(meter: Meter, values: list[Any], wanted: Any, places: range) -> int:
     _look_into(values, meter)
     meter.charge(len(values) * compared(wanted))
-    return next((index for index in range(len(values) - 1, -1, -1) if _same(values[index], wanted, meter)), -1)
+    return next((place for place in places if same(values[place], wanted, meter)), -1)
 
 
 # --- Sets -----------------------------------------------------------------------------------------------------------

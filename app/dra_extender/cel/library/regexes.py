@@ -149,13 +149,8 @@ def find(meter: Meter, text: str, regex: str) -> str:
     return "" if found is None else str(found.group())
 
 
-@LIBRARY.method("findAll", "string, string -> list(string)", metered=True)
-def find_all(meter: Meter, text: str, regex: str) -> list[str]:
-    return find_some(meter, text, regex, -1)
-
-
-@LIBRARY.method("findAll", "string, string, int -> list(string)", metered=True)
-def find_some(meter: Meter, text: str, regex: str, limit: int) -> list[str]:
+@LIBRARY.method("findAll", "string, string -> list(string)", "string, string, int -> list(string)", metered=True)
+def find_all(meter: Meter, text: str, regex: str, limit: int = -1) -> list[str]:
     """At most `limit` matches; all when it is negative. An empty match right after another match does not count."""
     compiled = _compiled(regex, meter)
     if not regex:

@@ -87,15 +87,10 @@ def _last(text: str, part: str) -> int:
     return place if place < 0 else len(text) - len(part) - place
 
 
-@LIBRARY.method("substring", "string, int -> string")
-def substring(text: str, start: int) -> str:
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    return text[start:]
-
-
-@LIBRARY.method("substring", "string, int, int -> string")
-def substring_until(text: str, start: int, end: int) -> str:
+@LIBRARY.method("substring", "string, int -> string", "string, int, int -> string")
+def substring(text: str, start: int, end: int | None = None) -> str:
+    if end is None:
+        end = max(start, len(text))
     if start > end:
         raise Fault(f"invalid substring range. start: {start}, end: {end}")
     for index in (start, end):
@@ -104,13 +99,8 @@ def substring_until(text: str, start: int, end: int) -> str:
     return text[start:end]
 
 
-@LIBRARY.method("replace", "string, string, string -> string", metered=True)
-def replace(meter: Meter, text: str, old: str, new: str) -> str:
-    return replace_some(meter, text, old, new, -1)
-
-
-@LIBRARY.method("replace", "string, string, string, int -> string", metered=True)
-def replace_some(meter: Meter, text: str, old: str, new: str, limit: int) -> str:
+@LIBRARY.method("replace", "string, string, string -> string", "string, string, string, int -> string", metered=True)
+def replace(meter: Meter, text: str, old: str, new: str, limit: int = -1) -> str:
     """An empty `old` is found before every character and at the end. A negative limit is none."""
     found = text.count(old)
     found = min(found, limit) if limit >= 0 else found
@@ -122,13 +112,8 @@ def replace_some(meter: Meter, text: str, old: str, new: str, limit: int) -> str
     return text.replace(old, new, found)
 
 
-@LIBRARY.method("split", "string, string -> list(string)", metered=True)
-def split(meter: Meter, text: str, separator: str) -> list[str]:
-    return split_some(meter, text, separator, -1)
-
-
-@LIBRARY.method("split", "string, string, int -> list(string)", metered=True)
-def split_some(meter: Meter, text: str, separator: str, limit: int) -> list[str]:
+@LIBRARY.method("split", "string, string -> list(string)", "string, string, int -> list(string)", metered=True)
+def split(meter: Meter, text: str, separator: str, limit: int = -1) -> list[str]:
     """At most `limit` parts, the last being the rest. A negative limit is none."""
     if limit == 0:
         return []
@@ -162,13 +147,8 @@ def _characters(meter: Meter, text: str, limit: int) -> list[str]:
     return parts
 
 
-@LIBRARY.method("join", "list(string) -> string", metered=True)
-def join(meter: Meter, parts: list[Any]) -> str:
-    return join_with(meter, parts, "")
-
-
-@LIBRARY.method("join", "list(string), string -> string", metered=True)
-def join_with(meter: Meter, parts: list[Any], separator: str) -> str:
+@LIBRARY.method("join", "list(string) -> string", "list(string), string -> string", metered=True)
+def join(meter: Meter, parts: list[Any], separator: str = "") -> str:
     meter.charge(1 + len(parts) // 4)
     size, is_ascii = 0, separator.isascii()
     for part in parts:

@@ -194,44 +194,31 @@ def _named_offset(time: Timestamp, zone: str) -> int:
 
 
 def _getter(name: str, read: Callable[[int], int]) -> None:
-    """Declare a getter; `read` takes seconds since 1970 of the local time."""
+    """Declare a getter; `read` takes nanoseconds since 1970 of the local time."""
 
-    def get(_: Meter, time: Timestamp) -> int:
-        return read(time.nanos // _NANO)
-
-    def get_in(meter: Meter, time: Timestamp, zone: str) -> int:
+    def get(meter: Meter, time: Timestamp, zone: str | None = None) -> int:
+        if zone is None:
+            return read(time.nanos)
         meter.charge(_ZONE)
-        return read(time.nanos // _NANO + _offset(time, zone))
+        return read(time.nanos + _offset(time, zone) * _NANO)
 
-    LIBRARY.method(name, "timestamp -> int", metered=True)(get)
-    LIBRARY.method(name, "timestamp, string -> int", metered=True)(get_in)
-
-
-def _date_of(seconds: int) -> tuple[int, int, int]:
-    return _date(seconds // _DAY)
+    LIBRARY.method(name, "timestamp -> int", "timestamp, string -> int", metered=True)(get)
 
 
-_getter("getFullYear", lambda seconds: _date_of(seconds)[0])
-_getter("getMonth", lambda seconds: _date_of(seconds)[1] - 1)
-_getter("getDayOfYear", lambda seconds: seconds // _DAY - _days(_date_of(seconds)[0], 1, 1))
-_getter("getDayOfMonth", lambda seconds: _date_of(seconds)[2] - 1)
-_getter("getDate", lambda seconds: _date_of(seconds)[2])
-_getter("getDayOfWeek", lambda seconds: (seconds // _DAY + 4) % 7)
-_getter("getHours", lambda seconds: seconds // 3600 % 24)
-_getter("getMinutes", lambda seconds: seconds // 60 % 60)
-_getter("getSeconds", lambda seconds: seconds % 60)
+def _date_of(nanos: int) -> tuple[int, int, int]:
+    return _date(nanos // _NANO // _DAY)
 
 
-@LIBRARY.method("getMilliseconds", "timestamp -> int", metered=True)
-def milliseconds(_: Meter, time: Timestamp) -> int:
-    return time.nanos % _NANO // 10**6
-
-
-@LIBRARY.method("getMilliseconds", "timestamp, string -> int", metered=True)
-def milliseconds_in(meter: Meter, time: Timestamp, zone: str) -> int:
-    meter.charge(_ZONE)
-    _offset(time, zone)
-    return milliseconds(meter, time)
+_getter("getFullYear", lambda nanos: _date_of(nanos)[0])
+_getter("getMonth", lambda nanos: _date_of(nanos)[1] - 1)
+_getter("getDayOfYear", lambda nanos: nanos // _NANO // _DAY - _days(_date_of(nanos)[0], 1, 1))
+_getter("getDayOfMonth", lambda nanos: _date_of(nanos)[2] - 1)
+_getter("getDate", lambda nanos: _date_of(nanos)[2])
+_getter("getDayOfWeek", lambda nanos: (nanos // _NANO // _DAY + 4) % 7)
+_getter("getHours", lambda nanos: nanos // _NANO // 3600 % 24)
+_getter("getMinutes", lambda nanos: nanos // _NANO // 60 % 60)
+_getter("getSeconds", lambda nanos: nanos // _NANO % 60)
+_getter("getMilliseconds", lambda nanos: nanos % _NANO // 10**6)
 
 
 def _span(name: str, unit: int) -> None:

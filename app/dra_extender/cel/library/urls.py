@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple
 
@@ -86,21 +87,18 @@ def _escape(text: str, allowed: frozenset[int]) -> str:
 
 def _unescape_host(text: str) -> str:
     """In a host only bytes beyond ASCII, and the percent sign of a zone, may be escaped."""
-    for found in _ESCAPE.finditer(_bytes(text)):
-        if int(found[1], 16) < 0x80 and found[0] != b"%25":
-            raise ValueError("invalid URL escape in host")
-    if any(byte < 0x80 and byte not in _HOST and byte != 0x25 for byte in _bytes(text)):
-        raise ValueError("invalid character in host name")
-    return _unescape(text)
+    return _unescape_part(text, "host", lambda byte: byte >= 0x80 or byte == 0x25)
 
 
 def _unescape_zone(text: str) -> str:
-    for found in _ESCAPE.finditer(_bytes(text)):
-        byte = int(found[1], 16)
-        if byte not in (0x25, 0x20) and byte not in _HOST:
-            raise ValueError("invalid URL escape in zone")
+    return _unescape_part(text, "zone", lambda byte: byte in (0x25, 0x20) or byte in _HOST)
+
+
+def _unescape_part(text: str, part: str, may_be_escaped: Callable[[int], bool]) -> str:
+    if not all(may_be_escaped(int(found[1], 16)) for found in _ESCAPE.finditer(_bytes(text))):
+        raise ValueError(f"invalid URL escape in {part}")
     if any(byte < 0x80 and byte not in _HOST and byte != 0x25 for byte in _bytes(text)):
-        raise ValueError("invalid character in zone")
+        raise ValueError(f"invalid character in {part}{' name' if part == 'host' else ''}")
     return _unescape(text)
 
 
