@@ -11,13 +11,14 @@ from dra_extender.cel.types import ANY, QUANTITY, SEMVER, STRING, Type
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _EQUALITIES: Final = frozenset(("_==_", "_!=_"))
-_OF_KINDS: Final[Mapping[Kind, str]] = {
+FAULT_HINTS: Final[Mapping[Kind, str]] = {
     "missing key": 'check with has(…), with "name" in device.attributes["domain"], or read it with .?name.orValue(…)',
     "no value": "use orValue(…) instead of value()",
     "out of bounds": "check size() first, or use [?index].orValue(…)",
     "too costly": "iterate over less",
     "too large": "make shorter texts and lists",
 }
+"""What to do about an error at run time."""
 
 
 def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str:
@@ -35,11 +36,6 @@ def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str
     if function in _EQUALITIES:
         return "both sides must have the same type"
     return ""
-
-
-def hint_for_fault(kind: Kind) -> str:
-    """What to do about an error at run time."""
-    return _OF_KINDS.get(kind, "")
 
 
 def undeclared(expression: str, node: Node, name: str, hint: str = "") -> CelCompileError:

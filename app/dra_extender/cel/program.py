@@ -10,7 +10,7 @@ from dra_extender.cel.checker import check
 from dra_extender.cel.device import CelGates, DeviceView
 from dra_extender.cel.environment import environment
 from dra_extender.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
-from dra_extender.cel.hints import hint_for_fault
+from dra_extender.cel.hints import FAULT_HINTS
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.regexes import pattern_cache
 from dra_extender.cel.parser import parse
@@ -68,7 +68,7 @@ class Program:
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
                 value = value.content
         except (Fault, Abort) as error:
-            raise CelRuntimeError(str(error), hint_for_fault(error.kind), error.key) from None
+            raise CelRuntimeError(str(error), FAULT_HINTS.get(error.kind, ""), error.key) from None
         if value.__class__ is not bool:
             raise CelRuntimeError(
                 f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"

@@ -6,11 +6,11 @@ The order of the overloads is upstream's: where types are unknown, the first one
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import copysign, inf, isnan, nan
 from typing import Any, Final
 
-from dra_extender.cel.declarations import Library
+from dra_extender.cel.declarations import Library, Run
 from dra_extender.cel.equality import compare, compared, contains
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtract_time
@@ -83,34 +83,22 @@ def uint64(value: int) -> UInt:
     raise Fault("unsigned integer overflow")
 
 
-def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
-    return Fault("no such overload" if left.__class__ in kinds else f"no such overload: {name}")
-
-
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
+Operands = tuple[type, type]
 
-@LIBRARY.share("_+_", metered=True)
-def add(meter: Meter, left: Any, right: Any) -> Any:
-    kind, other = left.__class__, right.__class__
-    if kind is other:
-        if kind is int:
-            return int64(left + right)
-        if kind is str or kind is bytes:
-            return _concatenated(meter, left, right)
-        if kind is float:
-            return left + right
-        if kind is UInt:
-            return uint64(int(left) + int(right))
-        if kind is Duration:
-            return add_duration(left.nanos, right.nanos)
-        if kind is list:
-            return _joined(meter, left, right)
-    if kind is Timestamp and other is Duration:
-        return add_to_timestamp(left, right.nanos)
-    if kind is Duration and other is Timestamp:
-        return add_to_timestamp(right, left.nanos)
-    raise _mismatch("_+_", left, (int, str, bytes, float, UInt, Duration, Timestamp, list))
+
+def _arithmetic(name: str, runs: Mapping[Operands, Run]) -> Run:
+    """An operator, by the classes of its operands."""
+    known = {left for left, _ in runs}
+
+    def carry_out(meter: Meter, left: Any, right: Any) -> Any:
+        run = runs.get((left.__class__, right.__class__))
+        if run is None:
+            raise Fault("no such overload" if left.__class__ in known else f"no such overload: {name}")
+        return run(meter, left, right)
+
+    return LIBRARY.share(name, metered=True)(carry_out)
 
 
 def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
@@ -136,62 +124,75 @@ def _joined(meter: Meter, left: list[Any], right: list[Any]) -> list[Any]:
     return result
 
 
-@LIBRARY.share("_-_")
-def subtract(left: Any, right: Any) -> Any:
-    kind, other = left.__class__, right.__class__
-    if kind is other:
-        if kind is int:
-            return int64(left - right)
-        if kind is float:
-            return left - right
-        if kind is UInt:
-            return uint64(int(left) - int(right))
-        if kind is Duration:
-            return add_duration(left.nanos, -right.nanos)
-        if kind is Timestamp:
-            return subtract_time(left, right)
-    if kind is Timestamp and other is Duration:
-        return add_to_timestamp(left, add_duration(0, -right.nanos).nanos)
-    raise _mismatch("_-_", left, (int, float, UInt, Duration, Timestamp))
+def _divide_doubles(left: float, right: float) -> float:
+    if right != 0:
+        return left / right
+    if left == 0 or isnan(left):
+        return nan
+    return copysign(inf, left) * copysign(1.0, right)
 
 
-@LIBRARY.share("_*_")
-def multiply(left: Any, right: Any) -> Any:
-    kind = left.__class__
-    if kind is right.__class__:
-        if kind is int:
-            return int64(left * right)
-        if kind is float:
-            return left * right
-        if kind is UInt:
-            return uint64(int(left) * int(right))
-    raise _mismatch("_*_", left, (int, float, UInt))
+def _divided(left: int, right: int, problem: str) -> int:
+    """The quotient, rounded towards zero."""
+    if right == 0:
+        raise Fault(problem)
+    quotient = abs(int(left)) // abs(int(right))
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
-@LIBRARY.share("_/_")
-def divide(left: Any, right: Any) -> Any:
-    kind = left.__class__
-    if kind is right.__class__:
-        if kind is float:
-            return _divide_doubles(left, right)
-        if kind is int or kind is UInt:
-            if right == 0:
-                raise Fault("division by zero")
-            return int64(_truncated(left, right)) if kind is int else UInt(int(left) // int(right))
-    raise _mismatch("_/_", left, (int, float, UInt))
+def _remainder(left: int, right: int) -> int:
+    quotient = _divided(left, right, "modulus by zero")
+    return int(left) - int(right) * (quotient if left.__class__ is UInt else int64(quotient))
 
 
-@LIBRARY.share("_%_")
-def modulo(left: Any, right: Any) -> Any:
-    kind = left.__class__
-    if kind is right.__class__ and (kind is int or kind is UInt):
-        if right == 0:
-            raise Fault("modulus by zero")
-        if kind is UInt:
-            return UInt(int(left) % int(right))
-        int64(_truncated(left, right))
-        return left - right * _truncated(left, right)
-    raise _mismatch("_%_", left, (int, UInt))
+add = _arithmetic(
+    "_+_",
+    {
+        (int, int): lambda _, left, right: int64(left + right),
+        (UInt, UInt): lambda _, left, right: uint64(int(left) + int(right)),
+        (float, float): lambda _, left, right: left + right,
+        (str, str): _concatenated,
+        (bytes, bytes): _concatenated,
+        (list, list): _joined,
+        (Duration, Duration): lambda _, left, right: add_duration(left.nanos, right.nanos),
+        (Timestamp, Duration): lambda _, left, right: add_to_timestamp(left, right.nanos),
+        (Duration, Timestamp): lambda _, left, right: add_to_timestamp(right, left.nanos),
+    },
+)
+_arithmetic(
+    "_-_",
+    {
+        (int, int): lambda _, left, right: int64(left - right),
+        (UInt, UInt): lambda _, left, right: uint64(int(left) - int(right)),
+        (float, float): lambda _, left, right: left - right,
+        (Duration, Duration): lambda _, left, right: add_duration(left.nanos, -right.nanos),
+        (Timestamp, Timestamp): lambda _, left, right: subtract_time(left, right),
+        (Timestamp, Duration): lambda _, left, right: add_to_timestamp(left, add_duration(0, -right.nanos).nanos),
+    },
+)
+_arithmetic(
+    "_*_",
+    {
+        (int, int): lambda _, left, right: int64(left * right),
+        (UInt, UInt): lambda _, left, right: uint64(int(left) * int(right)),
+        (float, float): lambda _, left, right: left * right,
+    },
+)
+_arithmetic(
+    "_/_",
+    {
+        (int, int): lambda _, left, right: int64(_divided(left, right, "division by zero")),
+        (UInt, UInt): lambda _, left, right: UInt(_divided(left, right, "division by zero")),
+        (float, float): lambda _, left, right: _divide_doubles(left, right),
+    },
+)
+_arithmetic(
+    "_%_",
+    {
+        (int, int): lambda _, left, right: _remainder(left, right),
+        (UInt, UInt): lambda _, left, right: UInt(_remainder(left, right)),
+    },
+)
 
 
 @LIBRARY.share("-_")
@@ -204,19 +205,6 @@ def negate(value: Any) -> Any:
     if kind is Duration:
         return add_duration(0, -value.nanos)
     raise Fault("no such overload" if kind is bool else "no such overload: -_")
-
-
-def _truncated(left: int, right: int) -> int:
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
-
-
-def _divide_doubles(left: float, right: float) -> float:
-    if right != 0:
-        return left / right
-    if left == 0 or isnan(left):
-        return nan
-    return copysign(inf, left) * copysign(1.0, right)
 
 
 # --- Comparison -----------------------------------------------------------------------------------------------------
