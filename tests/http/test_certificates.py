@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import trustme
 
-from dra_extender.http.server import HttpServer
 from dra_extender.http.tls import ServerCertificates
-from tests.support.http.served import Served
+from tests.support.http.served import Served, serving
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 
@@ -59,9 +59,6 @@ def certificates(authority: Authority) -> ServerCertificates:
 @pytest.fixture
 async def call(served: Served, certificates: ServerCertificates) -> AsyncIterator[Call]:
     """Makes one request with a client context; gives the status line and the server's certificate."""
-    app = served.application()
-    server = HttpServer(app, "127.0.0.1", 0, tls=certificates.context)
-    await server.start()
 
     async def make(context: ssl.SSLContext) -> tuple[bytes, bytes]:
         reader, writer = await asyncio.open_connection(
@@ -75,8 +72,8 @@ async def call(served: Served, certificates: ServerCertificates) -> AsyncIterato
         finally:
             writer.close()
 
-    yield make
-    await server.stop(1)
+    async with serving(served.application(), tls=certificates.context) as server:
+        yield make
 
 
 REFUSED = (ssl.SSLError, ConnectionError)
@@ -161,18 +158,15 @@ async def test_exchanging_certificates_drops_no_call(
 async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
     authority: Authority, certificates: ServerCertificates, served: Served
 ) -> None:
-    app = served.application()
-    server = HttpServer(app, "127.0.0.1", 0, tls=certificates.context)
-    await server.start()
     context = authority.client(authority.clients)
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
-    for _ in range(3):
-        writer.write(HEAD + b"\r\n")
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 OK")
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        await reader.readexactly(length)
-        authority.write()
-        assert certificates.check()
-    writer.close()
-    await server.stop(1)
+    async with serving(served.application(), tls=certificates.context) as server:
+        url, kept = f"https://localhost:{server.port}/livez", aiohttp.TCPConnector(limit=1, ssl=context)
+        async with aiohttp.ClientSession(connector=kept) as session:
+            used = set()
+            for _ in range(3):
+                async with session.get(url) as reply:
+                    assert reply.status == 200
+                used |= server.state.connections
+                authority.write()
+                assert certificates.check()
+    assert (len(used), server.state.total_requests) == (1, 3)

@@ -7,7 +7,6 @@ import gc
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -16,8 +15,7 @@ import pytest
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http.protocol import ConnectionLimits, LimitedProtocol
 from dra_extender.http.server import HttpServer
-from tests.support.http.served import Served
-from tests.support.http.served import serving as served_over
+from tests.support.http.served import Served, serving
 from tests.support.patience import LONGEST, until
 
 PATIENT = ConnectionLimits(request_seconds=LONGEST, idle_seconds=LONGEST, header_bytes=4096, headers=20)
@@ -26,20 +24,7 @@ HASTY = ConnectionLimits(request_seconds=0.1, idle_seconds=0.3, header_bytes=409
 
 @pytest.fixture
 async def server(served: Served) -> AsyncIterator[HttpServer]:
-    async with serving(served, PATIENT) as made:
-        yield made
-
-
-@pytest.fixture
-async def hasty(served: Served) -> AsyncIterator[HttpServer]:
-    """It gives clients next to no time."""
-    async with serving(served, HASTY) as made:
-        yield made
-
-
-@asynccontextmanager
-async def serving(served: Served, limits: ConnectionLimits, max_body: int = 100_000) -> AsyncIterator[HttpServer]:
-    async with served_over(served.application(max_body=max_body), limits=limits) as made:
+    async with serving(served.application(), limits=PATIENT) as made:
         yield made
 
 
@@ -105,9 +90,10 @@ HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
     ],
 )
 async def test_a_client_that_holds_a_connection_without_a_request_loses_it(
-    hasty: HttpServer, parts: tuple[bytes, ...]
+    served: Served, parts: tuple[bytes, ...]
 ) -> None:
-    assert await exchange(hasty.port, *parts) in (b"", b"reset")
+    async with serving(served.application(), limits=HASTY) as server:
+        assert await exchange(server.port, *parts) in (b"", b"reset")
 
 
 async def test_a_request_in_pieces_is_fine_when_it_is_quick_enough(server: HttpServer) -> None:
@@ -139,7 +125,7 @@ async def test_an_answer_is_one_write(
             super().connection_made(recording)
 
     monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Recorded)
-    async with serving(served, PATIENT) as server:
+    async with serving(served.application(), limits=PATIENT) as server:
         closing = request_.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
         said = await exchange(server.port, closing)
     assert said.startswith(answer)
@@ -150,7 +136,7 @@ async def test_an_answer_is_one_write(
 async def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
     served: Served, end_of_head: bytes
 ) -> None:
-    async with serving(served, ConnectionLimits(taking_seconds=0.2), MUCH) as server:
+    async with serving(served.application(max_body=MUCH), limits=ConnectionLimits(taking_seconds=0.2)) as server:
         connections = connections_of(server)
         with socket.create_connection(("127.0.0.1", server.port)) as silent:
             await asyncio.to_thread(silent.sendall, much(end_of_head))
@@ -161,7 +147,10 @@ async def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
 
 async def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(served: Served) -> None:
     received = judged = 0
-    async with serving(served, ConnectionLimits(taking_seconds=LONGEST), MUCH) as server, asyncio.timeout(LONGEST):
+    async with (
+        serving(served.application(max_body=MUCH), limits=ConnectionLimits(taking_seconds=LONGEST)) as server,
+        asyncio.timeout(LONGEST),
+    ):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**16)
         writer.write(much(CLOSE))
         while part := await reader.read(2**18):
@@ -188,7 +177,7 @@ async def test_a_client_that_goes_on_asking_is_not_cut_off_for_an_answer_of_this
             self._check_reading(1, self._begun - 1)  # as planned after the answer before, and due just now
 
     monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Judged)
-    async with serving(served, PATIENT, MUCH) as server:
+    async with serving(served.application(max_body=MUCH), limits=PATIENT) as server:
         answers = await exchange(server.port, much(KEEP), much(CLOSE))
     assert answers.count(b"HTTP/1.1 200") == 2
     assert (len(waiting), all(waiting)) == (2, True)
@@ -212,7 +201,7 @@ async def test_behind_the_request_that_is_one_too_many_nothing_is_read(
             super().on_url(url)
 
     monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Counting)
-    async with serving(served, PATIENT) as server:
+    async with serving(served.application(), limits=PATIENT) as server:
         await exchange(server.port, (HEAD + b"\r\n") * 1_000)
     assert len(begun) <= 1 + PATIENT.pipelined + 1
 

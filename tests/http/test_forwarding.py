@@ -61,8 +61,9 @@ async def running(
     made = Replica()
     made.follow(known)
     asking = Forwarding(made, peer or PeerTLS(lambda: None))
-    app = made.application(clients=clients or AllowedClients(), forwarding=asking)
-    server = HttpServer(app, "127.0.0.1", 0, tls=tls)
+    server = HttpServer(
+        made.application(clients=clients or AllowedClients(), forwarding=asking), "127.0.0.1", 0, tls=tls
+    )
     await server.start()
     made.url = server.url
     try:
@@ -123,22 +124,18 @@ async def test_a_forwarded_call_is_not_forwarded_again(
 
 
 @pytest.mark.parametrize("before", ["", NOBODY], ids=["nobody leads", "the leader has died"])
-async def test_a_call_waits_for_the_next_leader(leader: Replica, session: aiohttp.ClientSession, before: str) -> None:
+async def test_a_call_waits_for_the_next_leader_which_may_be_this_replica(
+    leader: Replica, session: aiohttp.ClientSession, before: str
+) -> None:
     async with running(before) as standby:
-        waiting = asyncio.create_task(call(session, standby.url, VERBS[0]))
-        await until(lambda: standby.asked_who_leads)
-        standby.follow(leader.url)
-        assert (await waiting)[0] == 200
-    assert (len(leader.verbs.asked), standby.verbs.asked) == (1, [])
-
-
-async def test_a_call_is_decided_here_when_this_replica_leads_meanwhile(session: aiohttp.ClientSession) -> None:
-    async with running(NOBODY) as standby:
-        waiting = asyncio.create_task(call(session, standby.url, VERBS[3]))
-        await until(lambda: standby.asked_who_leads)
-        standby.follow("self")
-        assert (await waiting)[:2] == (200, {"Error": ""})
-    assert len(standby.verbs.asked) == 1
+        for following, decided in ((leader.url, (1, 0)), ("self", (1, 1))):
+            standby.follow(before)
+            standby.asked_who_leads = 0
+            waiting = asyncio.create_task(call(session, standby.url, VERBS[3]))
+            await until(lambda: standby.asked_who_leads)
+            standby.follow(following)
+            assert (await waiting)[:2] == (200, {"Error": ""})
+            assert (len(leader.verbs.asked), len(standby.verbs.asked)) == decided
 
 
 async def test_a_leader_that_has_just_been_deposed_sends_the_call_to_the_next(

@@ -19,14 +19,13 @@ from dra_extender.http.metrics import (
     Spec,
     VerbResult,
 )
-from dra_extender.http.server import HttpServer
 from dra_extender.insight.problems import Check
 from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import LabelledCounter, Reading
 from dra_extender.service.replica import Replica
 from dra_extender.unexpected import PLACES, Place, counts
 from dra_extender.version import VERSION
-from tests.support.http.served import Served
+from tests.support.http.served import Served, serving
 from tests.support.unexpected import Reports, raises_unexpected
 
 
@@ -172,10 +171,8 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
 async def test_with_an_address_of_its_own_insight_serves_no_verbs(
     served: Served, session: aiohttp.ClientSession
 ) -> None:
-    server = HttpServer(create_insight_app(served.pages), "127.0.0.1", 0)
-    await server.start()
-    async with session.get(server.url + "/readyz") as reply:
-        assert reply.status == 200
-    async with session.post(server.url + "/scheduler/filter", json={}) as reply:
-        assert reply.status == 404
-    await server.stop(1)
+    async with serving(create_insight_app(served.pages)) as server:
+        async with session.get(server.url + "/readyz") as reply:
+            assert reply.status == 200
+        async with session.post(server.url + "/scheduler/filter", json={}) as reply:
+            assert reply.status == 404

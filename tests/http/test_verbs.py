@@ -42,66 +42,72 @@ async def post(
         return reply.status, json.loads(await reply.read()), reply
 
 
-async def test_filter_answers_with_all_four_keys_and_a_length(served: Served, session: aiohttp.ClientSession) -> None:
-    status, body, reply = await post(session, served.url + "/scheduler/filter", ARGS)
-    assert (status, body) == (
-        200,
-        {
-            "NodeNames": ["n1"],
-            "FailedNodes": {},
-            "FailedAndUnresolvableNodes": {"bad": "cannot allocate all claims"},
-            "Error": "",
-        },
-    )
-    assert int(reply.headers["Content-Length"]) > 0
-    assert "Transfer-Encoding" not in reply.headers
+async def test_each_verb_answers_in_the_form_of_the_protocol(served: Served, session: aiohttp.ClientSession) -> None:
+    refused = {"bad": "cannot allocate all claims"}
+    filtered = {"NodeNames": ["n1"], "FailedNodes": {}, "FailedAndUnresolvableNodes": refused, "Error": ""}
+    scores = [{"Host": "n1", "Score": 0}, {"Host": "bad", "Score": 1}]
+    for path, body, want in (
+        ("/scheduler/filter", ARGS, filtered),
+        ("/scheduler/filter", ARGS | {"NodeNames": ["bad"]}, filtered | {"NodeNames": []}),
+        ("/scheduler/prioritize", ARGS, scores),
+        ("/advisor/prioritize", ARGS, scores),
+        ("/scheduler/preempt", PREEMPT, {"NodeNameToMetaVictims": PREEMPT["NodeNameToMetaVictims"]}),
+        ("/scheduler/bind", BIND, {"Error": ""}),
+        ("/scheduler/bind", BIND | {"PodName": "unlucky"}, {"Error": "no such pod"}),
+    ):
+        status, found, reply = await post(session, served.url + path, body)
+        assert (status, found) == (200, want)
+        assert int(reply.headers["Content-Length"]) > 0
+        assert "Transfer-Encoding" not in reply.headers
+    assert served.verbs.asked[-2] == ExtenderBindingArgs("p", "default", "u", "n2")
 
 
-async def test_filter_with_no_nodes_left_says_so_with_an_empty_list(
-    served: Served, session: aiohttp.ClientSession
+WHOLE = {"Pod": POD, "Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}, "NodeNames": None}
+THREE = ["n1", "n2", "n3"]
+NO_VICTIMS = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
+
+
+def too_many(field: str) -> str:
+    return f"dra-extender: the request has 3 nodes in {field}; at most 2 are allowed"
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "problem"),
+    [
+        pytest.param("filter", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
+        pytest.param("prioritize", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
+        pytest.param("preempt", NO_VICTIMS, "neither NodeNameToMetaVictims nor NodeNameToVictims", id="no victims"),
+        ("filter", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
+        ("prioritize", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
+        *(
+            ("preempt", NO_VICTIMS | {field: {name: {"Pods": []} for name in THREE}}, too_many(field))
+            for field in ("NodeNameToMetaVictims", "NodeNameToVictims")
+        ),
+        *(
+            ("bind", BIND | {field: value}, f"dra-extender: bind request: {field} {problem}")
+            for field in BIND
+            for value, problem in (
+                ("", "is empty"),
+                ("x" * 254, "has 254 characters; 253 are allowed"),
+                (".", 'is ".", which is not a valid name'),
+                ("..", 'is "..", which is not a valid name'),
+            )
+        ),
+        *(("bind", {key: BIND[key] for key in BIND if key != field}, field) for field in BIND),
+    ],
+)
+async def test_an_invalid_request_gets_an_error_and_no_decision(
+    served: Served,
+    session: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    body: dict[str, Any],
+    problem: str,
 ) -> None:
-    _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": ["bad"]})
-    assert body["NodeNames"] == []
-
-
-@pytest.mark.parametrize("path", ["/scheduler/prioritize", "/advisor/prioritize"])
-async def test_prioritize_answers_with_a_bare_list_of_integers(
-    served: Served, session: aiohttp.ClientSession, path: str
-) -> None:
-    status, body, _ = await post(session, served.url + path, ARGS)
-    assert (status, body) == (200, [{"Host": "n1", "Score": 0}, {"Host": "bad", "Score": 1}])
-
-
-async def test_preempt_answers_with_meta_victims(served: Served, session: aiohttp.ClientSession) -> None:
-    status, body, _ = await post(session, served.url + "/scheduler/preempt", PREEMPT)
-    assert (status, body) == (200, {"NodeNameToMetaVictims": PREEMPT["NodeNameToMetaVictims"]})
-
-
-async def test_bind_answers_with_an_error_field_in_any_case(served: Served, session: aiohttp.ClientSession) -> None:
-    url = served.url + "/scheduler/bind"
-    assert (await post(session, url, BIND))[:2] == (200, {"Error": ""})
-    assert (await post(session, url, BIND | {"PodName": "unlucky"}))[:2] == (200, {"Error": "no such pod"})
-    assert served.verbs.asked[0] == ExtenderBindingArgs("p", "default", "u", "n2")
-
-
-async def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set(
-    served: Served, session: aiohttp.ClientSession
-) -> None:
-    whole = {"Pod": POD, "Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}, "NodeNames": None}
-    status, body, _ = await post(session, served.url + "/scheduler/filter", whole)
-    assert status == 200
-    assert "nodeCacheCapable: true" in body["Error"]
-    status, body, _ = await post(session, served.url + "/scheduler/prioritize", whole)
-    assert status == 400
-    assert "nodeCacheCapable: true" in body["detail"]
-    assert served.verbs.asked == []
-
-
-async def test_a_preemption_without_any_victims_is_refused(served: Served, session: aiohttp.ClientSession) -> None:
-    nothing = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
-    status, body, _ = await post(session, served.url + "/scheduler/preempt", nothing)
-    assert status == 400
-    assert "neither NodeNameToMetaVictims nor NodeNameToVictims" in body["detail"]
+    monkeypatch.setattr(verbs, "NODES_OF_REQUEST", 2)
+    status, found, _ = await post(session, f"{served.url}/scheduler/{verb}", body)
+    code, field = (200, "Error") if verb in ("filter", "bind") else (400, "detail")
+    assert (status, problem in found[field], served.verbs.asked) == (code, True, [])
 
 
 MALFORMED = [b"", b"{", b"null", b"[]", b"7", b'"x"', b"{}", b'{"Pod":7}', b"\xff\xfe", b'{"Pod":{"metadata":[]}}']
@@ -122,56 +128,6 @@ async def test_a_malformed_request_is_answered_in_the_protocols_terms(
         status, answer, _ = await post(session, served.url + path, body)
         assert status == 400
         assert "request: " in answer["detail"]
-
-
-@pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
-async def test_a_bind_without_one_of_its_fields_names_it(
-    served: Served, session: aiohttp.ClientSession, missing: str
-) -> None:
-    url = served.url + "/scheduler/bind"
-    _, body, _ = await post(session, url, {key: value for key, value in BIND.items() if key != missing})
-    assert missing in body["Error"]
-    _, body, _ = await post(session, url, BIND | {missing: ""})
-    assert body["Error"] == f"dra-extender: bind request: {missing} is empty"
-    assert served.verbs.asked == []
-
-
-@pytest.mark.parametrize("wrong", ["PodName", "PodNamespace", "PodUID", "Node"])
-async def test_a_bind_of_a_name_that_is_too_long_for_one_is_refused_without_it(
-    served: Served, session: aiohttp.ClientSession, wrong: str
-) -> None:
-    _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: "x" * 254})
-    assert body["Error"] == f"dra-extender: bind request: {wrong} has 254 characters; 253 are allowed"
-    assert served.verbs.asked == []
-
-
-async def test_more_nodes_than_a_cluster_has_are_refused(
-    served: Served, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verbs, "NODES_OF_REQUEST", 2)
-    names = ["n1", "n2", "n3"]
-    problem = "dra-extender: the request has 3 nodes in {}; at most 2 are allowed"
-    _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": names})
-    assert body["Error"] == problem.format("NodeNames")
-    status, body, _ = await post(session, served.url + "/scheduler/prioritize", ARGS | {"NodeNames": names})
-    assert (status, body["detail"]) == (400, problem.format("NodeNames"))
-    for field in ("NodeNameToMetaVictims", "NodeNameToVictims"):
-        given: dict[str, Any] = (
-            PREEMPT | {"NodeNameToMetaVictims": None} | {field: {name: {"Pods": []} for name in names}}
-        )
-        status, body, _ = await post(session, served.url + "/scheduler/preempt", given)
-        assert (status, body["detail"]) == (400, problem.format(field))
-    assert served.verbs.asked == []
-
-
-@pytest.mark.parametrize("wrong", ["PodName", "PodNamespace", "PodUID", "Node"])
-@pytest.mark.parametrize("name", [".", ".."])
-async def test_a_bind_of_what_would_be_another_path_is_refused_by_name(
-    served: Served, session: aiohttp.ClientSession, wrong: str, name: str
-) -> None:
-    _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: name})
-    assert body["Error"] == f'dra-extender: bind request: {wrong} is "{name}", which is not a valid name'
-    assert served.verbs.asked == []
 
 
 @pytest.mark.parametrize("announced", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
 
 import aiohttp
@@ -13,15 +13,16 @@ from fastapi import FastAPI, HTTPException
 
 from dra_extender.http.insight.queue import QueryQueue
 from dra_extender.http.insight.routes import insight_router
-from dra_extender.http.server import HttpServer
 from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
+from tests.support.http.served import serving
 from tests.support.scheduling.census import GATES, GPU
 from tests.support.scheduling.whatif import running, waiting
 
 Json = dict[str, Any]
+Ask = Callable[[Json | bytes], Awaitable[tuple[int, Json]]]
 RESOURCE = "resource.k8s.io/v1"
 DOCUMENTS = [
     device_class("gpu", f'device.driver == "{GPU}"'),
@@ -54,28 +55,18 @@ def view() -> View:
     return Scene(DOCUMENTS, gates=GATES).view()
 
 
-class Client:
-    """Who posts to the service."""
-
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self.session = session
-        self.url = f"{url}/insight/whatif"
-
-
 @pytest.fixture
-async def client(view: View, session: aiohttp.ClientSession) -> AsyncIterator[Client]:
+async def ask(view: View, session: aiohttp.ClientSession) -> AsyncIterator[Ask]:
     app = FastAPI()
     app.include_router(insight_router(Known(view)))
-    server = HttpServer(app, "127.0.0.1", 0)
-    await server.start()
-    yield Client(session, server.url)
-    await server.stop(1)
+    async with serving(app) as server:
 
+        async def post(body: Json | bytes) -> tuple[int, Json]:
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
+            async with session.post(f"{server.url}/insight/whatif", data=content) as reply:
+                return reply.status, await reply.json()
 
-async def ask(client: Client, body: Json | bytes) -> tuple[int, Json]:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with client.session.post(client.url, data=content) as answer:
-        return answer.status, await answer.json()
+        yield post
 
 
 def verdicts(found: Json) -> dict[str, str]:
@@ -127,15 +118,15 @@ BIG = {"apiVersion": RESOURCE, "kind": "DeviceClass", "metadata": {"name": "new"
         ({"pods": trial("t", 1)[:1]}, {"t": "does not fit"}),
     ],
 )
-async def test_what_is_supposed_is_what_is_decided_on(client: Client, body: Json, expected: dict[str, str]) -> None:
-    status, found = await ask(client, body)
+async def test_what_is_supposed_is_what_is_decided_on(ask: Ask, body: Json, expected: dict[str, str]) -> None:
+    status, found = await ask(body)
     assert status == 200, found
     assert verdicts(found) == expected
     assert found["complete"] is True
 
 
-async def test_the_answer_says_where_and_why_and_what_would_help(client: Client) -> None:
-    _, found = await ask(client, {"pods": ["default/w", "default/x"]})
+async def test_the_answer_says_where_and_why_and_what_would_help(ask: Ask) -> None:
+    _, found = await ask({"pods": ["default/w", "default/x"]})
     assert found["outcomes"][1] == {
         "pod": "default/x", "verdict": "does not fit", "displaced": False, "now": "", "node": "",
         "reason": "2 nodes lack the devices", "remedy": "wait until pod default/p has ended",
@@ -143,10 +134,9 @@ async def test_the_answer_says_where_and_why_and_what_would_help(client: Client)
     assert found["totals"] == {"no_more": 0, "would_fit": 0, "does_not_fit": 1, "fits": 1}
 
 
-async def test_a_slice_that_cannot_be_used_is_told(client: Client) -> None:
-    twice = slice_of("a", "more", "m-0", "m-0")
-    _, found = await ask(client, {"withSlices": [twice]})
-    assert found["problems"] and "more" in found["problems"][0]
+async def test_a_slice_that_cannot_be_used_is_a_problem_of_the_answer(ask: Ask) -> None:
+    _, found = await ask({"withSlices": [slice_of("a", "more", "m-0", "m-0")]})
+    assert "more" in found["problems"][0]
 
 
 def nested(depth: int) -> bytes:
@@ -218,29 +208,24 @@ def object_of(kind: str, **more: Any) -> Json:
     ],
 )
 async def test_what_is_wrong_is_told_by_field_problem_and_remedy(
-    client: Client, body: Json | bytes, status: int, told: str
+    ask: Ask, body: Json | bytes, status: int, told: str
 ) -> None:
-    got, found = await ask(client, body)
+    got, found = await ask(body)
     assert (got, found["detail"][: len(told)]) == (status, told)
     assert len(found["detail"]) < 1_000
 
 
-async def test_a_request_that_is_too_large_is_not_read_to_its_end(client: Client) -> None:
-    status, found = await ask(client, b"[" * (BYTES_OF_WHATIF + 1))
+async def test_a_request_that_is_too_large_is_not_read_to_its_end(ask: Ask) -> None:
+    status, found = await ask(b"[" * (BYTES_OF_WHATIF + 1))
     assert status == 413
     assert found["detail"] == f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer objects at once"
 
 
-async def test_a_claim_cannot_pose_as_another_that_has_devices(client: Client, view: View) -> None:
+async def test_a_claim_cannot_pose_as_another_that_has_devices(ask: Ask, view: View) -> None:
     (held,) = [claim for claim in view.ledger.claims() if claim.allocation is not None]
     thief = object_of("ResourceClaim") | {"metadata": {"name": "thief", "uid": held.metadata.uid}}
-    _, found = await ask(client, {"withObjects": [thief]})
+    _, found = await ask({"withObjects": [thief]})
     assert verdicts(found) == {"w": "fits", "x": "does not fit"}, "p keeps its devices"
-
-
-async def test_only_get_and_post_that_asks_are_understood(client: Client) -> None:
-    async with client.session.get(client.url) as answer:
-        assert answer.status == 405
 
 
 # --- how many at once

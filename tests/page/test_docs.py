@@ -19,7 +19,7 @@ async def test_what_can_be_asked_is_listed_at_docs(flow: Flow, browser: Browser)
     assert flow.service is not None
     async with showing(browser, f"{flow.service.insight_url}/docs", width=390) as shown:
         await expect(shown.page.locator("#questions code", has_text="/insight/diagnosis")).to_be_visible()
-        await expect(shown.page.locator("#questions")).to_contain_text("needed")
+        await expect(shown.page.locator("#questions")).to_contain_text("required")
         found = await Axe().run(shown.page)
         assert (found.violations_count, shown.complaints) == (0, []), found.generate_report()
         assert await shown.page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -163,7 +163,7 @@ async def test_where_readers_show_a_token_the_page_asks_for_one(flow: Flow, brow
         await expect(page.locator("#token-why")).to_contain_text("a bearer token is needed")
         await page.locator("#token-input").fill("wrong")
         await page.get_by_role("button", name="Use this token").click()
-        await expect(page.locator("#token-why")).to_contain_text("does not know this token")
+        await expect(page.locator("#token-why")).to_contain_text("does not accept this token")
         await page.locator("#token-input").fill(token)
         await page.get_by_role("button", name="Use this token").click()
         await expect(page.get_by_role("gridcell")).to_have_count(8)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from starlette.types import ASGIApp
+
 from dra_extender.api.extender import (
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -90,7 +92,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(app: Application, **options: Any) -> AsyncIterator[HttpServer]:
+async def serving(app: ASGIApp, **options: Any) -> AsyncIterator[HttpServer]:
     """The application on a free port; options as of `HttpServer`."""
     made = HttpServer(app, "127.0.0.1", 0, **options)
     await made.start()
