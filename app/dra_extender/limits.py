@@ -52,7 +52,9 @@ DIGITS_OF_QUANTITY: Final = Limit(
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
-NODES_OF_REQUEST: Final = Limit(65_536, "more than any cluster has", "test_an_invalid_request_gets_an_error_and_no_decision")
+NODES_OF_REQUEST: Final = Limit(
+    65_536, "more than any cluster has", "test_an_invalid_request_gets_an_error_and_no_decision"
+)
 BYTES_OF_QUERY: Final = Limit(
     8 * 2**10, "parameters are parsed in one step", "test_parameters_that_are_too_long_get_an_answer_that_conforms"
 )
