@@ -1,4 +1,4 @@
-"""One call does a counted amount of work at a time, and leaves to workers what is larger than that."""
+"""One call does a counted amount of work at a time, and defers to workers what is larger than that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from dra_extender.allocation.budget import EVALUATING, SEARCHING, Deferred, Turn
 from dra_extender.allocation.cache.results import NodeResults
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.signatures import BYTES_PER_UNIT
-from dra_extender.allocation.workerrequests import CompileRequest, EvaluateReply, Overrun, WorkerReplies, kind_of
+from dra_extender.allocation.workerrequests import (
+    CompileRequest,
+    EvaluateReply,
+    Overrun,
+    WorkerReplies,
+    WorkerReply,
+    kind_of,
+)
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import CelGates
 from dra_extender.devices.overlay import Overlay
@@ -30,20 +37,20 @@ class Caller:
 
     def __init__(self, world: World, *, allowance: int = ALLOWANCE, ceiling: int = CEILING) -> None:
         self.world = world
-        self.answers = WorkerReplies()
+        self.replies = WorkerReplies()
         self.turns: list[int] = []
         self.allowance = allowance
         self.ceiling = ceiling
-        self.budget = self.new_lane()
+        self.budget = self.new_budget()
 
-    def new_lane(self) -> TurnBudget:
-        return TurnBudget(self.answers, allowance=self.allowance, ceiling=self.ceiling)
+    def new_budget(self) -> TurnBudget:
+        return TurnBudget(self.replies, allowance=self.allowance, ceiling=self.ceiling)
 
     def ask(self, *claims: ResourceClaim) -> NodeResults:
         """What is known at once, and what workers are needed for."""
         while True:
             assert len(self.turns) < MOST_TURNS, "no end in sight"
-            self.budget = self.new_lane()
+            self.budget = self.new_budget()
             try:
                 return self.world.decisions.with_budget(self.budget).node_results(claims, self.world.names)
             except TurnSpent:
@@ -51,11 +58,11 @@ class Caller:
             finally:
                 self.turns.append(self.budget.used)
 
-    def work(self) -> list[str]:
-        """WorkerReply everything that was asked. The kinds of the questions."""
-        for key, question in self.budget.call.requests.items():
-            self.answers.learn(key, question, reply_to(question, 100_000))
-        return [kind_of(question) for question in self.budget.call.requests.values()]
+    def work(self, reply: WorkerReply | None = None) -> list[str]:
+        """Reply to all deferred requests, with this or as a worker does. The kinds of the requests."""
+        for key, request in self.budget.call.requests.items():
+            self.replies.learn(key, request, reply or reply_to(request, 100_000))
+        return [kind_of(request) for request in self.budget.call.requests.values()]
 
     def settle(self, *claims: ResourceClaim) -> tuple[NodeResults, list[str]]:
         """The verdicts when workers have answered, and what they were asked."""
@@ -214,44 +221,41 @@ def test_nodes_with_devices_that_look_the_same_are_one_question() -> None:
 def test_a_question_that_is_open_is_not_asked_again() -> None:
     caller = Caller(models(World(), 4))
     caller.ask(selecting("c", LOOPS))
-    caller.answers.open.update(caller.budget.call.requests)
+    caller.replies.open.update(caller.budget.call.requests)
     again = caller.ask(selecting("d", LOOPS))
     assert (caller.budget.call.requests, caller.budget.waits) == ({}, True)
     assert set(again.refused.values()) == {EVALUATING}
 
 
-def test_a_selector_without_an_answer_fails_on_its_device_when_the_search_gets_there() -> None:
+TOO_LONG = Overrun("time", "needs more than 2 s")
+
+
+@pytest.mark.parametrize(
+    ("claim", "found"),
+    [
+        (selecting("c", LOOPS), "claim default/c: selector #0: needs more than 2 s on a device"),
+        (selecting("c", long_selector("overrun")), "claim default/c: selector #0: needs more than 2 s to compile"),
+    ],
+    ids=["evaluate", "compile"],
+)
+def test_a_selector_that_workers_do_not_finish_fails_on_its_devices(claim: ResourceClaim, found: str) -> None:
     caller = Caller(models(World(), 1))
-    claim = selecting("c", LOOPS)
     caller.ask(claim)
-    for key, question in caller.budget.call.requests.items():
-        caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
-    assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 2 s on a device"
+    caller.work(TOO_LONG)
+    assert caller.ask(claim).error == found
 
 
-def test_what_does_not_compile_in_time_fails_on_every_device() -> None:
-    caller = Caller(models(World(), 1))
-    claim = selecting("c", long_selector("overrun"))
-    caller.ask(claim)
-    for key, question in caller.budget.call.requests.items():
-        caller.answers.learn(key, question, Overrun("memory", "needs more than 512 MiB of memory"))
-    assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 512 MiB of memory to compile"
-
-
-def test_a_search_without_an_answer_refuses_its_node() -> None:
+def test_a_search_that_workers_do_not_finish_refuses_its_node() -> None:
     caller = Caller(sharing(1), ceiling=SMALL)
-    claim = knapsack()
-    caller.ask(claim)
-    for key, question in caller.budget.call.requests.items():
-        caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
-    assert caller.ask(claim).refused == {"n0": "search needs more than 2 s"}
+    caller.ask(knapsack())
+    caller.work(TOO_LONG)
+    assert caller.ask(knapsack()).refused == {"n0": "search needs more than 2 s"}
 
 
 def test_an_error_that_workers_have_found_names_the_claim_of_the_pod() -> None:
     caller = Caller(models(World(), 1))
     caller.ask(selecting("first", LOOPS))
-    for key, question in caller.budget.call.requests.items():
-        caller.answers.learn(key, question, EvaluateReply(False, "CEL runtime error: no"))
+    caller.work(EvaluateReply(False, "CEL runtime error: no"))
     for name in ("first", "second"):
         assert caller.ask(selecting(name, LOOPS)).error == f"claim default/{name}: selector #0: CEL runtime error: no"
 
@@ -299,7 +303,7 @@ def test_a_plan_for_another_state_is_asked_anew() -> None:
         world.decisions.with_budget(caller.budget).plan([claim], "n0")
     caller.work()
     world.take("other", "n0", "d6")
-    caller.budget = caller.new_lane()
+    caller.budget = caller.new_budget()
     with pytest.raises(Deferred):
         world.decisions.with_budget(caller.budget).plan([claim], "n0")
     assert len(caller.budget.call.requests) == 1
@@ -310,7 +314,7 @@ def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_bes
     caller = Caller(world, ceiling=SMALL)
 
     def plan(*devices: str, name: str = "hard") -> Plan | Unfit | Failure:
-        caller.budget = caller.new_lane()
+        caller.budget = caller.new_budget()
         beside = Overlay(world.cluster).beside([planned("other", "n0", *devices)])
         return world.decisions.with_state(beside).with_budget(caller.budget).plan([knapsack(name)], "n0")
 
@@ -328,8 +332,8 @@ def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:
     answers = WorkerReplies(most=1_000_000)
     for index in range(50):
         expression = f"'{index}' != '{'a' * 100_000}'"
-        answers.learn(index, CompileRequest(expression, CelGates()), Overrun("time", "needs more than 2 s"))
+        answers.learn(index, CompileRequest(expression, CelGates()), TOO_LONG)
     assert 1 <= len(answers) < 10
     huge = CompileRequest("a" * 2_000_000, CelGates())
-    answers.learn("huge", huge, Overrun("time", "needs more than 2 s"))
+    answers.learn("huge", huge, TOO_LONG)
     assert answers.get("huge") is not None

@@ -10,7 +10,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.overlay import Overlay
-from tests.support.allocation.manynodes import Json, World, exactly, memory, planned, units, wanted
+from tests.support.allocation.manynodes import Json, World, exactly, memory, nodes, planned, units, wanted
 
 
 def ask(world: World, overlay: Overlay, *claims: ResourceClaim, names: tuple[str, ...] = ()) -> tuple[str, str]:
@@ -21,10 +21,7 @@ def ask(world: World, overlay: Overlay, *claims: ResourceClaim, names: tuple[str
 
 
 def of_two_nodes() -> World:
-    world = World()
-    world.add_node({}, {})
-    world.add_node({}, {})
-    return world
+    return nodes([{}, {}], [{}, {}])
 
 
 # --- beside -----------------------------------------------------------------------------------------------------------
@@ -168,9 +165,7 @@ def test_a_hypothetical_node_that_is_there_and_a_slice_of_another_node_are_mista
 
 
 def test_only_nodes_that_differ_are_searched() -> None:
-    world = World()
-    for _ in range(50):
-        world.add_node({}, {})
+    world = nodes(*[[{}, {}]] * 50)
     claim = wanted(exactly(2))
     assert len(world.ask(claim)[0].split()) == 50
     searches = world.decisions.searches

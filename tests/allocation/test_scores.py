@@ -12,15 +12,15 @@ from dra_extender.allocation.scoring import Allocated, Scorer
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
-from tests.support.allocation.manynodes import World, attributes, exactly, memory, selector, units, wanted
+from tests.support.allocation.manynodes import World, attributes, exactly, memory, nodes, selector, units, wanted
 
 
 class Scored(World):
     """A world whose decisions use this scorer."""
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, *scorers: tuple[Scorer, int]) -> None:
         super().__init__()
-        self.decisions = Decisions(self.cluster, share_ids=lambda: "share", scorer=scorer)
+        self.decisions = Decisions(self.cluster, share_ids=lambda: "share", scorers=scorers)
 
     def scores(self, *claims: ResourceClaim) -> list[int]:
         return list(self.decisions.scores(claims, self.names).values())
@@ -81,7 +81,7 @@ class Speed(Toy):
 
 
 def test_nodes_that_differ_in_devices_in_use_get_scores_of_their_own() -> None:
-    world = Scored(FreeDevices(reads_use=True))
+    world = Scored((FreeDevices(reads_use=True), 1))
     for _ in range(4):
         world.add_node({}, {}, {})
     world.take("c", "n1", "d2")
@@ -94,7 +94,7 @@ def test_nodes_that_differ_in_devices_in_use_get_scores_of_their_own() -> None:
 
 
 def test_devices_that_the_claim_cannot_have_count_for_a_scorer_that_reads_them() -> None:
-    world = Scored(FreeDevices(reads_use=True))
+    world = Scored((FreeDevices(reads_use=True), 1))
     for _ in range(2):
         world.add_node(attributes(model="x"), attributes(model="y"))
     world.take("c", "n1", "d1")
@@ -102,7 +102,7 @@ def test_devices_that_the_claim_cannot_have_count_for_a_scorer_that_reads_them()
 
 
 def test_scores_follow_what_shares_and_counters_leave() -> None:
-    shares = Scored(FreeMemory(reads_use=True))
+    shares = Scored((FreeMemory(reads_use=True), 1))
     for _ in range(2):
         shares.add_node({}, {})
     shared = {"allowMultipleAllocations": True, **memory("10")}
@@ -111,7 +111,7 @@ def test_scores_follow_what_shares_and_counters_leave() -> None:
     shares.take("c", "n1", "d1", shareID="s", consumedCapacity={"memory": "4"})
     assert shares.scores(wanted(exactly())) == [11, 7]
 
-    counters = Scored(FreeCounters(reads_use=True))
+    counters = Scored((FreeCounters(reads_use=True), 1))
     for _ in range(2):
         counters.add_node({}, attributes(part=True) | units("2"), counters={"u": "4"})
     counters.take("c", "n1", "d1")
@@ -119,7 +119,7 @@ def test_scores_follow_what_shares_and_counters_leave() -> None:
 
 
 def test_an_attribute_that_only_the_scorer_reads_tells_nodes_apart() -> None:
-    world = Scored(Speed("gpu/speed"))
+    world = Scored((Speed("gpu/speed"), 1))
     for speed in (5, 7, 5):
         world.add_node(attributes(speed=speed))
     assert world.scores(wanted(exactly())) == [5, 7, 5]
@@ -127,9 +127,7 @@ def test_an_attribute_that_only_the_scorer_reads_tells_nodes_apart() -> None:
 
 
 def test_a_scorer_that_reads_nothing_more_shares_the_searches_of_filter() -> None:
-    world = World()
-    for _ in range(4):
-        world.add_node({}, {}, {})
+    world = nodes(*[[{}, {}, {}]] * 4)
     world.take("c", "n1", "d2")
     world.take("d", "n2", "d1", "d2")
     claim = wanted(exactly())
@@ -141,9 +139,18 @@ def test_a_scorer_that_reads_nothing_more_shares_the_searches_of_filter() -> Non
 
 def test_scores_stay_right_when_there_are_more_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "REMEMBERED_RESULTS", 5)
-    world = Scored(Speed("gpu/speed"))
+    world = Scored((Speed("gpu/speed"), 1))
     for speed in range(1, 9):
         world.add_node(attributes(speed=speed))
     for speed in range(10, 20):
         world.publish("n3", attributes(speed=speed))
         assert world.scores(wanted(exactly())) == [1, 2, 3, speed, 5, 6, 7, 8]
+
+
+def test_scorers_add_up_by_their_weights_beside_prioritized_list() -> None:
+    world = Scored((FreeDevices(reads_use=True), 10), (Speed("gpu/speed"), 1))
+    for speed in (5, 7):
+        world.add_node(attributes(speed=speed), attributes(speed=speed))
+    world.take("c", "n1", "d1")
+    asks = [{"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": 1} for name in "ab"]
+    assert world.scores(wanted({"name": "r", "firstAvailable": asks})) == [8 + 20 + 5, 8 + 10 + 7]

@@ -23,7 +23,7 @@ from dra_extender.allocation.explanation import explain
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, class_names, prepare
 from dra_extender.allocation.result import ShareIDs
-from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, least
+from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
@@ -93,7 +93,8 @@ class _Caches:
 
 
 class Decisions:
-    """See the module. `share_ids` makes a new share ID (a UUID) at each call; `scorer` rates nodes that fit."""
+    """See the module. `share_ids` makes a new share ID (a UUID) at each call. `scorers` rate nodes that fit, beside
+    PrioritizedList, each with its weight."""
 
     def __init__(
         self,
@@ -101,9 +102,10 @@ class Decisions:
         *,
         share_ids: ShareIDs,
         step_budget: int = STEP_BUDGET,
-        scorer: Scorer = PRIORITIZED_LIST,
+        scorers: Sequence[tuple[Scorer, int]] = (),
     ) -> None:
-        self.scorer = scorer
+        self.scorer: Scorer = WeightedScorers(((PRIORITIZED_LIST, 1), *scorers)) if scorers else PRIORITIZED_LIST
+        self._scorers = scorers
         self._cluster = cluster
         self._step_budget = step_budget
         self._share_ids = share_ids
@@ -154,7 +156,7 @@ class Decisions:
 
     def on(self, cluster: Cluster) -> Decisions:
         """The same decisions about another cluster, with caches of their own."""
-        return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget, scorer=self.scorer)
+        return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget, scorers=self._scorers)
 
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()

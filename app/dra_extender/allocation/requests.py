@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
+import msgspec
 from cachetools import LRUCache
 
 from dra_extender.allocation.plan import Failure
@@ -198,17 +199,14 @@ def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
     return tuple(selector.cel.expression if selector.cel is not None else "" for selector in selectors)
 
 
-class PreparedRequest:
+class PreparedRequest(msgspec.Struct, frozen=True, eq=False):
     """A request of a claim: its alternatives in order, one for an exact request. `index` counts over all claims."""
 
-    __slots__ = ("asks", "claim", "index", "name", "prioritized")
-
-    def __init__(self, index: int, claim: int, name: str, asks: tuple[Ask, ...], prioritized: bool) -> None:
-        self.index = index
-        self.claim = claim
-        self.name = name
-        self.asks = asks
-        self.prioritized = prioritized
+    index: int
+    claim: int
+    name: str
+    asks: tuple[Ask, ...]
+    prioritized: bool
 
 
 class PreparedClaim:

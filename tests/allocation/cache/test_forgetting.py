@@ -8,14 +8,13 @@ from weakref import ref
 import pytest
 
 from dra_extender.allocation.cache import equivalence
-from tests.support.allocation.manynodes import World, attributes, exactly, selector, wanted
+from tests.support.allocation.manynodes import World, attributes, exactly, nodes, selector, wanted
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
 
 
 def test_what_was_derived_of_a_pool_goes_with_it() -> None:
-    world = World()
-    world.add_node(attributes(model="x"))
+    world = nodes([attributes(model="x")])
     gone = world.add_node(attributes(model="y", serial="s"), attributes(model="x", serial="t"))
     for claim in (wanted(exactly(1, **MODEL_X)), wanted(exactly())):
         world.ask(claim)

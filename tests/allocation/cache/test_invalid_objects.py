@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dra_extender.allocation.plan import Failure, Plan
-from tests.support.allocation.manynodes import World, exactly, selector, units, wanted
+from tests.support.allocation.manynodes import exactly, nodes, selector, units, wanted
 
 Json = dict[str, Any]
 
@@ -31,8 +31,7 @@ class TestInvalidObjects:
 
     @pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
     def test_a_bad_selector_concerns_its_own_pod_only(self, invalid: Json) -> None:
-        world = World()
-        world.add_node({})
+        world = nodes([{}])
         before = world.ask(wanted(exactly()))
         found = world.decisions.node_results([wanted(exactly(1, **invalid), name="bad")], world.names)
         assert found.error.startswith(("claim ns/bad: selector #0: CEL",))
@@ -41,8 +40,7 @@ class TestInvalidObjects:
 
     @pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
     def test_a_bad_class_concerns_its_own_users_only(self, invalid: Json) -> None:
-        world = World()
-        world.add_node({})
+        world = nodes([{}])
         before = world.ask(wanted(exactly()))
         world.put_class("bad", invalid["selectors"][0]["cel"]["expression"])
         claim = wanted({"name": "r", "exactly": exactly()["exactly"] | {"deviceClassName": "bad"}})
@@ -52,9 +50,7 @@ class TestInvalidObjects:
 
     @pytest.mark.parametrize("devices", SLICES.values(), ids=SLICES)
     def test_a_bad_slice_is_named_and_concerns_its_own_pool_only(self, devices: Sequence[Json]) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node({}, {})
+        world = nodes(*[[{}, {}]] * 2)
         pool = {"name": "bad", "generation": 1, "resourceSliceCount": 1}
         world.put_slice("bad", {"driver": "gpu", "pool": pool, "nodeName": "n1", "devices": devices})
         assert world.ask(wanted(exactly(2))) == ("n0 n1", "")

@@ -15,7 +15,17 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceTaintRule
 from dra_extender.devices.models import DeviceModel
-from tests.support.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
+from tests.support.allocation.manynodes import (
+    World,
+    all_of,
+    attributes,
+    exactly,
+    memory,
+    nodes,
+    selector,
+    units,
+    wanted,
+)
 
 Json = dict[str, Any]
 
@@ -27,26 +37,30 @@ MULTI = {"allowMultipleAllocations": True}
 TAINTED = {"taints": [{"key": "t", "effect": "NoSchedule"}]}
 
 
+def serials(models: str) -> World:
+    """20 nodes with four devices of these models in turn, each with a serial number of its own."""
+    return nodes(
+        *(
+            [attributes(model=models[index % len(models)], serial=f"{node}-{index}") for index in range(4)]
+            for node in range(20)
+        )
+    )
+
+
 class TestWork:
     def test_equal_nodes_cost_one_search(self) -> None:
-        world = World()
-        for _ in range(100):
-            world.add_node({}, {})
+        world = nodes(*[[{}, {}]] * 100)
         world.ask(wanted(exactly()))
         assert world.decisions.searches == 1
 
     def test_asking_again_costs_none(self) -> None:
-        world = World()
-        for _ in range(10):
-            world.add_node({}, {})
+        world = nodes(*[[{}, {}]] * 10)
         world.ask(wanted(exactly()))
         world.ask(wanted(exactly(), name="another"))
         assert world.decisions.searches == 1
 
     def test_an_allocation_costs_one_more(self) -> None:
-        world = World()
-        for _ in range(100):
-            world.add_node({}, {})
+        world = nodes(*[[{}, {}]] * 100)
         world.ask(wanted(exactly(2)))
         world.take("c", "n5", "d1")
         assert world.ask(wanted(exactly(2)))[1] == "n5"
@@ -56,8 +70,7 @@ class TestWork:
         assert world.decisions.searches == 2, "it does not matter which of two equal devices is free"
 
     def test_returning_to_a_known_state_costs_none(self) -> None:
-        world = World()
-        world.add_node({}, {})
+        world = nodes([{}, {}])
         world.ask(wanted(exactly(2)))
         world.take("c", "n0", "d1")
         world.ask(wanted(exactly(2)))
@@ -76,9 +89,7 @@ class TestWork:
     def test_a_plan_on_any_node_evaluates_nothing_that_was_evaluated_on_devices_that_look_the_same(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        world = World()
-        for node in range(20):
-            world.add_node(*(attributes(model="xy"[device % 2], serial=f"{node}-{device}") for device in range(4)))
+        world = serials("xy")
         asked = wanted(exactly(2, **MODEL_X))
         world.ask(asked)
         seen: list[str] = []
@@ -95,27 +106,21 @@ class TestWork:
         assert seen == []
 
     def test_serial_numbers_make_no_difference_unless_they_are_read(self) -> None:
-        world = World()
-        for node in range(20):
-            world.add_node(*(attributes(model="x", serial=f"{node}-{device}") for device in range(4)))
+        world = serials("x")
         world.ask(wanted(exactly(2, **MODEL_X)))
         assert world.decisions.searches == 1
         fits, _ = world.ask(wanted(exactly(1, **selector('device.attributes["gpu"].serial == "7-3"'))))
         assert fits == "n7"
 
     def test_devices_nobody_asks_for_make_no_difference(self) -> None:
-        world = World()
-        for node in range(10):
-            world.add_node(attributes(model="x"), *[attributes(model="y")] * node)
+        world = nodes(*([attributes(model="x"), *[attributes(model="y")] * node] for node in range(10)))
         world.ask(wanted(exactly(1, **MODEL_X)))
         world.take("c", "n5", "d3")
         world.ask(wanted(exactly(1, **MODEL_X)))
         assert world.decisions.searches == 1
 
     def test_an_unrelated_change_costs_none(self) -> None:
-        world = World()
-        for _ in range(10):
-            world.add_node({})
+        world = nodes(*[[{}]] * 10)
         world.ask(wanted(exactly()))
         world.put_class("unrelated", "true")
         world.cluster.apply(Applied(convert(Node, {"metadata": {"name": "n3", "labels": {"new": "label"}}})))
@@ -123,16 +128,13 @@ class TestWork:
         assert world.decisions.searches == 1
 
     def test_a_changed_class_is_looked_at_anew(self) -> None:
-        world = World()
-        world.add_node(attributes(model="x"))
+        world = nodes([attributes(model="x")])
         assert world.ask(wanted(exactly()))[0] == "n0"
         world.put_class("any", 'device.attributes["gpu"].model == "y"')
         assert world.ask(wanted(exactly()))[0] == ""
 
     def test_only_the_nodes_asked_for_are_looked_at(self) -> None:
-        world = World()
-        for count in range(1, 5):
-            world.add_node(*[{}] * count)
+        world = nodes(*([*[{}] * count] for count in range(1, 5)))
         assert world.decisions.node_results([wanted(exactly(3))], ["n3", "n0"]).fits == ["n3"]
         assert world.decisions.searches == 2
 
@@ -180,46 +182,33 @@ class TestDifferences:
         assert world.ask(claim) == ("n0", "n1 n2")
 
     def test_whether_a_device_can_be_shared_counts(self) -> None:
-        world = World()
-        world.add_node(MULTI)
-        world.add_node({})
+        world = nodes([MULTI], [{}])
         assert world.ask(wanted(exactly(name="a"), exactly(name="b"))) == ("n0", "n1")
 
     def test_what_shares_consume_counts(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node(memory("4", requestPolicy={"default": "2"}) | MULTI)
+        world = nodes(*[[memory("4", requestPolicy={"default": "2"}) | MULTI]] * 2)
         world.take("c", "n1", "d0", **SHARE)
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
     def test_devices_in_use_count_for_mode_all(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node({}, {})
+        world = nodes(*[[{}, {}]] * 2)
         world.take("c", "n1", "d1")
         assert world.ask(wanted(all_of())) == ("n0", "n1")
 
     def test_devices_in_use_count_for_admin_access(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node({})
-            world.add_node()
+        world = nodes([{}], [], [{}], [])
         world.take("c", "n2", "d0")
         assert world.ask(wanted(exactly(adminAccess=True))) == ("n0 n2", "n1 n3")
 
     def test_node_selection_of_devices_counts(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node()
+        world = nodes(*[[]] * 2)
         pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
         devices = [{"name": "d0", "nodeName": "n0"}, {"name": "d1", "nodeName": "n1"} | TAINTED]
         world.put_slice("fabric", {"driver": "gpu", "pool": pool, "perDeviceNodeSelection": True, "devices": devices})
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
     def test_devices_that_all_nodes_see_are_in_use_for_all_of_them(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node()
+        world = nodes(*[[]] * 2)
         pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
         world.put_slice("fabric", {"driver": "gpu", "pool": pool, "allNodes": True, "devices": [{"name": "d0"}]})
         assert world.ask(wanted(exactly())) == ("n0 n1", "")
@@ -237,17 +226,13 @@ class TestDifferences:
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
     def test_taint_rules_count(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node({})
+        world = nodes(*[[{}]] * 2)
         spec = {"taint": {"key": "t", "effect": "NoSchedule"}, "deviceSelector": {"pool": "n1"}}
         world.cluster.apply(Applied(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec})))
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
     def test_the_state_of_a_pool_counts(self) -> None:
-        world = World()
-        for _ in range(3):
-            world.add_node({})
+        world = nodes(*[[{}]] * 3)
         world.publish("n1", {}, count=2)
         world.put_slice(
             "n2-devices",
@@ -264,9 +249,7 @@ class TestDifferences:
 
     @pytest.mark.parametrize("odd", [{"version": "not a version"}, {"strings": ["a", "b"]}])
     def test_an_attribute_that_cannot_be_used_counts_although_nothing_reads_it(self, odd: Json) -> None:
-        world = World()
-        world.add_node(attributes(model="x"))
-        world.add_node({"attributes": {"model": {"string": "x"}, "odd": odd}})
+        world = nodes([attributes(model="x")], [{"attributes": {"model": {"string": "x"}, "odd": odd}}])
         found = world.decisions.node_results([wanted(exactly(1, **MODEL_X))], world.names)
         assert "CEL runtime error" in found.error
 
@@ -277,14 +260,11 @@ class TestAnswers:
         assert world.decisions.node_results([], ("n0", "elsewhere")).fits == ["n0", "elsewhere"]
 
     def test_nodes_come_back_in_the_order_asked(self) -> None:
-        world = World()
-        for _ in range(3):
-            world.add_node({})
+        world = nodes(*[[{}]] * 3)
         assert world.decisions.node_results([wanted(exactly())], iter(["n2", "n0", "n1"])).fits == ["n2", "n0", "n1"]
 
     def test_unknown_nodes_are_refused_until_they_are_known(self) -> None:
-        world = World()
-        world.add_node({})
+        world = nodes([{}])
         world.names.append("n1")
         found = world.decisions.node_results([wanted(exactly())], world.names)
         assert (found.fits, found.refused) == (["n0"], {"n1": "node not synced yet"})
@@ -293,9 +273,7 @@ class TestAnswers:
         assert world.ask(wanted(exactly()))[0] == "n0 n1"
 
     def test_a_node_that_is_gone_is_unknown_and_its_place_is_used_again(self) -> None:
-        world = World()
-        world.add_node({})
-        world.add_node()
+        world = nodes([{}], [])
         assert world.ask(wanted(exactly())) == ("n0", "n1")
         world.cluster.apply(Removed.of(world.cluster.nodes["n0"]))
         assert world.ask(wanted(exactly()))[0] == ""
@@ -314,9 +292,7 @@ class TestAnswers:
             assert (found.fits, found.refused) == ([], {})
 
     def test_an_incomplete_pool_beside_a_usable_one_is_an_error_for_mode_all_only(self) -> None:
-        world = World()
-        for _ in range(2):
-            world.add_node({})
+        world = nodes(*[[{}]] * 2)
         pool = {"name": "beside", "generation": 1, "resourceSliceCount": 2}
         world.put_slice("beside", {"driver": "nic", "pool": pool, "nodeName": "n1", "devices": [{"name": "d0"}]})
         assert world.ask(wanted(exactly())) == ("n0 n1", "")
@@ -324,25 +300,19 @@ class TestAnswers:
         assert "resource pool nic/beside is currently being updated" in found.error
 
     def test_an_error_on_a_node_not_asked_for_is_none(self) -> None:
-        world = World()
-        world.add_node({})
-        world.add_node()
+        world = nodes([{}], [])
         world.publish("n1", {}, count=2)
         assert world.decisions.node_results([wanted(all_of())], ["n0"]).fits == ["n0"]
 
     def test_an_error_in_the_claims_names_these_claims(self) -> None:
-        world = World()
-        world.add_node({})
+        world = nodes([{}])
         for name in ("one", "two"):
             missing = {"name": "r", "exactly": {"deviceClassName": "none", "allocationMode": "ExactCount", "count": 1}}
             found = world.decisions.node_results([wanted(missing, name=name)], world.names)
             assert f"claim ns/{name}" in found.error
 
     def test_scores_prefer_the_first_alternative(self) -> None:
-        world = World()
-        world.add_node(attributes(model="x"))
-        world.add_node(attributes(model="y"))
-        world.add_node()
+        world = nodes([attributes(model="x")], [attributes(model="y")], [])
         model_y = selector('device.attributes["gpu"].model == "y"')
         alternatives = [
             {"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, **selects}

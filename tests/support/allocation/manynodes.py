@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dra_extender.allocation.decisions import Decisions
@@ -65,6 +66,14 @@ class World:
         found = self.decisions.node_results(claims, self.names)
         assert not found.error
         return " ".join(found.fits), " ".join(found.refused)
+
+
+def nodes(*devices: Sequence[Json], gates: str = "") -> World:
+    """A world with a node for each list of devices."""
+    world = World(gates)
+    for listed in devices:
+        world.add_node(*listed)
+    return world
 
 
 def _slice(name: str, spec: Json) -> ResourceSlice:
