@@ -288,7 +288,7 @@ class Replica:
         busy = (
             self._binds,
             self._chores,
-            extender.binds_under_way,
+            extender.binds_in_progress,
             extender.pending_rollbacks,
             view.binding,
             view.clearing,

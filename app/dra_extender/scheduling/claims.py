@@ -1,7 +1,7 @@
-"""The claims of a pod: which they are, and whether they may be decided on now.
+"""The claims of a pod: which they are, and whether a decision on them is possible now.
 
-Promises: pure; every refusal is the text kube-scheduler's own plugin would give for the first entry that fails, and it
-depends on the pod and its claims only, never on a node or on the moment.
+Promises: pure. The reason of a refusal is the text of kube-scheduler's own plugin for the first entry that fails. It
+depends on the pod and its claims only, not on nodes or on the time.
 
 Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/{resourceclaim,pod}.go and PreFilter of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Different from there: a claim that a pod names
@@ -29,7 +29,7 @@ from dra_extender.api.resource import (
 from dra_extender.limits import CLAIMS_OF_POD
 
 ADOPTED: Final = "dra-extender.dev/adopted"
-"""Annotation of claims: the last bind that relied on a reservation it had not made."""
+"""Annotation of claims: the last bind that took over a reservation made by an earlier bind."""
 
 TOO_MANY: Final = f"the pod names more than {CLAIMS_OF_POD:,} resource claims"
 
@@ -42,11 +42,11 @@ class Unschedulable(msgspec.Struct, frozen=True):
 
     reason: str
     behind: bool = False
-    """What we know of the pod or its claims may be older than what others know: a live read may help."""
+    """The watches may be behind: reading the pod or its claims may help."""
     awaiting: str = ""
-    """UID of a claim that is about to be allocated or deallocated: the pod may fit when that has ended."""
+    """UID of a claim that is being allocated or deallocated: the pod may fit afterwards."""
     leaving: tuple[ResourceClaim, ...] = ()
-    """Allocated claims that are being deleted: they keep their devices as long as they are reserved for somebody."""
+    """Allocated claims that are being deleted: they keep their devices as long as they are reserved for a consumer."""
 
 
 class PodClaims(msgspec.Struct, frozen=True):
@@ -147,9 +147,8 @@ def _group(pod: Pod, features: FeatureGates) -> str:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> ResourceClaimConsumerReference:
-    """Who the claim is reserved for when the pod uses it: the pod, or the group it belongs to.
-
-    The group when the claim was made for it, or when somebody who knows the group has reserved the claim for it.
+    """The consumer that the claim is reserved for when the pod uses it: the pod, or the pod's group if the claim was
+    made for the group or is reserved for it already.
     """
     group, owner = _group(pod, features), claim.metadata.controller
     if group and (reserved := claim.reserved_for_group(group)) is not None:
@@ -169,7 +168,9 @@ def examine(
     classes: Mapping[str, DeviceClass],
     features: FeatureGates,
 ) -> PodClaims | Unschedulable | Failure:
-    """Whether the claims may be decided on. `in_flight`: the claim is about to be allocated (or deallocated)."""
+    """The claims, allocated and pending; or why no decision on them is possible. `in_flight`: the claim is being
+    allocated or deallocated.
+    """
     for claim in claims:
         if in_flight(claim):
             found: Unschedulable | Failure | None = Unschedulable(in_flight_reason(claim), awaiting=claim.metadata.uid)
@@ -186,22 +187,22 @@ def examine(
 
 
 def in_flight_reason(claim: ResourceClaim) -> str:
-    """Why the claim cannot be decided on at this moment."""
+    """While the claim is being allocated or deallocated."""
     return f"resource claim {claim.metadata.key} is in the process of being allocated"
 
 
 def promised_reason(claim: ResourceClaim) -> str:
-    """Why the pod cannot join the claim, as long as somebody else waits for its devices."""
-    return f"resource claim {claim.metadata.key} is about to be deallocated: its pods make room for another pod"
+    """While the claim's devices are kept for another pod."""
+    return f"resource claim {claim.metadata.key} will be deallocated: its pods are preempted for another pod"
 
 
 def unreadable_reason(claim: ResourceClaim) -> str:
-    """Why the claim cannot be decided on until somebody corrects it."""
+    """Until the stored claim can be decoded."""
     return f"resource claim {claim.metadata.key} cannot be read"
 
 
 def full_reason(claim: ResourceClaim) -> str:
-    """Why nobody can join the claim."""
+    """When the claim has no room for another consumer."""
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
 
 

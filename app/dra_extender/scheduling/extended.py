@@ -50,7 +50,7 @@ _NAME_PREFIX = 58
 
 
 class ExtendedResources(msgspec.Struct, frozen=True):
-    """What a pod asks for by name: `classes` maps resources to classes, `others` are extended resources without one."""
+    """The extended resources that a pod requests: `classes` maps them to device classes, `others` have no class."""
 
     classes: Mapping[str, str]
     others: frozenset[str]
@@ -64,7 +64,7 @@ class Requests(msgspec.Struct, frozen=True):
 
 
 def class_names(classes: Iterable[DeviceClass]) -> dict[str, str]:
-    """Explicit resource names to classes. Of two classes with one name the newer wins, then the smaller name."""
+    """Explicit resource names to classes. The newer of two classes with one name wins, then the smaller class name."""
     ordered = sorted(classes, key=lambda item: item.metadata.name, reverse=True)
     ordered.sort(key=lambda item: item.metadata.creation_timestamp or "")
     return {
@@ -73,7 +73,7 @@ def class_names(classes: Iterable[DeviceClass]) -> dict[str, str]:
 
 
 def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass]) -> ExtendedResources | None:
-    """What the pod asks for; None when no device class is concerned. `names`: of `class_names`."""
+    """The extended resources of the pod; None when no device class provides any. `names`: from `class_names`."""
     found: dict[str, str] = {}
     others: set[str] = set()
     for resource in _requested(pod):
@@ -89,7 +89,7 @@ def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass
 
 
 def unprovided(pod: Pod, node: Node | None) -> frozenset[str]:
-    """The extended resources that the pod asks for and the node does not have."""
+    """The extended resources that the pod requests and the node does not have."""
     allocatable = node.status.allocatable if node is not None else {}
     return frozenset(name for name in _requested(pod) if _is_extended(name) and name not in allocatable)
 
@@ -108,7 +108,7 @@ def _is_extended(resource: str) -> bool:
 
 
 def through_devices(wanted: ExtendedResources, node: Node) -> frozenset[str] | None:
-    """The resources that devices provide on this node, the others come from its device plugins; None: cannot fit."""
+    """The resources that devices provide on this node; device plugins provide the others. None: the pod cannot fit."""
     allocatable = node.status.allocatable
     if any(resource not in allocatable for resource in wanted.others):
         return None
@@ -118,7 +118,7 @@ def through_devices(wanted: ExtendedResources, node: Node) -> frozenset[str] | N
 
 
 def is_oversized(pod: Pod) -> bool:
-    """True when looking at the pod's containers would keep others waiting."""
+    """True when the pod has too many containers to look at in one step."""
     return len(pod.spec.init_containers) + len(pod.spec.containers) > CONTAINERS_OF_POD
 
 
@@ -143,9 +143,9 @@ class _Need(msgspec.Struct, frozen=True):
 
 
 def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
-    """Long-lived containers get requests of their own. Short-lived ones borrow from those that start after them, and
-    share one additional request for the largest rest. No claim is made of more than `MOST_REQUESTS`: who borrows from
-    them is not worked out.
+    """Long-lived containers get requests of their own. Short-lived containers borrow from containers that start later,
+    and share one additional request for the largest rest. With more than `MOST_REQUESTS` no claim is made, so borrowing
+    is not computed.
     """
     lasting, passing = _needs(pod, resource)
     if len(lasting) > MOST_REQUESTS:
@@ -214,7 +214,7 @@ def _request(need: _Need, device_class: str) -> DeviceRequest:
 
 
 def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
-    """The claim before it exists; the allocator and the ledger know it by a UID made from the pod's."""
+    """The claim before it exists. The allocator and the ledger know it by a UID derived from the pod's."""
     return ResourceClaim(
         metadata=ObjectMeta(
             name=SYNTHETIC_NAME,
@@ -226,7 +226,7 @@ def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
 
 
 def claim_name(pod: Pod) -> str:
-    """The name of the pod's claim: made from its UID, so that creating it twice fails instead of leaving two."""
+    """The name of the pod's claim, derived from the pod's UID: creating it twice fails."""
     suffix = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:5]
     return f"{pod.metadata.name}-extended-resources-"[:_NAME_PREFIX] + suffix
 
@@ -272,7 +272,7 @@ class ResourceNames:
         self._config = config
         self._class_names: dict[str, str] | None = None
         self._provided: set[str] = set()
-        """Names that classes stand or once stood behind."""
+        """Names that classes provide or have provided."""
         self._asked: LRUCache[str, float] = LRUCache(REMEMBERED_NAMES)
         """Other names, and since when pods ask for them (monotonic seconds)."""
 
@@ -304,8 +304,8 @@ class ResourceNames:
         return wanted(pod, self._class_names, self._classes)
 
     def is_orphaned(self, names: Iterable[str]) -> bool:
-        """True when a class may stand behind one of the names: it has gone, or has not come yet. A name that no class
-        was ever seen for belongs to somebody else once it has been asked for longer than we go on without a watch.
+        """True when a class that was deleted, or was not watched yet, may provide one of the names. A name without any
+        known class counts as provided elsewhere after `doubt_seconds`.
         """
         now, doubt = self._clock.monotonic(), self._config.doubt_seconds
         return any(name in self._provided or now - self._asked.get(name, now) < doubt for name in names)

@@ -1,4 +1,4 @@
-"""The verbs and what is behind them as one thing: what the service talks to.
+"""The extender: its verbs, its state and its background work, as the service uses them.
 
 `Extender` promises: the state of the cluster changes only through `apply` (what the watches bring) and
 through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
@@ -107,12 +107,12 @@ class Extender:
         self._binder = Binder(context, self.pending_rollbacks, records.binding)
 
     @property
-    def binds_under_way(self) -> int:
+    def binds_in_progress(self) -> int:
         return len(self._binder)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
-        """What could not be taken back as yet, and why."""
+        """What has not been rolled back or released yet, and why."""
         return [*self.pending_rollbacks.problems, *self._clearer.problems]
 
     @property
@@ -126,16 +126,16 @@ class Extender:
 
     @property
     def stuck_victims(self) -> int:
-        """How many pods were told to make room long ago and are still there."""
+        """How many victims still run long after their eviction."""
         return self._preemption.stuck
 
     @property
     def open_questions(self) -> int:
-        """How many workers have not answered yet."""
+        """How many pieces of deferred work are queued or being worked on."""
         return len(self._deferred)
 
     def fence(self, leading: Callable[[], bool]) -> None:
-        """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
+        """Call `leading` before every write of a bind: whether this replica still leads, by its own clock."""
         self._handle.leading.check = leading
 
     # --- the verbs --------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Extender:
         return effects
 
     def _settle(self, pod_uid: str) -> None:
-        """The pod does not wait any more."""
+        """The pod no longer waits."""
         self.requeue.settled(pod_uid)
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
@@ -198,7 +198,7 @@ class Extender:
         self._filter.forget(pod_uid)
 
     def recall(self) -> Iterator[None]:
-        """Learn the workload from the pods that run, one at a step: after a restart nobody else tells of it."""
+        """Learn the workload from the running pods, one per step: after a restart it is unknown."""
         placement = self._intake.placement
         for pod in self.view.pods if placement is not None and placement.learns else ():
             if pod.spec.node_name and pod.spec.resource_claims:
@@ -208,11 +208,11 @@ class Extender:
                 yield
 
     def warm_up(self) -> Iterator[None]:
-        """Ask what the first pods will ask, a turn at a step: it spares them that work."""
+        """Fill the caches that the first pods use, in slices."""
         return warm_up(self.view)
 
     def claims_in_use(self, obj: object) -> Iterator[ResourceClaim]:
-        """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
+        """The allocated claims that this change is about: the claim itself, or the claims of a bound pod."""
         known: Sequence[ResourceClaim] = ()
         if isinstance(obj, ResourceClaim):
             known = (obj,)
@@ -230,7 +230,7 @@ class Extender:
             group.create_task(self.requeue.run(), name="requeue")
             group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
-            group.create_task(self._do_chores(self.pending_rollbacks.work, CHORES_SECONDS), name="unfinished binds")
+            group.create_task(self._do_chores(self.pending_rollbacks.work, CHORES_SECONDS), name="rollbacks")
             if self.view.config.preemption == "on":
                 await self._preemption.restore()
             if self.view.config.preemption != "off":
@@ -246,11 +246,11 @@ class Extender:
                 unexpected("chores", problem)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for binds that are under way, for at most this long. They go on."""
+        """Wait at most so long for binds in progress. They go on."""
         await self._binder.settle(seconds)
 
     async def drain(self, seconds: float) -> int:
-        """Let binds that are under way end, for at most this long. How many did not."""
+        """Wait at most so long for binds in progress, then cancel them. How many were cancelled."""
         left = await self._binder.drain(seconds)
         await self._deferred.drain()
         return left

@@ -1,7 +1,7 @@
-"""Which nodes fit a pod now, and for one node exactly how: the decisions behind all verbs.
+"""Which nodes are feasible for a pod, and what binding it to one node takes: the decisions behind all verbs.
 
-Promises: no I/O and no await, so a decision is made on one state of the cluster; nothing is changed by it. Texts are
-constant per reason and never name a node.
+Promises: no I/O and no await, so a decision is made on one state of the cluster; it changes nothing. Texts are constant
+per reason and never name a node.
 
 Rules: Kubernetes 1.36, PreFilter and Filter of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Order of reasons for a node: what cannot be
@@ -32,7 +32,9 @@ Reach = Callable[[Node], bool]
 
 
 class PreFilterState(msgspec.Struct, frozen=True):
-    """A pod that may be decided on. `existing` is its claim for extended resources, if an earlier attempt left one."""
+    """What a decision on a pod needs besides a node. `existing`: its claim for extended resources from an earlier
+    attempt.
+    """
 
     pod: Pod
     claims: PodClaims
@@ -58,11 +60,11 @@ class NodeStatuses(msgspec.Struct, frozen=True):
     awaiting: str = ""
     """UID of a claim in flight that the pod was refused for."""
     waiting: bool = False
-    """Some nodes are refused only because workers have to answer first, or for want of time."""
+    """Some nodes are refused only because work was deferred, or the call has reached `call_work`."""
 
     @property
     def result(self) -> FilterResult:
-        """For counting."""
+        """What metrics count."""
         return "error" if self.error else "fits" if self.fits else "refused"
 
 
@@ -128,8 +130,8 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
 
 
 def _reach(view: View, claim: ResourceClaim) -> Reach:
-    """Raises NodeSelectorError. An allocation with a device that another claim has as well, or may overdraw what others
-    use, is of no use anywhere.
+    """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
+    cannot be used on any node.
     """
     now, config = view.clock.wall(), view.config
     if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_seconds):
@@ -202,8 +204,8 @@ def groups(
 def typical(
     view: View, prefiltered: PreFilterState, names: Sequence[str]
 ) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
-    """The claims to allocate on most of these nodes, and those nodes: all that are known, but for pods with extended
-    resources that devices provide on some of them only.
+    """The claims to allocate on most of these nodes, and those nodes: for pods without extended resources all known
+    nodes.
     """
     if prefiltered.wanted is None:
         return prefiltered.claims.pending, names
@@ -220,7 +222,7 @@ def pending_claims(prefiltered: PreFilterState, node: Node) -> PendingClaims | U
 def _with_extended(
     prefiltered: PreFilterState, wanted: extended.ExtendedResources, resources: frozenset[str] | None
 ) -> PendingClaims | Unfit:
-    """What has to be allocated where devices provide these resources; None: somebody else would have to."""
+    """What has to be allocated where devices provide these resources; `resources` None: the pod cannot fit."""
     if resources is None:
         return Unfit(extended.CANNOT_FIT, 0)
     if extended.is_oversized(prefiltered.pod):
@@ -263,7 +265,7 @@ def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Un
 
 
 def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
-    """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
+    """What binding the pod to this node takes. The allocations are not held yet: hold them before the next await."""
     if not isinstance(prefiltered, PreFilterState):
         return prefiltered
     node = view.cluster.nodes.get(name)
@@ -296,7 +298,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
 
 
 def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> PlanChooser | None:
-    """Who chooses among the devices that fit."""
+    """The policy's choice among the devices that fit; None: the first ones."""
     if view.placement is None:
         return None
     return view.placement.chooser(prefiltered.pod, claims, name, prefiltered.claims.allocated)

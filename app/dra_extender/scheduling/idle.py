@@ -1,8 +1,8 @@
-"""Allocations that may be of no use to anybody, and since when.
+"""Allocations that may be unused, and since when.
 
-Promises: an entry for every allocated claim with at most one consumer, as the watch shows it, until somebody says that
-the claim is in use after all. Its time starts anew with every change of its consumers, with every bind that relies on
-it, and after a gap of the watch, in which the same allocation may have been made anew for the same pod.
+Promises: an entry for every allocated claim with at most one consumer, as the watch shows it, until `strike`. Its time
+starts over with every change of its consumers, with every bind that relies on it, and after a gap of the watch, in
+which the claim may have been deallocated and allocated again for the same pod.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class IdleAllocations:
         return list(self._idle.items())
 
     def is_settled(self, claim: ResourceClaim) -> bool:
-        """True when no bind of the claim's only consumer relies on it any more, not even one of another replica. Of a
-        version that the watch has not shown nobody can say so.
+        """True when no bind of the claim's only consumer relies on it, not even a bind of another replica; False for a
+        version that the watch has not shown.
         """
         known = self._idle.get(claim.metadata.uid)
         if known is None or known.version != claim.metadata.resource_version:

@@ -1,6 +1,6 @@
 """The one way into what scheduling knows: events of watches, and the replies to reads and writes of our own.
 
-Promises: `apply` changes the cluster and everything that is remembered beside it, and acts on the effects: refused pods
+Promises: `apply` changes the cluster and the records of scheduling, and acts on the effects: refused pods
 are requeued when one of them may fit now, and binds that wait for a claim or a pod are notified of each version.
 """
 

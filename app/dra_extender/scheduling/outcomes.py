@@ -58,14 +58,14 @@ BIND_RESULTS: Final = LabelledCounter[BindResult](
     {
         "bound": "",
         "replayed": "bound before",
-        "joined": "shared the answer of a bind in flight",
-        "refused": "the devices cannot be allocated, or the pod is not ours to bind",
+        "joined": "got the answer of a bind in progress",
+        "refused": "the devices cannot be allocated, or the pod is of another scheduler",
         "conflict": "another writer was first",
         "failed": "the API server or a device driver refused",
         "waiting": "for devices to become ready",
         "cancelled": "the pod is gone, or another replica leads",
         "late": "out of time",
-        "unfinished": "and what was written could not be taken back at once",
+        "unfinished": "failed, and its writes could not be rolled back at once",
         "broken": "a bug",
     },
 )
@@ -87,7 +87,7 @@ Write = Literal["claim", "claim_creation", "binding"]
 
 UNANSWERED_WRITES: Final = LabelledCounter[Write](
     "unanswered_writes_total",
-    "writes to the API server whose answer was lost",
+    "writes to the API server that were not answered",
     "write",
     {"claim": "finalizer or status", "claim_creation": "", "binding": ""},
 )
@@ -96,13 +96,13 @@ UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone"]
 
 CLAIM_WRITES_UNDONE: Final = LabelledCounter[UndoResult](
     "claim_writes_undone_total",
-    "attempts to take back what a failed bind wrote to a claim",
+    "rollbacks of what a failed bind wrote to a claim",
     "result",
     {
         "deallocated": "",
         "unreserved": "others use the allocation",
         "fenced": "a write still on its way will be refused",
-        "left": "it belongs to another writer by now",
+        "left": "it is another writer's by now",
         "gone": "nothing was stored",
     },
 )
@@ -111,10 +111,10 @@ UnresolvedReason = Literal["refused", "undecodable", "unanswered"]
 
 UNDOS_PUT_OFF: Final = LabelledCounter[UnresolvedReason](
     "undos_put_off_total",
-    "failed binds that could not take back what they wrote; it is tried again, and the devices stay held meanwhile",
+    "failed binds that could not be rolled back; the service retries, and the devices stay held",
     "reason",
     {
-        "refused": "by the API server, for want of a permission for example",
+        "refused": "by the API server, because a permission is missing for example",
         "undecodable": "a reply of the API server",
         "unanswered": "the API server could not be reached for long",
     },
@@ -141,7 +141,7 @@ ALLOCATIONS_CLEARED: Final = LabelledCounter[ClearReason](
 )
 
 CLEAR_ERRORS: Final = LabelledCounter[ClearReason](
-    "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
+    "allocation_clear_errors_total", "unused allocations that could not be cleared", "reason", _CLEAR_REASONS
 )
 
 PreemptionResult = Literal["nominated", "advised", "hopeless", "needless", "forbidden", "waiting", "failed"]
@@ -214,7 +214,7 @@ ClaimReader = Literal["filter", "sweep"]
 
 CLAIM_READ_ERRORS: Final = LabelledCounter[ClaimReader](
     "claim_read_errors_total",
-    "claims known from no watch that the API server did not show either",
+    "claims that neither a watch nor a read has returned",
     "reader",
     {
         "filter": "a pod names the claim and is refused meanwhile",
@@ -226,7 +226,7 @@ WorkerAnswer = Literal["compile", "evaluate", "search", "time", "memory", "crash
 
 WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
     "worker_answers_total",
-    "questions that were too large for the event loop and went to a worker process",
+    "work that was too large for the event loop and was deferred to a worker process",
     "result",
     {
         "compile": "a selector is compiled, or does not compile",

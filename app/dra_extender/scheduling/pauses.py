@@ -1,7 +1,7 @@
-"""When something that failed may be tried again.
+"""Backoff: when an operation that failed may be tried again.
 
-Promises: pauses double with each failure, from seconds up to a limit, and begin anew once it is forgotten; a bounded
-number of things is remembered, the oldest are forgotten first.
+Promises: pauses double with each failure, from seconds up to a limit, and start over after `forget`. A bounded number
+of keys is remembered, the least recently used are dropped first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Pauses(Generic[K]):
-    """By whatever it is that fails."""
+    """By the key of the operation."""
 
     MOST = 10_000
 
@@ -28,7 +28,7 @@ class Pauses(Generic[K]):
         self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
 
     def failed(self, key: K) -> None:
-        """It has failed once more."""
+        """The operation has failed once more."""
         pause, _ = self._known.get(key, (self._config.again_seconds / 2, 0.0))
         pause = min(2 * pause, self._config.again_most_seconds)
         self._known[key] = pause, self._clock.monotonic() + pause
@@ -39,5 +39,5 @@ class Pauses(Generic[K]):
         return known is None or self._clock.monotonic() >= known[1]
 
     def forget(self, key: K) -> None:
-        """It has succeeded, or is no longer of interest."""
+        """The operation has succeeded, or is no longer needed."""
         self._known.pop(key, None)

@@ -1,4 +1,4 @@
-"""What scheduling needs from outside: writes and reads at the API server, time, names, and somebody who counts.
+"""What scheduling needs from outside: the API server, worker processes, time, and metrics.
 
 Every method that talks to the API server raises only the errors of `api.errors`, which say whether the request
 was carried out; `OutcomeUnknownError` alone leaves that open. A method either returns the object as the server stored
@@ -80,7 +80,7 @@ class PodWriter(Protocol):
 
     async def nominated_ahead(self, pod: Pod) -> str:
         """The node for which this pod, as it is stored now, was nominated by `nominate_pod`, whichever replica called
-        it; empty when it is not, or somebody else has nominated it.
+        it; empty when it is not, or another writer has nominated it.
         """
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
@@ -90,7 +90,7 @@ class PodWriter(Protocol):
 
 
 class Messenger(Protocol):
-    """What is said to people and to other schedulers."""
+    """Events, and requeues of refused pods."""
 
     def record_event(
         self,
@@ -122,7 +122,7 @@ class Worked(Protocol):
 
 
 class Workers(Protocol):
-    """Who answers questions that are too large for the event loop."""
+    """Answers requests that are too large for the event loop."""
 
     @property
     def capacity(self) -> int:
@@ -152,4 +152,4 @@ class Observer(Protocol):
         """One more step of this kind is done and took that long."""
 
     def waited(self, seconds: float) -> None:
-        """A pod that uses devices was bound so long after it was created."""
+        """A pod that uses devices was bound this time after its creation."""

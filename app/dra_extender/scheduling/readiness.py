@@ -36,9 +36,7 @@ def has_conditions(claim: ResourceClaim) -> bool:
 
 
 def awaited(claim: ResourceClaim) -> bool:
-    """Whether a pod may be tried again and again until the devices are ready. A claim that is being deleted is for
-    nobody any more.
-    """
+    """True when pods may be retried until the devices are ready. A claim that is being deleted is for no pod."""
     return has_conditions(claim) and not claim.metadata.deletion_timestamp
 
 
@@ -85,13 +83,13 @@ def deadline(claim: ResourceClaim, binding_seconds: float) -> float | None:
 
 
 def timed_out(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
-    """Whether the devices had their time. Counted from the allocation, not from the moment somebody began to wait."""
+    """True when the binding timeout is over, counted from the allocation."""
     limit = deadline(claim, binding_seconds)
     return limit is not None and limit < now.timestamp()
 
 
 def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
-    """Whether the allocation is of no use any more, on any node."""
+    """True when the devices failed, or were not ready in time: the allocation cannot be used on any node."""
     state = readiness(claim)
     return bool(state.failed) or (not state.ready and timed_out(claim, now, binding_seconds))
 

@@ -1,4 +1,5 @@
-"""What is remembered beside the cluster: unused claims, plans, nominations, and what is being bound or released.
+"""What scheduling remembers besides the cluster: unused claims, plans, nominations, and what is being bound or
+released.
 
 Promises: one of each per process, none of which acts. Events reach them through `intake`, questions read them through
 `view`.

@@ -39,9 +39,9 @@ class RequeueTrigger:
         self._unknown_pods = False
         self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
         self._awaited: set[str] = set()
-        """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
+        """UIDs of the claims in flight, and of pods with a bind in progress, that pods were refused for."""
         self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
-        """Claims (namespace/name) that pods were refused for because they are not there, or not as they should be."""
+        """Claims (namespace/name) that pods were refused for because they do not exist or are wrong."""
         self._due = asyncio.Event()
 
     # --- what happened ----------------------------------------------------------------------------------------------
@@ -54,21 +54,24 @@ class RequeueTrigger:
             self._due.set()
 
     def ended(self, uid: str) -> None:
-        """The bind of this pod, or what was under way with this claim, has ended."""
+        """The bind of this pod, or the change of this claim, has ended."""
         if uid in self._awaited:
             self.improved()
 
     def appeared(self, claim: str) -> bool:
-        """A version of the claim (namespace/name) has come. True when a pod was refused for want of it."""
+        """A new version of the claim (namespace/name) is known. True when a pod was refused because it misses the
+        claim.
+        """
         return self._missed.pop(claim, False)
 
-    # --- who waits --------------------------------------------------------------------------------------------------
+    # --- refused pods -------------------------------------------------------------------------------------------------
 
     def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
         """The pod was refused on all nodes, or on some, by a decision on the state of `generation`.
 
-        `awaiting`: UID of a claim in flight, or of a pod with a bind under way; it may fit when that has `ended`.
-        `missing`: claims (namespace/name) that are not there, or not as they should be; it may fit when one `appeared`.
+        `awaiting`: UID of a claim in flight, or of a pod with a bind in progress; the pod may fit when that has
+        `ended`. `missing`: claims (namespace/name) that do not exist or are wrong; the pod may fit when one has
+        `appeared`.
         """
         if awaiting:
             self._awaited.add(awaiting)
@@ -79,12 +82,12 @@ class RequeueTrigger:
             self._due.set()
 
     def requeue_all(self) -> None:
-        """Pods may have been refused by an earlier process of ours: they are not known by name."""
+        """Requeue also the pods that an earlier process has refused: their names are unknown."""
         self._unknown_pods = True
         self._due.set()
 
     def settled(self, pod_uid: str) -> None:
-        """The pod does not wait any more: it fits, is bound, or is gone."""
+        """The pod no longer waits: it fits, is bound, or is gone."""
         self._refused.pop(pod_uid, None)
 
     @property
@@ -94,7 +97,7 @@ class RequeueTrigger:
 
     @property
     def waiting(self) -> bool:
-        """True when some refused pod has not been woken since an improvement."""
+        """True when a refused pod has not been requeued since an improvement."""
         now = self.generation
         return self._unknown_pods or (
             self._requeued < now and any(generation < now for generation in self._refused.values())

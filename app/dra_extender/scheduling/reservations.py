@@ -106,7 +106,7 @@ class Reservations:
         self._index.put(uid, plan.claims, plan.allocations)
 
     def drop(self, pod_uid: str) -> None:
-        """The pod is being bound, filtered anew, not expected there any more, or gone."""
+        """The pod is being bound, was filtered again, or is gone."""
         if self._plans.pop(pod_uid, None) is not None:
             del self._until[pod_uid]
             self._index.drop(pod_uid)

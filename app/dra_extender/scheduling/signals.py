@@ -1,7 +1,7 @@
-"""Waiting for something to become true in state that the watches bring.
+"""Waiting for a condition on watched state.
 
-Promises: `until` looks at the condition at once and then only when one of its keys was notified; it never polls, and
-it leaves nothing behind when it ends or is cancelled.
+Promises: `until` evaluates the condition at once, and then only when one of its keys is notified. It does not poll, and
+leaves nothing behind when it ends or is cancelled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Signals:
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
     def __len__(self) -> int:
-        """How many keys somebody waits for."""
+        """How many keys are waited for."""
         return len(self._waiting)
 
     def notify(self, key: str) -> None:

@@ -1,8 +1,7 @@
-"""Claims known by replies only: no watch has shown them, so none will say that one is gone.
+"""Claims that only replies have shown: the watch does not report the end of a claim that it has not shown.
 
-A claim that came and went while the watch was broken, and that we met by a read or write of our own, would hold its
-devices for ever: the list after the gap does not have it, and nobody reports what was never seen. So those that stay
-unseen are looked up after a while.
+A claim that was created and deleted while the watch was broken, and that a reply has shown, would keep its devices for
+ever: the list after the gap does not have it. So a claim that stays unseen is read after a while.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Unseen:
         self._since.setdefault(uid, self._clock.monotonic())
 
     def looked_up(self, uid: str) -> None:
-        """The claim was found to exist: it may stay unseen a little longer."""
+        """The claim exists: it may stay unseen a little longer."""
         if uid in self._since:
             self._since[uid] = self._clock.monotonic()
 
@@ -31,6 +30,6 @@ class Unseen:
         self._since.pop(uid, None)
 
     def overdue(self, seconds: float) -> list[str]:
-        """The claims that have been unseen for so long."""
+        """The claims that have been unseen for at least `seconds`."""
         now = self._clock.monotonic()
         return [uid for uid, since in self._since.items() if now - since >= seconds]

@@ -1,7 +1,7 @@
-"""The state of the cluster as questions see it: judging, explaining and insight ask here.
+"""The state of the cluster as decisions and insight read it.
 
-Promises: read-only. Asking changes nothing, not even what is remembered: no refusal is forgotten, nobody is woken, no
-time is noted. What it shows is live: it changes between two awaits when the watches bring something.
+Promises: read-only. Reading changes nothing: it forgets no refusal, requeues no pod and records no time. The state is
+live: it changes between two awaits when the watches deliver events.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class KnownPods(Protocol):
 
 
 class KnownResourceNames(Protocol):
-    """Which extended resources device classes stand behind. See `ResourceNames`."""
+    """Which device classes provide extended resources. See `ResourceNames`."""
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None: ...
 
@@ -71,7 +71,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
     budgets: Callable[[], Iterator[WorkBudget]] = lambda: repeat(UNLIMITED)
-    """For a question that is no verb's: what its turns may do, one after the other."""
+    """The budgets of one question, turn by turn."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
@@ -94,13 +94,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, decisions=self.decisions.with_budget(budget))
 
     def turns(self) -> Iterator[View]:
-        """The same, for the turns of one question. Each may raise TurnSpent, and it goes on in the next; what is too
-        much for a number of turns is refused as unknown in the last ones.
-        """
+        """The same, for the turns of one question."""
         return map(self.with_budget, self.budgets())
 
     def with_pod(self, pod: Pod) -> View:
-        """The same, as the pod has it: what is kept for others counts as taken."""
+        """The same for this pod: devices that are kept for other pods count as allocated."""
         kept = self.kept(pod)
         return self.with_state(self.overlay().holding(kept)) if kept else self
 
@@ -109,7 +107,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, state=state, decisions=self.decisions.with_state(state))
 
     def overlay(self) -> Overlay:
-        """The state that questions are about, to put hypothetical states over. Decide on them with `over`."""
+        """The state to put hypothetical changes over; `with_state` decides on it."""
         return self.state or Overlay(self.cluster)
 
     def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | Unschedulable:
@@ -122,14 +120,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
 
     def is_promised(self, claim: ResourceClaim, pod: Pod) -> bool:
-        """True when by joining the claim the pod would keep devices from somebody who has made room for itself."""
+        """True when by joining the claim the pod would keep devices from a preemptor."""
         if claim.allocation is None or not self.promised(claim.metadata.uid, pod):
             return False
         return not claim.reserved_for(consumer(claim, pod, self.features).uid)
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
-        """True when it cannot be told now if the allocation gives something away twice. One that a pod runs with has
-        been verified before.
+        """True when it is unknown whether the allocation exceeds counters or capacity. An allocation that a pod runs
+        with was verified before.
         """
         if not self.ledger.is_unverifiable(claim):
             return False
@@ -137,7 +135,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return not any(pod is not None and pod.spec.node_name for pod in pods)
 
     def is_being_bound(self, claim: ResourceClaim) -> bool:
-        """True while a bind of ours is about to rely on the claim, or to take it back."""
+        """True while a bind of this service relies on the claim, or rolls it back."""
         for entry in claim.status.reserved_for:
             pod = self.pods.get(entry.uid)
             if entry.uid in self.binding and not (pod is not None and pod.spec.node_name):
@@ -158,7 +156,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def classes_unreadable(self) -> bool:
-        """True when a device class cannot be read: nobody knows which resource it stands behind."""
+        """True when a device class cannot be decoded, so the resource that it provides is unknown."""
         return any(key.kind == DeviceClass.__name__ for key in self.cluster.undecodable)
 
     def is_unreadable(self, claim: ResourceClaim) -> bool:

@@ -1,7 +1,7 @@
-"""The questions that pods will ask first, asked before any does: the first pod then finds what later ones find.
+"""Warm-up: decide before the first call what the first pods will ask, so that it finds warm caches.
 
-`warm_up` promises: it is a question, and changes no decision; one step takes no longer than a turn of a verb. Asked
-again it costs what has changed since.
+Promises: `warm_up` is a question and changes no decision. A slice takes no longer than a turn of a verb. Repeating it
+costs only what has changed since.
 """
 
 from __future__ import annotations
@@ -19,19 +19,16 @@ from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.view import View
 
 CONTENTS: Final = 32
-"""Of so many different contents of claims every node is judged: more than most clusters have, and a fraction of what
-is remembered."""
+"""Different contents of claims that are decided on every node: more than most clusters have."""
 TURNS: Final = 300
-"""After so many, some 3 seconds, pods have waited long enough: the rest is done when somebody asks."""
+"""After this many turns, about 3 seconds, the rest is decided when pods ask."""
 _UNALLOCATED: Final = ResourceClaimStatus()
 
 Claims = tuple[ResourceClaim, ...]
 
 
 def warm_up(view: View) -> Iterator[None]:
-    """Judge every node for what the pods of the cluster ask for, those that wait first, and for one device of each
-    class. A step is a turn, or a look at a pod.
-    """
+    """Decide on every node for the claims of all pods, pending pods first, and for one device of each class."""
     seen: set[tuple[bytes, ...]] = set()
     turns = 0
     names = list(view.cluster.nodes)
@@ -57,7 +54,7 @@ def _judge(view: View, claims: Claims, names: list[str]) -> Iterator[None]:
 
 
 def _of_pods(view: View) -> Iterator[Claims]:
-    """What each pod asks for, as if nothing were allocated to it; nothing where that is not known."""
+    """The claims of each pod as if they were not allocated; none where they are unknown."""
     for pod in sorted(view.pods, key=lambda pod: bool(pod.spec.node_name)):
         if pod.spec.resource_claims:
             found = view.claims_of(pod)

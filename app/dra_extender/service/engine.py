@@ -193,7 +193,7 @@ class Engine:
         yield from self.watch_health.readings()
         undecodable, extender = self.cluster.undecodable, self.extender
         values: dict[str, float] = {
-            "binds_in_flight": extender.binds_under_way,
+            "binds_in_flight": extender.binds_in_progress,
             "unreadable_claims_holding": undecodable.complete,
             "unreadable_claims_incomplete": undecodable.incomplete,
             "binds_unfinished": len(extender.pending_rollbacks),

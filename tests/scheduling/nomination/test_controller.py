@@ -292,7 +292,7 @@ async def test_only_pods_of_higher_priority_join_the_claim_of_a_victim(world: Wo
     world.add(*wanting("p", 5), make_pod("equal", "shared", priority=5), make_pod("boss", "shared", priority=6))
     assert not await tried(world, service, "p")
     await world.settle(3.0)
-    text = "resource claim default/shared is about to be deallocated: its pods make room for another pod"
+    text = "resource claim default/shared will be deallocated: its pods are preempted for another pod"
     answer = await service.filter(world.api.pod("equal"))
     assert set(answer.FailedAndUnresolvableNodes.values()) == {text}
     assert (await service.filter(world.api.pod("boss"))).NodeNames == ["n1"]

@@ -139,7 +139,7 @@ async def test_a_claim_that_cannot_be_cleared_is_left_alone_for_growing_pauses_a
     (found,) = service.extender.problems
     assert str(found.object) == "ResourceClaim default/c"
     captured = capfd.readouterr()
-    assert (captured.out + captured.err).count("an unused claim was not cleared") == 1
+    assert (captured.out + captured.err).count("did not clear an unused claim") == 1
     service.client.faults.clear()
     await world.settle(65.0)
     assert world.api.claim("c").allocation is None

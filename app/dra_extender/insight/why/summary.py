@@ -105,7 +105,7 @@ def _claims(situation: Situation) -> Summary | None:
         if view.in_flight(claim):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
         if view.is_promised(claim, pod):
-            text = f"claim {key} is about to be deallocated: its pods make room for another pod"
+            text = f"claim {key} will be deallocated: its pods are preempted for another pod"
             return Summary("claim in flight", text, key)
         if claim.allocation is not None:
             if isinstance(situation.prefiltered, Unschedulable) and situation.prefiltered.reason == full_reason(claim):

@@ -1,1 +1,1 @@
-"""Taking allocations back that nobody uses."""
+"""Releasing unused allocations."""

@@ -1,14 +1,13 @@
-"""Taking an allocation back that nobody uses.
+"""Releasing the devices of one unused claim.
 
 Promises
-- An allocation is cleared only at the version it was judged by, in one write that fails for any other: a reservation
-  or mark made meanwhile wins. So does a pod of the claim that is bound: that is asked of the API server, because the
-  watch of pods may be behind, and what the watches bring meanwhile is looked at once more, with no await before the
-  write is sent.
-- While the write is on its way no bind of ours relies on the claim.
-- A conflict is no reason to try again but to look again: the claim is read, and whoever wanted it cleared judges it
-  anew. What is refused, or cannot be decoded, is reported once and tried again after growing pauses, or at once when
-  the claim has changed.
+- An allocation is cleared at the version it was judged by, in one write that fails for any other version: a later
+  reservation or mark wins. A claim with a bound pod is kept: the API server is asked for each pod of the claim, because
+  the watch of pods may be behind. After the last answer the watched state is checked again, with no await before the
+  write.
+- While the write is in progress no bind of this service relies on the claim.
+- After a conflict the claim is read, and the caller judges it again. A refused or undecodable write is reported once
+  and tried again after growing pauses, or at once when the claim has changed.
 
 Rules: Kubernetes 1.36, syncClaim of pkg/controller/resourceclaim/controller.go, which deallocates in one update at the
 version it has looked at.
@@ -42,7 +41,7 @@ class _Refused(msgspec.Struct, frozen=True):
 
 
 class Clearer:
-    """`clearing` are the UIDs of the claims it is at work on; nobody else writes to it."""
+    """`clearing`: the UIDs of the claims that are being cleared. Only the clearer writes to it."""
 
     def __init__(self, handle: Handle, clearing: set[str]) -> None:
         view = self._view = handle.view
@@ -56,8 +55,8 @@ class Clearer:
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
-        """The claims that could not be cleared when that was tried last, and are as they were then."""
-        advice = "grant the permission, as manifests/rbac does, or delete the claim's pods; its devices stay taken"
+        """The claims whose last release failed, and that are unchanged since."""
+        advice = "grant the permission, as manifests/rbac does, or delete the claim's pods; its devices stay allocated"
         return [
             ObjectProblem(
                 ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice
@@ -67,16 +66,14 @@ class Clearer:
         ]
 
     def may_try(self, claim: ResourceClaim) -> bool:
-        """False while this version of the claim is left alone because the API server would not have it cleared, or
-        while somebody is at work on the claim.
-        """
+        """False while the claim is being cleared, or during the pause after the API server refused this version."""
         return claim.metadata.uid not in self._clearing and self._pauses.over(_version(claim))
 
     async def clear(self, claim: ResourceClaim, reason: ClearReason, note: str) -> bool:
-        """Clear allocation, reservations and device states. `reason` is counted, `note` is for people."""
+        """Clear allocation, reservations and device states. `reason` is for metrics, `note` for the event."""
         if not self.may_try(claim):
             return False
-        with self._at_work(claim):
+        with self._marked(claim):
             try:
                 if await self._runs_somewhere(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
                     return False
@@ -93,10 +90,10 @@ class Clearer:
         return True
 
     async def discard(self, claim: ResourceClaim) -> bool:
-        """Remove a claim that we made for extended resources and that is not allocated. False when it may be left."""
+        """Delete an unallocated claim for extended resources. False when it may still exist."""
         if claim.allocation is not None or not self.may_try(claim):
             return False
-        with self._at_work(claim):
+        with self._marked(claim):
             try:
                 if FINALIZER in claim.metadata.finalizers:
                     claim = await self._ports.remove_finalizer(claim)
@@ -113,7 +110,7 @@ class Clearer:
         return True
 
     @contextmanager
-    def _at_work(self, claim: ResourceClaim) -> Iterator[None]:
+    def _marked(self, claim: ResourceClaim) -> Iterator[None]:
         self._clearing.add(claim.metadata.uid)
         try:
             yield
@@ -136,29 +133,29 @@ class Clearer:
         return known is not None and known.metadata.resource_version == claim.metadata.resource_version
 
     def _is_in_use(self, claim: ResourceClaim) -> bool:
-        """True when a pod of the claim is bound, or being bound by us, as far as is known by now."""
+        """True when a pod of the claim is known to be bound, or is being bound by this service."""
         pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
         return any(pod is not None and pod.spec.node_name for pod in pods) or self._view.is_being_bound(claim)
 
     async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
-        """Whatever was done, the claim is looked at again before the next try, and that is not made at once."""
+        """Pause before the next try, and read the claim again after a conflict."""
         self._observer.count(CLEAR_ERRORS, reason)
         self._pauses.failed(_version(claim))
         if isinstance(error, ConflictError):
-            await self._look_again(claim)
+            await self._read_again(claim)
             return
         uid, why = claim.metadata.uid, repr(error)
         known = self._refused.get(uid)
         if known is None or known.why != why:
-            log.warning("an unused claim was not cleared, will try again", claim=claim.metadata.key, error=why)
+            log.warning("the API server did not clear an unused claim, retrying", claim=claim.metadata.key, error=why)
         self._refused[uid] = _Refused(claim, why)
 
-    async def _look_again(self, claim: ResourceClaim) -> None:
+    async def _read_again(self, claim: ResourceClaim) -> None:
         meta = claim.metadata
         try:
             found = await self._ports.read_claim(meta.namespace, meta.name)
         except ApiError as error:
-            log.info("a claim that has changed was not read", claim=meta.key, error=repr(error))
+            log.info("a claim could not be read after a conflict", claim=meta.key, error=repr(error))
             return
         if found is None or found.metadata.uid != meta.uid:
             self._intake.gone(claim)

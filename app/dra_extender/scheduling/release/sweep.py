@@ -1,12 +1,13 @@
-"""Allocations left behind by crashes are cleared, so that no device stays taken for nobody.
+"""Releasing the allocations that crashes leave behind.
 
-The claim controller deallocates a claim when its last consumer goes, but never one that has no consumer to begin with;
-and a claim reserved for a pod that is never bound keeps its devices as long as the pod exists.
+The claim controller deallocates a claim when its last consumer goes, but not a claim that never had a consumer. A claim
+that is reserved for a pod that is never bound keeps its devices as long as the pod exists.
 
-Promises: costs nothing while claims are used by bound pods. Cleared is only what was idle, or reserved for one unbound
-pod, and for which no scheduler was offered a node, for the whole time; and only at the version that was judged. Asking
-alone keeps nothing: pods that are refused for want of each other's devices would wait for ever. Claims that pods of
-schedulers use which do not call us are left to these, when it is known which schedulers do.
+Promises: costs nothing while claims are used by bound pods. A claim is cleared only if for the whole time it was idle
+or reserved for one unbound pod, and no scheduler was offered a node for its pods; and only at the version that was
+judged. A call of filter alone does not keep a claim: pods that lack each other's devices would wait for ever. Claims of
+pods of schedulers that do not call this service are left to those schedulers, if the settings name the schedulers that
+do.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from dra_extender.scheduling.unseen import Unseen
 log = structlog.get_logger(__name__)
 
 GRACE_SECONDS = 60.0
-"""Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
+"""Added to the time that another scheduler may take to bind a pod after reserving its claims."""
 
 PHANTOM_SECONDS = 15.0
-"""A claim that the watch has not shown for so long is looked up."""
+"""A claim that the watch does not show within this time is read."""
 
 
 class Sweeper:
-    """`start` when schedulers begin to ask this replica, `work` every few seconds from then on."""
+    """`start` when schedulers begin to call this replica, then `work` every few seconds."""
 
     def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations, unseen: Unseen) -> None:
         self._view = handle.view
@@ -49,15 +50,15 @@ class Sweeper:
         self._started = 0.0
 
     def start(self) -> None:
-        """What another replica has offered before now is not known here: nothing counts as idle before."""
+        """Claims count as idle from now on: the nodes that another replica offered before are unknown here."""
         self._started = self._view.clock.monotonic()
 
     def offered(self, claim_uid: str) -> None:
-        """A scheduler knows a node for a pod that uses the claim, and may be about to bind it."""
+        """A node was offered for a pod of the claim: the scheduler may bind it."""
         self._offered[claim_uid] = self._view.clock.monotonic()
 
     async def work(self) -> None:
-        """Clear what nobody has used or was offered a node for, for long enough."""
+        """Clear the claims that have been unused for `sweep_seconds`."""
         await self._forget_phantoms()
         least = self._view.config.sweep_seconds
         if least <= 0:
@@ -69,8 +70,8 @@ class Sweeper:
                 await self._sweep(uid, seconds)
 
     async def _forget_phantoms(self) -> None:
-        """Look up claims that replies have brought and no watch has shown; some of them may be gone. One that cannot be
-        read keeps no other waiting, unless nobody answers at all.
+        """Read the claims that a reply has shown and no watch: they may be gone. Stop when the API server does not
+        answer.
         """
         for uid in self._unseen.overdue(PHANTOM_SECONDS):
             claim = self._view.ledger.by_uid(uid)
@@ -92,7 +93,7 @@ class Sweeper:
                 self._unseen.looked_up(uid)
 
     async def _sweep(self, uid: str, seconds: float) -> None:
-        """Clear the allocation if it is of no use. `seconds`: how long nobody has touched it or was offered a node."""
+        """Clear the allocation if it is unused. `seconds`: how long it has been unchanged and without an offer."""
         view = self._view
         claim = view.ledger.by_uid(uid)
         if claim is None or claim.allocation is None:
@@ -102,11 +103,11 @@ class Sweeper:
             return
         if not claim.status.reserved_for:
             if claim.metadata.deletion_timestamp:
-                return  # the claim controller's business, as long as nobody has reserved it
-            if self._is_for_others(claim):
+                return  # the claim controller deallocates it
+            if self._is_used_by_others(claim):
                 self.offered(uid)
                 return
-            await self._clearer.clear(claim, "idle", "the devices are released: nobody uses the claim")
+            await self._clearer.clear(claim, "idle", "the devices are released: no pod uses the claim")
             return
         pod = view.pods.get(claim.status.reserved_for[0].uid)
         if pod is not None and pod.spec.node_name:
@@ -116,7 +117,7 @@ class Sweeper:
             await self._clearer.clear(claim, "abandoned", note)
 
     def _abandoned(self, claim: ResourceClaim, pod: Pod, seconds: float) -> bool:
-        """A pod that is gone or finished is the claim controller's business."""
+        """The claim controller deallocates the claims of pods that are gone or finished."""
         view = self._view
         if view.pods.leaving(pod.metadata.uid) or pod.metadata.uid in view.binding:
             return False
@@ -126,8 +127,8 @@ class Sweeper:
             return view.settled(claim)
         return seconds >= view.config.binding_seconds + GRACE_SECONDS
 
-    def _is_for_others(self, claim: ResourceClaim) -> bool:
-        """Whether a pod of a scheduler that does not call us wants the claim. A look at all pods, once in a while."""
+    def _is_used_by_others(self, claim: ResourceClaim) -> bool:
+        """True when a pod of a scheduler that does not call this service uses the claim. Looks at all pods."""
         view = self._view
         if not view.config.scheduler_names:
             return False

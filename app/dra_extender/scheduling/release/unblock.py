@@ -1,14 +1,13 @@
-"""Allocations that keep a pod from running anywhere are cleared, as kube-scheduler's PostFilter would do.
+"""Releasing the allocations that keep a pod from all nodes, as kube-scheduler's PostFilter does.
 
-A claim that was allocated for one node and is used by nobody else would keep its pod pending for ever when that node is
-full; so would one that is being deleted, because it stays as long as it is reserved for the pod. So when a filter
-refused all nodes, and allocated claims were the reason on at least one, one of those claims is cleared after a short
-while; the change of the claim wakes the pod.
+A claim that is allocated on a full node keeps its pod pending for ever, and so does a claim that is being deleted while
+it is reserved for the pod. So when filter refused all nodes, on at least one of them because of allocated claims, one
+of these claims is cleared after `deallocate_seconds`. The change of the claim requeues the pod.
 
-Guards: the call was no probe of a nominated node, the scheduler is one of ours, as far as ours are known, and has
-reported the pod as unschedulable, no later filter found a node, no bind of the pod is under way here or, as far as time
-can tell, in another replica, and the claim is unchanged and reserved for nobody but this pod, or only for pods that
-wait like this one.
+Guards: the call was not about the nominated node only; the pod's scheduler calls this service, if the settings name the
+schedulers, and has reported the pod as unschedulable; no later filter found a node; no bind of the pod is in progress
+here or, judging by time, in another replica; the claim is unchanged, and reserved for this pod only or for pods that
+all wait like this one.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -33,8 +32,8 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class Unblocker:
-    """Candidates by pod UID, each until its pod fits or is gone, however long that takes: a refusal that is remembered
-    is not offered again. `work` is called about once a second.
+    """Candidates by pod UID, each until its pod fits or is gone, because a remembered refusal is not offered again.
+    Call `work` about once a second.
     """
 
     def __init__(self, view: View, clearer: Clearer) -> None:
@@ -44,7 +43,7 @@ class Unblocker:
         self._leftovers: dict[str, ResourceClaim] = {}
 
     def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
-        """A filter of the pod has refused all of `names`; `stuck` are allocated claims that were in the way."""
+        """Filter has refused all of `names`; `stuck`: the allocated claims that were a reason."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
         if not self._view.config.deallocate or probe or not self._view.config.may_clear_for(pod.spec.scheduler_name):
             return
@@ -60,12 +59,12 @@ class Unblocker:
         self._candidates.pop(pod_uid, None)
 
     def offer_leftover(self, claim: ResourceClaim) -> None:
-        """A claim for extended resources of an earlier attempt, which the pod's next attempt cannot use."""
+        """A claim for extended resources that the pod's next attempt cannot use."""
         if self._view.config.deallocate:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
-        """Clear what is due: one claim per pod."""
+        """Clear at most one claim per pod."""
         for uid in list(self._candidates):
             await self._clear_for(uid)
         for uid, claim in list(self._leftovers.items()):
@@ -94,7 +93,7 @@ class Unblocker:
                     return
 
     def _free_to_clear(self, claim: ResourceClaim, pod_uid: str, age: float) -> bool:
-        """Whether the claim is as it was judged, and nobody but the pod counts on it."""
+        """True when the claim is as it was judged, and no other pod relies on it."""
         view = self._view
         now = view.ledger.by_uid(claim.metadata.uid)
         if now is None or now.metadata.resource_version != claim.metadata.resource_version or view.in_flight(now):
@@ -104,13 +103,13 @@ class Unblocker:
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
             return view.settled(now)
-        # A device in two claims keeps all pods of both from running: those that no pod runs with give way. And pods
-        # of which each was reserved for before a crash, on a node where none of them fits, would wait for each other.
+        # A device in two claims keeps the pods of both from running, so a claim without a running pod is released. Pods
+        # that share a claim from before a crash, on a node where none of them fits, would wait for each other.
         return age >= view.config.settled_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
-        """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
-        or our schedulers found no node for any of them. Pods of schedulers that are not ours count as about to be.
+        """True when no consumer is bound or will be: another claim has a device of this one, or the schedulers found no
+        node for any consumer. Pods of schedulers that do not call this service count as about to be bound.
         """
         view = self._view
         pods = [view.pods.get(uid) for uid in consumers]
@@ -123,7 +122,7 @@ class Unblocker:
         return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
 
     def _fits_nobody(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
-        """Devices that may still become ready are waited for by binds of which no condition of a pod tells."""
+        """False while devices may still become ready: a bind may wait for them, and no pod condition shows it."""
         view = self._view
         config = view.config
         if readiness.awaited(claim) and not readiness.unavailable(claim, view.clock.wall(), config.binding_seconds):
@@ -135,7 +134,7 @@ class Unblocker:
 
 
 def reported_unschedulable(pod: Pod) -> bool:
-    """Whether the scheduler has ended an attempt without a node."""
+    """True when the scheduler's last attempt found no node."""
     return any(
         condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"
         for condition in pod.status.conditions

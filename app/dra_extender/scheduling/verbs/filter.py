@@ -1,10 +1,13 @@
 """The filter verb: on which of these nodes can the pod's claims be allocated or used?
 
-Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
-answer exactly once, refused ones in FailedAndUnresolvableNodes, with few constant texts. While pods are preempted for
-devices, nodes are in FailedNodes instead where that would help, and the one on which we make room for the pod.
-Where fewer than all nodes that fit are to be offered, the others count as refused. A claim that the pod names and we do
-not know is read before the pod is refused.
+Promises: a pod without devices passes unchanged. Every refused node is in FailedAndUnresolvableNodes with one of few
+constant texts. While preemption is on, a node where it would help is in FailedNodes instead, and so is the node for
+which the pod is nominated. Nodes that fit and are not offered are in no list. A claim that the pod names and no watch
+has shown is read before the pod is refused.
+
+`Refusals` promises: kube-scheduler asks again at almost every event in the cluster, so a refusal on all nodes is
+remembered. It is repeated only when a new decision would refuse the pod on all nodes as well: the pod's claims have the
+same versions, every node was asked about before, and nothing has improved since. The reason may be an earlier one.
 """
 
 from __future__ import annotations
@@ -125,14 +128,14 @@ class Refusals:
 
 log = structlog.get_logger(__name__)
 
-ELSEWHERE = "a bind of the pod to another node is under way"
+ELSEWHERE = "a bind of the pod to another node is in progress"
 
 REMEMBERED_ABSENCES = 10_000
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call found out, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the one
-    node that is offered.
+    """One decision, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the only node that
+    is offered.
     """
 
     generation: int
@@ -193,9 +196,9 @@ class FilterVerb:
     # --- claims that are not known ----------------------------------------------------------------------------------
 
     async def _learn_missing(self, pod: Pod) -> None:
-        """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours.
+        """Read the claims that the pod names and no watch has shown: the scheduler's watch may be ahead.
 
-        What cannot be read in time counts as missing until the watch brings it.
+        A claim that cannot be read in time counts as missing until the watch shows it.
         """
         namespace = pod.metadata.namespace
         unseen = [
@@ -220,10 +223,10 @@ class FilterVerb:
 
     def _not_read(self, namespace: str, name: str, error: str) -> None:
         self._observer.count(CLAIM_READ_ERRORS, "filter")
-        log.warning("a claim that a pod names was not read", claim=f"{namespace}/{name}", error=error)
+        log.warning("a claim of a pod could not be read", claim=f"{namespace}/{name}", error=error)
 
     def _offer_leftover(self, pod: Pod) -> None:
-        """A claim for extended resources that an earlier attempt did not get allocated is of no use to anybody."""
+        """Release a claim for extended resources that an earlier attempt did not allocate."""
         uid = pod.metadata.uid
         owned = self._view.ledger.owned_by(uid)
         existing = extended.existing_claim(pod, owned) if owned else None
@@ -252,7 +255,7 @@ class FilterVerb:
                 self._refusals.remember(
                     pod.metadata.uid, found.key, found.generation, statuses.refused, found.resolvable
                 )
-        if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
+        if open_:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
             self._handle.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
@@ -262,9 +265,8 @@ class FilterVerb:
     def _decide(
         self, view: View, pod: Pod, names: tuple[str, ...], planned: Tentative | None
     ) -> _Decided | ExtenderFilterResult:
-        """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
-        once what the pod looks like. `planned`: for the one node that is asked about, because the pod is nominated
-        there.
+        """On one state. May run several times and changes nothing, except that placement counts the pod's workload
+        once. `planned`: the plan for the only node that is asked about, because the pod is nominated there.
         """
         uid = pod.metadata.uid
         if uid in view.binding:
@@ -297,7 +299,7 @@ class FilterVerb:
         )
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
-        """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
+        """The nodes where preemption may help; none for a pod that fits: preempt is not called then."""
         preemption = self._preemption
         if (
             preemption is None
@@ -313,8 +315,8 @@ class FilterVerb:
     def _result(
         self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
     ) -> ExtenderFilterResult:
-        """The one node on which victims make room for the pod is refused for now: on one that can never do
-        kube-scheduler would not wait for them, and clear the nomination.
+        """The node on which victims are being evicted is in FailedNodes: if it were unresolvable, kube-scheduler would
+        clear the nomination instead of waiting.
         """
         nomination = self._nominations.get(pod.metadata.uid)
         if nomination is not None:
@@ -326,7 +328,7 @@ class FilterVerb:
         return ExtenderFilterResult(NodeNames=offered, FailedNodes=failed, FailedAndUnresolvableNodes=others)
 
     def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:
-        """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""
+        """The scheduler has given up on a bind that is still in progress: only the node of that bind is offered."""
         fits = [name for name in names if name == node]
         refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
@@ -348,7 +350,7 @@ class FilterVerb:
             self._reservations.put(likely)
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
-        """A new claim wakes the pod that names one that is not there, or not as it should be."""
+        """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes."""
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         self._handle.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)

@@ -1,11 +1,10 @@
-"""The preempt verb: on which of these nodes would evicting the victims help, and which others have to go as well?
+"""The preempt verb: on which of these nodes does evicting the victims help, and which other pods must be evicted too?
 
-Promises: a node where the devices do not suffice is left out, unless pods may be preempted for devices: then pods of
-lower priority on the node are added to victims that were proposed, as few as needed, none in violation of a budget
-where that is forbidden. Victims come most important first; of those that were proposed none is left out. A node without
-proposed victims lacks nothing but devices: making room there is not kube-scheduler's business but ours, and it stays
-only when the devices fit already. So does every node while pods are not preempted for devices: evicting a pod frees its
-devices long after kube-scheduler's decision.
+Promises: without preemption for devices a node stays only if the devices fit already, because evicting a pod frees its
+devices long after kube-scheduler's decision. With preemption for devices, pods of lower priority on the node are added
+to the proposed victims: as few as needed, and none that violates a PodDisruptionBudget where that is forbidden. All
+proposed victims are kept, the most important first. A node without proposed victims lacks only devices: this service
+makes room there itself, so the node stays only if the devices fit already.
 
 Rules: Kubernetes 1.36, pkg/scheduler/extender.go (ProcessPreemption); victim lists may be empty, as newer schedulers
 send them.
@@ -70,8 +69,8 @@ def preempt(view: View, args: ExtenderPreemptionArgs, terms: PreemptionTerms | N
 def _with_more(
     view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str, proposed: MetaVictims
 ) -> MetaVictims | None:
-    """The victims with which the devices suffice; None when there are none, or victims are proposed that we do not
-    know: then nobody can say who is more important.
+    """The victims with which the devices suffice; None when there are no such victims, or a proposed victim is unknown,
+    so that the victims cannot be ordered by importance.
     """
     uids = [victim.UID for victim in proposed.Pods or ()]
     already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]

@@ -42,13 +42,13 @@ from dra_extender.scheduling.view import View
 
 MOST = 10
 COMPARED = 32
-"""On so many nodes it is decided whether the pod fits beside others that are expected there; on more it is not asked.
+"""Nodes with expected pods on which it is decided whether this pod fits too; on further nodes it counts as not fitting.
 """
 
 
 def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None) -> list[HostPriority]:
-    """The answer to one call. `reservations`: the plans that are likely to be bound, to which that for the best node is
-    added; None when the scheduler allocates by itself, so that nothing is expected of us later.
+    """The answer to one call. `reservations`: the plans that will probably be bound; the plan for the best node is
+    added. None when the scheduler allocates by itself.
     """
     names = tuple(dict.fromkeys(args.NodeNames or ()))
     scores = dict.fromkeys(names, 0)
@@ -77,8 +77,8 @@ def _prefer_better_alternatives(view: View, prefiltered: PreFilterState, scores:
 
 
 def _prefer_by_policy(view: View, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
-    """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
-    0 to 10 is too coarse to say more.
+    """A placement policy chooses among the nodes with the best score, and only its choice keeps a score: 0 to 10 is too
+    coarse for more.
     """
     if not has_policy(view, prefiltered):
         return
@@ -94,14 +94,14 @@ def _prefer_by_policy(view: View, prefiltered: PreFilterState, scores: dict[str,
 
 
 def has_policy(view: View, prefiltered: PreFilterState) -> bool:
-    """False when the first devices that fit are taken; asked before anything is done for thousands of nodes."""
+    """False when the first devices that fit are taken."""
     if view.placement is None:
         return False
     return prefiltered.wanted is not None or view.placement.has_opinion(prefiltered.pod, prefiltered.claims.pending)
 
 
 def chosen_of(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> str:
-    """The node that the pod's policy chooses of these, on which the pod fits; empty when there is no policy."""
+    """The node that the placement policy chooses of these; empty without a policy."""
     if view.placement is None or not has_policy(view, prefiltered):
         return ""
     claims, nodes = typical(view, prefiltered, names)
@@ -109,7 +109,7 @@ def chosen_of(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> 
 
 
 def raw_scores(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> dict[str, int]:
-    """What the scorer says of what the pod would get on each of these nodes that fits; empty when that is the same."""
+    """The score of each of these nodes that fits; empty when all scores are equal."""
     scorer = view.decisions.scorer
     if prefiltered.wanted is None and not scorer.concerns(prefiltered.claims.pending):
         return {}
@@ -158,7 +158,7 @@ def _expect_best(view: View, reservations: Reservations, prefiltered: PreFilterS
 
 
 def expected(view: View, prefiltered: PreFilterState, name: str) -> Tentative | None:
-    """The scheduler will probably choose this node: other pods had better prefer nodes where both fit."""
+    """The plan for the node that the scheduler will probably choose; None without a plan."""
     try:
         decision = allocate(view, prefiltered, name)
     except TurnSpent:  # a hint is not worth another turn
@@ -174,7 +174,7 @@ _LEAST_PERCENT = 5
 
 
 def enough(nodes: int, percent: int = 0) -> int:
-    """How many nodes are enough of so many; `percent` 0: fewer of many, as kube-scheduler does it."""
+    """How many of `nodes` to offer; `percent` 0: as kube-scheduler does, a smaller share of larger clusters."""
     if nodes < LEAST:
         return nodes
     share = percent or max(_LEAST_PERCENT, 50 - nodes // 125)
@@ -182,7 +182,7 @@ def enough(nodes: int, percent: int = 0) -> int:
 
 
 class Offers:
-    """One per service: it remembers whose turn it is."""
+    """One per service: it remembers where the next turn starts."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -195,9 +195,7 @@ class Offers:
         asked: int,
         avoid: Collection[str] = (),
     ) -> list[str]:
-        """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about. On those to `avoid`
-        another pod is expected.
-        """
+        """The nodes to offer. `asked`: how many nodes the call has; `avoid`: nodes on which another pod is expected."""
         most = enough(asked, view.config.offered_percent)
         placement = view.placement
         alone = placement is not None and placement.strategy.only_chosen
@@ -226,7 +224,7 @@ class Offers:
 def _chosen(
     view: View, prefiltered: PreFilterState, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
 ) -> str:
-    """The node that the policy chooses of the best ones."""
+    """The node that the policy chooses of the nodes with the best score."""
     likely: Sequence[str] = fits
     if scores:
         best = max(scores.values())
