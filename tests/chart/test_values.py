@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from dra_extender.http.authorization import certified_names
-from dra_extender.kube.resources import Served
-from dra_extender.service.settings import load
-from dra_extender.service.supervision import needed
+from dra_extender.service.settings import Settings, load
 from tests.support.chart.helm import CHART, Document, Helm, HelmError, environment, one
+from tests.support.packaging.permissions import allowed, needed_by
 
 pytestmark = pytest.mark.e2e
 
 STOCK = {"mode": "stock", "nodes": ["cp-1", "cp-2"], "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
 ADVISOR = {"mode": "advisor", "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
+
+each_mode = pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
 
 ACCEPTED: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -141,7 +142,17 @@ def test_the_second_scheduler_is_of_the_release_of_the_cluster(helm: Helm, versi
     assert container["image"] == f"registry.k8s.io/kube-scheduler:{image}"
 
 
-@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
+def loaded(documents: list[Document], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings as the first replica of the extender reads them."""
+    deployment = next(
+        each for each in documents if each["kind"] == "Deployment" and "dra-extender" in str(each["spec"])
+    )
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    return load()
+
+
+@each_mode
 def test_the_service_takes_the_settings_that_are_made_of_values(
     helm: Helm, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,11 +165,7 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
         "feature_gates": "DRAAdminAccess=false",
         "preemption": "advise",
     }
-    rendered = helm.render({**values, "settings": given})
-    deployment = next(each for each in rendered if each["kind"] == "Deployment" and "dra-extender" in str(each["spec"]))
-    for name, value in environment(deployment).items():
-        monkeypatch.setenv(name, value)
-    settings = load()
+    settings = loaded(helm.render({**values, "settings": given}), monkeypatch)
     assert (settings.placement, settings.strategy.policy) == ("fragmentation", "fragmentation")
     assert (settings.max_body, settings.bind_timeout, settings.deallocate) == (20_000_000, 12.5, False)
     assert (settings.features.DRAAdminAccess, settings.preemption) == (False, "advise")
@@ -166,21 +173,8 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     assert settings.config.scheduler_names == {"default-scheduler" if values else "dra-scheduler"}
 
 
-def rules_of(documents: list[Document]) -> set[str]:
-    """Verb, resource and group of all that the extender's roles allow, but paths."""
-    return {
-        f"{verb} {resource}.{group}"
-        for document in documents
-        if document["kind"] in ("ClusterRole", "Role") and not document["metadata"]["name"].startswith("dra-scheduler")
-        for rule in document["rules"]
-        for group in rule.get("apiGroups", ())
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
 @pytest.mark.parametrize("preemption", ["off", "advise", "on"])
-@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
+@each_mode
 def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     helm: Helm, values: dict[str, Any], preemption: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,16 +182,9 @@ def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     if advisor and preemption == "on":
         return  # refused
     documents = helm.render({**values, "settings": {"preemption": preemption}})
-    deployment = next(
-        each for each in documents if each["kind"] == "Deployment" and "dra-extender" in str(each["spec"])
-    )
-    for name, value in environment(deployment).items():
-        monkeypatch.setenv(name, value)
-    asked = needed(load(), Served("v1", "v1beta2"))
-    wanted = {
-        f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in asked
-    }
-    assert rules_of(documents) == wanted
+    wanted = needed_by(loaded(documents, monkeypatch))
+    roles = [each for each in documents if each["kind"] in ("ClusterRole", "Role")]
+    assert allowed(each for each in roles if not each["metadata"]["name"].startswith("dra-scheduler")) == wanted
     if advisor:
         writing = {text for text in wanted if text.split()[0] not in ("get", "list", "watch")}
         about_itself = {"create leases.coordination.k8s.io", "update leases.coordination.k8s.io"}

@@ -13,11 +13,10 @@ from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
-from dra_extender.kube.resources import Served
 from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import Settings, load
-from dra_extender.service.supervision import needed
 from dra_extender.service.validation import split_address
+from tests.support.packaging.permissions import allowed, needed_by
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -61,21 +60,8 @@ def test_the_ports_are_those_that_the_settings_name() -> None:
     assert {name: split_address(ENVIRONMENT[variable])[1] for name, variable in listen.items()} == PORTS
 
 
-def allowed_by(file: str) -> set[str]:
-    """Verb, group and resource of what the rules in a file allow."""
-    rules = [rule for document in documents(file) for rule in document.get("rules", ())]
-    return {
-        f"{verb} {resource}.{group}"
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
 def asked_for(**settings: Any) -> set[str]:
-    found = needed(load({"listen": "127.0.0.1:0", **settings}), Served("v1", "v1beta2"))
-    return {f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in found}
+    return needed_by(load({"listen": "127.0.0.1:0", **settings}))
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
@@ -86,8 +72,8 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
 
 
 def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
-    assert allowed_by("preemption/permissions.yaml") >= asked_for(preemption="on") - asked_for(preemption="off")
-    everything = allowed_by("preemption/permissions.yaml") | allowed_by("rbac/extender.yaml")
+    assert allowed(documents("preemption/permissions.yaml")) >= asked_for(preemption="on") - asked_for(preemption="off")
+    everything = allowed(documents("preemption/permissions.yaml")) | allowed(documents("rbac/extender.yaml"))
     assert everything >= asked_for(preemption="on", insight_authorization=True, leader_election=True)
     (kustomization,) = documents("preemption/kustomization.yaml")
     (added,) = yaml.safe_load(kustomization["patches"][0]["patch"])
