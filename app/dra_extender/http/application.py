@@ -8,7 +8,7 @@ and validation would cost more than a usual decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -52,7 +52,10 @@ class Application(FastAPI):
 
 
 def create_app(
-    decider: Decider, terms: VerbTerms, pages: Pages | None = None, authorizer: TokenAuthorizer | None = None
+    decider: Callable[[], Decider],
+    terms: VerbTerms,
+    pages: Pages | None = None,
+    authorizer: TokenAuthorizer | None = None,
 ) -> Application:
     """The application of the verbs' address, with `pages` unless they have an address of their own."""
     app = _application("extender verbs", pages, authorizer)

@@ -131,25 +131,9 @@ DENIALS: Final[dict[int | str, dict[str, Any]]] = {
 """The OpenAPI descriptions of the responses above."""
 
 
-class _ReviewCache:
-    """Answers of reviews for a time, bounded in bytes and so in number; the least recently used go first."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._entries: TTLCache[bytes, tuple[Any, int]] = TTLCache(
-            CACHE_BYTES, seconds, timer=clock, getsizeof=lambda entry: entry[1]
-        )
-
-    def get(self, key: bytes) -> tuple[Any, int] | None:
-        """The answer and its size."""
-        return self._entries.get(key)
-
-    def put(self, key: bytes, answer: Any) -> None:
-        size = ENTRY_BYTES + len(msgspec.json.encode(answer))
-        if size <= CACHE_BYTES:
-            self._entries[key] = answer, size
-
-    def __len__(self) -> int:
-        return len(self._entries)
+def _cache(seconds: float, clock: Callable[[], float]) -> TTLCache[bytes, tuple[Any, int]]:
+    """Answers of reviews with their sizes, bounded in bytes and so in number; the least recently used go first."""
+    return TTLCache(CACHE_BYTES, seconds, timer=clock, getsizeof=lambda entry: entry[1])
 
 
 class TokenAuthorizer:
@@ -158,8 +142,8 @@ class TokenAuthorizer:
     def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
         self._reviewer = reviewer
         self._secret = secrets.token_bytes(32)
-        self._granted = _ReviewCache(GRANTED_SECONDS, clock)
-        self._denied = _ReviewCache(DENIED_SECONDS, clock)
+        self._granted = _cache(GRANTED_SECONDS, clock)
+        self._denied = _cache(DENIED_SECONDS, clock)
         self._turn = asyncio.Semaphore(REVIEWS)
         self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
 
@@ -197,7 +181,9 @@ class TokenAuthorizer:
             known = self._known(key)
             answer = known[0] if known is not None else await ask()
         if known is None:
-            (self._granted if is_grant(answer) else self._denied).put(key, answer)
+            size = ENTRY_BYTES + len(msgspec.json.encode(answer))
+            if size <= CACHE_BYTES:
+                (self._granted if is_grant(answer) else self._denied)[key] = answer, size
         return answer
 
     def _known(self, key: bytes) -> tuple[Any, int] | None:

@@ -210,8 +210,12 @@ SPECS: Final[tuple[Spec, ...]] = (
 _BY_NAME = {spec.name: spec for spec in SPECS}
 
 
+def _undeclared(name: str, label: object) -> None:
+    unexpected("metrics", ValueError(f"{name} with label {label!r} is not declared"))
+
+
 class _Readings(Collector):
-    """Asks the service for its state at each scrape."""
+    """Reads the state of the service at each scrape."""
 
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
         self._read = read
@@ -221,7 +225,7 @@ class _Readings(Collector):
         for reading in self._read():
             spec = _BY_NAME.get(reading.name)
             if spec is None or not spec.read or len(reading.labels) != len(spec.labels):
-                unexpected("metrics", ValueError(f"{reading.name} with label {reading.label!r} is not declared"))
+                _undeclared(reading.name, reading.label)
                 continue
             if spec.name not in families:
                 families[spec.name] = _family(spec)
@@ -263,44 +267,44 @@ class Metrics:
         self._waits = histograms["device_wait_seconds"]
 
     def read_from(self, read: Callable[[], Iterable[Reading]]) -> None:
-        """Where the values of `read` metrics come from."""
+        """Read the values of `read` metrics from this function."""
         self._registry.register(_Readings(read))
 
     def count(self, outcome: LabelledCounter[L], value: L) -> None:
-        """An outcome of scheduling came about once more."""
+        """Count an outcome of scheduling."""
         series = self._outcomes.get((outcome.name, value))
         if series is None:
-            unexpected("metrics", ValueError(f"{outcome.name} with {outcome.label}={value!r} is not declared"))
+            _undeclared(outcome.name, value)
         else:
             series.inc()
 
     def took(self, step: Step, seconds: float) -> None:
-        """A step of a bind is done."""
+        """A step of a bind ended after these seconds."""
         series = self._steps.get(step)
         if series is None:
-            unexpected("metrics", ValueError(f"bind_step_duration_seconds with step={step!r} is not declared"))
+            _undeclared("bind_step_duration_seconds", step)
         else:
             series.observe(seconds)
 
     def waited(self, seconds: float) -> None:
-        """A pod that uses devices was bound so long after it was created."""
+        """A pod that uses devices was bound these seconds after its creation."""
         self._waits.observe(seconds)
 
     def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
-        """A verb was answered."""
+        """A call of a verb ended after these seconds."""
         series = self._requests.get((verb, result))
         if series is None:
-            unexpected("metrics", ValueError(f"verb_requests_total with {verb!r}, {result!r} is not declared"))
+            _undeclared("verb_requests_total", (verb, result))
         else:
             series.inc()
             self._durations[verb].observe(seconds)
 
     def lagged(self, seconds: float) -> None:
-        """The event loop ran something so much later than it was due."""
+        """A timer of the event loop was these seconds late."""
         self._lag.observe(seconds)
 
     def exposition(self) -> bytes:
-        """What a scrape gets."""
+        """The response to a scrape."""
         return generate_latest(self._registry)
 
     def _counter(self, spec: Spec) -> Counter:

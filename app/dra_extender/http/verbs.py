@@ -99,6 +99,7 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
 
     name: VerbName
     args: type[A]
+    decide: Callable[[Decider, A], Decided[R]]
     invalid: Callable[[A], str]
     describe: Callable[[A, R], Described]
     refuse: Callable[[int, str], RawResponse] = error_response
@@ -107,9 +108,9 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
 class _Verb(Generic[A, R]):
     """One verb as an ASGI application."""
 
-    def __init__(self, kind: _VerbKind[A, R], decide: Callable[[A], Decided[R]], terms: VerbTerms) -> None:
+    def __init__(self, kind: _VerbKind[A, R], decider: Callable[[], Decider], terms: VerbTerms) -> None:
         self._kind = kind
-        self._decide = decide
+        self._decider = decider
         self._terms = terms
         self._log = log.bind()  # bound once: otherwise each call would look up the configuration
 
@@ -150,7 +151,7 @@ class _Verb(Generic[A, R]):
         if invalid:
             return kind.refuse(400, invalid), "malformed"
         try:
-            decided = self._decide(args)
+            decided = kind.decide(self._decider(), args)
             result = await self._wait(decided) if inspect.isawaitable(decided) else decided
             response = RawResponse(encode(result))
         except Exception as mistake:
@@ -165,14 +166,14 @@ class _Verb(Generic[A, R]):
         return await (asyncio.shield(decided) if self._kind.name == "bind" else decided)
 
 
-def verb_routes(decider: Decider, terms: VerbTerms) -> dict[str, ASGIApp]:
-    """The verbs by path."""
+def verb_routes(decider: Callable[[], Decider], terms: VerbTerms) -> dict[str, ASGIApp]:
+    """The verbs by path. `decider` is called for each request, while `terms.unavailable` is empty."""
     return {
-        "/scheduler/filter": _Verb(_FILTER, decider.filter, terms),
-        "/scheduler/prioritize": _Verb(_prioritize("prioritize"), decider.prioritize, terms),
-        "/scheduler/preempt": _Verb(_PREEMPT, decider.preempt, terms),
-        "/scheduler/bind": _Verb(_BIND, decider.bind, terms),
-        "/advisor/prioritize": _Verb(_prioritize("advise"), decider.advise, terms),
+        "/scheduler/filter": _Verb(_FILTER, decider, terms),
+        "/scheduler/prioritize": _Verb(_PRIORITIZE, decider, terms),
+        "/scheduler/preempt": _Verb(_PREEMPT, decider, terms),
+        "/scheduler/bind": _Verb(_BIND, decider, terms),
+        "/advisor/prioritize": _Verb(_ADVISE, decider, terms),
     }
 
 
@@ -227,21 +228,27 @@ def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> 
     return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)
 
 
-def _prioritize(name: VerbName) -> _VerbKind[ExtenderArgs, Sequence[HostPriority]]:
-    return _VerbKind(name, ExtenderArgs, _invalid_nodes, _describe_prioritize)
-
-
 _FILTER: Final = _VerbKind(
     "filter",
     ExtenderArgs,
+    lambda decider, args: decider.filter(args),
     _invalid_nodes,
     _describe_filter,
     lambda _, text: RawResponse(encode(ExtenderFilterResult(Error=text))),
 )
-_PREEMPT: Final = _VerbKind("preempt", ExtenderPreemptionArgs, _invalid_victims, _describe_preempt)
+_PRIORITIZE: Final = _VerbKind(
+    "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _describe_prioritize
+)
+_ADVISE: Final = _VerbKind(
+    "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _describe_prioritize
+)
+_PREEMPT: Final = _VerbKind(
+    "preempt", ExtenderPreemptionArgs, lambda decider, args: decider.preempt(args), _invalid_victims, _describe_preempt
+)
 _BIND: Final = _VerbKind(
     "bind",
     ExtenderBindingArgs,
+    lambda decider, args: decider.bind(args),
     _invalid_binding,
     _describe_bind,
     lambda _, text: RawResponse(encode(ExtenderBindingResult(Error=text))),

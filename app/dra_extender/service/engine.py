@@ -163,10 +163,6 @@ class Engine:
             yield self.diagnoses.run()
         yield self._memory.give_back()
 
-    def fence(self, leading: Callable[[], bool]) -> None:
-        """Before each write of a bind, ask whether this replica still leads, by its own clock."""
-        self.extender.fence(leading)
-
     @property
     def warming(self) -> str:
         """Why the first calls would be slower than later ones; empty when they would not."""
@@ -176,10 +172,6 @@ class Engine:
         """Start or stop the work that only the leader does."""
         self._leading = leading
         self._leadership_changed.set()
-
-    async def settle(self, seconds: float) -> None:
-        """Wait up to so many seconds for running binds. They continue."""
-        await self.extender.settle(seconds)
 
     async def drain(self, seconds: float) -> None:
         """Wait up to so many seconds for running binds, then end the rest as a crash would."""

@@ -1,7 +1,7 @@
 """What this replica has, whether it may decide, and the verbs, probes and questions that depend on both.
 
 `Replica` promises: `unavailable` names the first reason against a decision, in words for people; while it is empty,
-every verb goes to the current engine. `unready` is for kubelet: a replica that could decide is ready, even if another
+`running` decides. `unready` is for kubelet: a replica that could decide is ready, even if another
 replica leads, provided that calls are forwarded to the leader. A replica that is shutting down is not ready, and
 answers calls until `close`; it never opens again. The process is live as long as the work can continue, whatever the
 API server does.
@@ -16,15 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dra_extender.api.core import Pod
-from dra_extender.api.extender import (
-    ExtenderArgs,
-    ExtenderBindingArgs,
-    ExtenderBindingResult,
-    ExtenderFilterResult,
-    ExtenderPreemptionArgs,
-    ExtenderPreemptionResult,
-    HostPriority,
-)
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.resources import Served
@@ -122,23 +113,6 @@ class Replica:
         if self.missing_permissions:
             return f"permission missing: {self.missing_permissions[0]}"
         return self.engine.watch_health.unavailable() or self.engine.warming
-
-    # --- the verbs, while `unavailable` is empty ----------------------------------------------------------------------
-
-    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
-        return await self.running.extender.filter(args)
-
-    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
-        return await self.running.extender.prioritize(args)
-
-    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
-        return await self.running.extender.advise(args)
-
-    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        return await self.running.extender.preempt(args)
-
-    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
-        return await self.running.extender.bind(args)
 
     @property
     def running(self) -> Engine:

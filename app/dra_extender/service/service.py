@@ -137,7 +137,7 @@ class Service:
         await self.page.close()
         await self._listeners.stop_verbs(max(0.0, deadline - clock()))
         if self._running is not None:
-            await self._running.supervision.drain(max(0.0, deadline - clock()))
+            await self._drain(max(0.0, deadline - clock()))
         await self._listeners.stop(max(0.0, deadline - clock()))
         await self._end()
         log.info("stopped")
@@ -154,13 +154,17 @@ class Service:
     async def _end(self) -> None:
         if self._running is None:
             return
-        client, forwarding, supervision, task = self._running
+        client, forwarding, _, task = self._running
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await supervision.drain(0)
+        await self._drain(0)
         if forwarding is not None:
             await forwarding.close()
         await client.close()
+
+    async def _drain(self, seconds: float) -> None:
+        if self.replica.engine is not None:
+            await self.replica.engine.drain(seconds)
 
     async def _listen(self, client: KubeClient, forwarding: Forwarding | None) -> None:
         """Serve one application, or two if insight has an address of its own."""
@@ -172,7 +176,7 @@ class Service:
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
         await self._listeners.start(
-            create_app(replica, terms, None if separate else pages, authorizer),
+            create_app(lambda: replica.running.extender, terms, None if separate else pages, authorizer),
             create_insight_app(pages, authorizer) if separate else None,
         )
 

@@ -82,13 +82,8 @@ class Supervision:
         if replica.election is None:
             return
         if replica.engine is not None and replica.leading:
-            await replica.engine.settle(seconds)
+            await replica.engine.extender.settle(seconds)
         await replica.election.release()
-
-    async def drain(self, seconds: float) -> None:
-        """Wait up to so many seconds for running binds, then end the rest as a crash would."""
-        if self._replica.engine is not None:
-            await self._replica.engine.drain(seconds)
 
     async def _decide(self, served: Served) -> None:
         """Work with these versions until the API server withdraws one. Running binds end as in a crash then."""
@@ -118,7 +113,7 @@ class Supervision:
         election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.fit)
         self._replica.election = election
         # Binds that started before the release of the lease may end: the lease is for order, not for safety.
-        engine.fence(lambda: election.leading or election.released)
+        engine.extender.fence(lambda: election.leading or election.released)
         group.create_task(election.run())
 
     async def _check_permissions(self, served: Served) -> None:

@@ -88,7 +88,7 @@ class Served:
 
     def application(self, **terms: Any) -> Application:
         """Its verbs on these terms, with its probes and metrics."""
-        return create_app(self.verbs, VerbTerms(lambda: self.unavailable, self.metrics, **terms), self.pages)
+        return create_app(lambda: self.verbs, VerbTerms(lambda: self.unavailable, self.metrics, **terms), self.pages)
 
 
 @asynccontextmanager
