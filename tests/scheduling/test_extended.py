@@ -8,10 +8,9 @@ import pytest
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
-from dra_extender.api.resource import DeviceClass
+from dra_extender.api.resource import MAX_REQUESTS, DeviceClass
 from dra_extender.limits import CONTAINERS_OF_POD
 from dra_extender.scheduling.extended import (
-    MOST_REQUESTS,
     ExtendedResources,
     Requests,
     claim_body,
@@ -182,12 +181,12 @@ def test_the_claim_belongs_to_the_pod_and_has_one_name() -> None:
 
 
 def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have() -> None:
-    lasting = [container(f"c{index}", gpu="1") for index in range(MOST_REQUESTS + 1)]
+    lasting = [container(f"c{index}", gpu="1") for index in range(MAX_REQUESTS + 1)]
     passing = tuple(container(f"i{index}", gpu="1000000") for index in range(500))
     made = requests_of(pod(*lasting, init=passing), BOTH, frozenset({GPU}))
-    assert len(made.requests) == len(made.mappings) == MOST_REQUESTS + 1
+    assert len(made.requests) == len(made.mappings) == MAX_REQUESTS + 1
     made = requests_of(pod(*lasting[1:], init=passing), BOTH, frozenset({GPU}))
-    assert len(made.mappings) == MOST_REQUESTS + 500 * (MOST_REQUESTS + 1)
+    assert len(made.mappings) == MAX_REQUESTS + 500 * (MAX_REQUESTS + 1)
 
 
 @pytest.mark.parametrize(("count", "oversized"), [(CONTAINERS_OF_POD, False), (CONTAINERS_OF_POD + 1, True)])

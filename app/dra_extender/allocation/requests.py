@@ -19,6 +19,7 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import (
+    MAX_ALTERNATIVES,
     MAX_RESULTS,
     DeviceClass,
     DeviceConstraint,
@@ -39,7 +40,6 @@ REMEMBERED_BYTES: Final = 2**26
 REQUEST: Final = 10
 """Units of work that making a request ready costs, or an alternative of it."""
 
-MOST_ALTERNATIVES: Final = 8
 MOST_FILTERS: Final = 2**13
 """Of one pod's claims, for which there is room: 32 claims with all alternatives that requests may have."""
 
@@ -269,7 +269,7 @@ def prepare(
         return Failure(str(problem))
     ready_claims = (PreparedClaim(claim, *ready) for claim, ready in zip(claims, prepared, strict=True))
     found = PreparedClaims(tuple(ready_claims), features)
-    if len(found.requests) * MOST_ALTERNATIVES > REMEMBERED // 2:
+    if len(found.requests) * MAX_ALTERNATIVES > REMEMBERED // 2:
         _make_room(found)
     return found
 

@@ -20,6 +20,7 @@ from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import device_view, filter_selectors
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
+from dra_extender.api.core import tolerates
 from dra_extender.api.resource import DeviceTaint, DeviceToleration
 from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
 from dra_extender.devices.pools import NodeView
@@ -178,20 +179,6 @@ def _loss(traits: Traits, filter: DeviceFilter, takes: Consumed | None) -> Rule 
     if traits.taints and filter.features.DRADeviceTaints and not tolerated(traits.taints, filter.tolerations):
         return "taint"
     return None
-
-
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Whether one toleration tolerates one taint. An empty key with operator Equal matches any key; times play no role.
-
-    Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/devicetoleration.go.
-    """
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:

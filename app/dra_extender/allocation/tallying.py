@@ -17,7 +17,7 @@ from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.explanation import TakenAway, explained, taken_away
 from dra_extender.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
-from dra_extender.allocation.selection import losses, suitability, tolerates
+from dra_extender.allocation.selection import losses, suitability
 from dra_extender.allocation.selectors import cel_gates, compiled, device_view, matches
 from dra_extender.allocation.tally import (
     CapacityTally,
@@ -34,6 +34,7 @@ from dra_extender.allocation.tally import (
 )
 from dra_extender.allocation.task import AllocationTask
 from dra_extender.allocation.workerrequests import CompileReply
+from dra_extender.api.core import tolerates
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded
 from dra_extender.cel.clauses import clauses

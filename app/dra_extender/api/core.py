@@ -42,6 +42,14 @@ class Taint(Object, frozen=True, gc=False):
     value: str = ""
     effect: str = ""
 
+    def __str__(self) -> str:
+        return taint_text(self.key, self.value, self.effect)
+
+
+def taint_text(key: str, value: str, effect: str) -> str:
+    """A taint as kubectl writes it: key=value:effect."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
 
 class NodeSpec(Object, frozen=True, gc=False):
     unschedulable: bool = False
@@ -216,7 +224,9 @@ class ObjectReference(Object, frozen=True, gc=False):
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """core/v1 Toleration.ToleratesTaint."""
+    """core/v1 Toleration.ToleratesTaint, and resourceclaim/devicetoleration.go for devices, Kubernetes 1.36. An empty
+    key with operator Equal matches any key; times play no role.
+    """
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

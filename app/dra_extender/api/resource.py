@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from dra_extender.api.core import NodeSelector
+from dra_extender.api.core import NodeSelector, Taint, Toleration
 from dra_extender.api.meta import Condition, Object, ObjectMeta
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
@@ -21,8 +21,13 @@ POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 EXTENDED_RESOURCE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
+# Limits of the API, from types.go.
 MAX_RESULTS = 32
 MAX_CONSUMERS = 256
+MAX_REQUESTS = 32
+MAX_ALTERNATIVES = 8
+MAX_TOLERATIONS = 16
+MAX_SLICE_DEVICES = 128
 
 Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -99,10 +104,7 @@ class DeviceCounterConsumption(Object, frozen=True, gc=False):
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(Object, frozen=True, gc=False):
-    key: str
-    value: str = ""
-    effect: str = ""
+class DeviceTaint(Taint, frozen=True, gc=False):
     time_added: str | None = None
 
 
@@ -183,12 +185,8 @@ class DeviceClass(Object, frozen=True, gc=False):
 # --- ResourceClaim ----------------------------------------------------------------------------------------------------
 
 
-class DeviceToleration(Object, frozen=True, gc=False):
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
+class DeviceToleration(Toleration, frozen=True, gc=False):
+    """Of the taints of devices."""
 
 
 class CapacityRequirements(Object, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from cachetools import LRUCache
@@ -25,6 +25,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import (
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     EXTENDED_RESOURCE_CLASS_PREFIX,
+    MAX_REQUESTS,
     DeviceClaim,
     DeviceClass,
     DeviceRequest,
@@ -40,8 +41,6 @@ SYNTHETIC_NAME = "<extended-resources>"
 CANNOT_FIT = "cannot fit resource"
 CANNOT_SCHEDULE = "cannot schedule extended resource claim"
 
-MOST_REQUESTS: Final = 32
-"""Of a claim (DeviceRequestsMaxSize)."""
 TOO_MANY = f"a pod with extended resources has more than {CONTAINERS_OF_POD:,} containers"
 
 _NANO = 10**9
@@ -144,11 +143,11 @@ class _Need(msgspec.Struct, frozen=True):
 
 def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
     """Long-lived containers get requests of their own. Short-lived containers borrow from containers that start later,
-    and share one additional request for the largest rest. With more than `MOST_REQUESTS` no claim is made, so borrowing
+    and share one additional request for the largest rest. With more than `MAX_REQUESTS` no claim is made, so borrowing
     is not computed.
     """
     lasting, passing = _needs(pod, resource)
-    if len(lasting) > MOST_REQUESTS:
+    if len(lasting) > MAX_REQUESTS:
         passing = []
     mappings = [_mapping(need, resource, need.request) for need in lasting]
     extra: _Need | None = None

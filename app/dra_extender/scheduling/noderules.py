@@ -120,7 +120,7 @@ class Wants:
         for taint in spec.taints:
             told = spec.unschedulable and taint.key == UNSCHEDULABLE.key
             if taint.effect in KEEPING_AWAY and not told and not self.tolerates(taint):
-                yield Obstacle("node taint", taint_text(taint))
+                yield Obstacle("node taint", str(taint))
         if self.pod.spec.node_selector or self._affinity is not None:
             yield from self._labels(node)
 
@@ -186,11 +186,6 @@ def is_large(pod: Pod) -> bool:
 def _has_large_affinity(pod: Pod) -> bool:
     required = _required(pod)
     return required is not None and size_of(required) > PARTS_OF_POD
-
-
-def taint_text(taint: Taint) -> str:
-    """key=value:effect"""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def unchecked(pod: Pod) -> Iterator[str]:

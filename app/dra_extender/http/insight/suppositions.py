@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod, PodStatus, Toleration
 from dra_extender.api.decoding import UNDECODABLE, DecodeError, decode
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceSlice
+from dra_extender.api.resource import MAX_TOLERATIONS, DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceSlice
 from dra_extender.insight.whatif.changes import (
     MOST_NAMES,
     MOST_NODES,
     MOST_OBJECTS,
-    MOST_TOLERATIONS,
     Changes,
     Unusable,
     known_pod,
@@ -104,7 +103,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
     with_slices: Annotated[tuple[Slice, ...], msgspec.Meta(max_length=MOST_OBJECTS)] = ()
     with_objects: Annotated[tuple[Manifest, ...], msgspec.Meta(max_length=MOST_OBJECTS)] = ()
-    tolerations: Annotated[tuple[Keyed, ...], msgspec.Meta(max_length=MOST_TOLERATIONS)] = ()
+    tolerations: Annotated[tuple[Keyed, ...], msgspec.Meta(max_length=MAX_TOLERATIONS)] = ()
     pods: Annotated[tuple[Asked, ...], msgspec.Meta(max_length=MOST_PODS)] = ()
 
 
@@ -150,7 +149,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
     "withSlices": f"give a list of ResourceSlices of {RESOURCE}, at most {MOST_OBJECTS}",
     "withObjects": f"give a list of {', '.join(_OBJECTS)} of {RESOURCE}, at most {MOST_OBJECTS}",
-    "tolerations": f"give a list such as [{{key: KEY, operator: Exists}}], at most {MOST_TOLERATIONS}",
+    "tolerations": f"give a list such as [{{key: KEY, operator: Exists}}], at most {MAX_TOLERATIONS}",
     "pods": f"give a list of NAMESPACE/NAME or manifests of kind Pod, at most {MOST_PODS}",
 }
 _ELSEWHERE: Final = f"give an object with any of {', '.join(_REMEDIES)}"

@@ -19,7 +19,7 @@ from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Device, DeviceID, DeviceTaint
+from dra_extender.api.resource import Device, DeviceID
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
@@ -224,7 +224,7 @@ class _PoolCount:
 
     def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...]) -> CountedDevice:
         use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name)
-        taints = tuple(map(_taint, traits.taints)) if self._features.DRADeviceTaints else ()
+        taints = tuple(map(str, traits.taints)) if self._features.DRADeviceTaints else ()
         capacity = tuple(_capacities(traits, use)) if self._features.DRAConsumableCapacity and traits.multi else ()
         problem = self._problem or _gated(traits, self._features)
         state = _state(use, problem, bool(taints), self._is_blocked(device))
@@ -273,10 +273,6 @@ def _gated(traits: Traits, features: FeatureGates) -> str:
     if traits.binding_conditions and not features.binding_conditions:
         return "feature gate DRADeviceBindingConditions is off"
     return ""
-
-
-def _taint(taint: DeviceTaint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Node, Pod, Toleration
-from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.resource import MAX_SLICE_DEVICES, MAX_TOLERATIONS, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.scheduling.view import View
 
 MOST_NODES: Final = 100
@@ -19,9 +19,6 @@ MOST_NODES: Final = 100
 MOST_NAMES: Final = 1_000
 """Nodes that may be drained, and pods that may be gone."""
 MOST_OBJECTS: Final = 100
-MOST_TOLERATIONS: Final = 16
-MOST_DEVICES: Final = 128
-"""Of a slice (ResourceSliceMaxDevices)."""
 EFFECTS: Final = ("", "None", "NoSchedule", "PreferNoSchedule", "NoExecute")
 OPERATORS: Final = ("", "Exists", "Equal")
 
@@ -113,16 +110,16 @@ def _slice(field: str, item: ResourceSlice) -> None:
     what, spec = f"ResourceSlice {item.metadata.name}", item.spec
     if not spec.driver or not spec.pool.name:
         raise Unusable(field, f"{what} has no spec.driver or no spec.pool.name", "give both")
-    if len(spec.devices) > MOST_DEVICES:
+    if len(spec.devices) > MAX_SLICE_DEVICES:
         raise Unusable(
-            field, f"{what} has {len(spec.devices)} devices", f"split it into slices of at most {MOST_DEVICES}"
+            field, f"{what} has {len(spec.devices)} devices", f"split it into slices of at most {MAX_SLICE_DEVICES}"
         )
 
 
 def _tolerations(changes: Changes) -> None:
-    if len(changes.tolerations) > MOST_TOLERATIONS:
+    if len(changes.tolerations) > MAX_TOLERATIONS:
         problem = f"{len(changes.tolerations)} tolerations"
-        raise Unusable("tolerations", problem, f"give at most {MOST_TOLERATIONS}")
+        raise Unusable("tolerations", problem, f"give at most {MAX_TOLERATIONS}")
     for number, given in enumerate(changes.tolerations):
         field = f"tolerations[{number}]"
         if given.operator not in OPERATORS:

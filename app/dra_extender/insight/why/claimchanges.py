@@ -15,6 +15,7 @@ from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import (
     MAX_RESULTS,
+    MAX_TOLERATIONS,
     CapacityRequirements,
     DeviceConstraint,
     DeviceToleration,
@@ -38,8 +39,6 @@ from dra_extender.scheduling.slices import LazySequence, QueryBudget
 CLASSES = 8
 ATTRIBUTES = 12
 AMOUNTS = 16
-MAX_TOLERATIONS: Final = 16
-"""Of a request (DeviceTolerationsMaxLength)."""
 TAINTS = 64
 """Sets of taints of which each is tolerated in turn."""
 PLACE: Final = 50

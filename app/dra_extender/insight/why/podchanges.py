@@ -19,7 +19,7 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, becomes,
 from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, NodeRule, Obstacle, amount_text, taint_text
+from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, NodeRule, Obstacle, amount_text
 from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
 
 UNITS = 64
@@ -248,7 +248,7 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Candidate:
         for taint in taints
     ]
     tolerations = (*pod.spec.tolerations, *more)
-    said = ", ".join(map(taint_text, taints))
+    said = ", ".join(map(str, taints))
     change = pod_change(pod, "pod toleration", "/spec/tolerations", msgspec.to_builtins(list(tolerations)), "add")
     return Candidate(
         f"let the pod tolerate {said}",

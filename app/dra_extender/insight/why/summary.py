@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.tally import RequestTally
+from dra_extender.api.core import taint_text
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.cel.clauses import brief
 from dra_extender.insight.why.report import BindingRule, Constraint, NodeGroup, Request
@@ -317,10 +318,7 @@ def values_text(counts: Counter[str]) -> str:
 
 
 def _taints(tally: RequestTally) -> str:
-    shown = ", ".join(
-        f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
-        for taint in tally.taints[:HOLDERS]
-    )
+    shown = ", ".join(taint_text(taint.key, taint.value, taint.effect) for taint in tally.taints[:HOLDERS])
     return f"tainted {shown}, which is not tolerated"
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, RequestTally
+from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
 from dra_extender.insight.why.report import BindingRule, ClaimState, Diagnosis, NodeGroup, Remedy, Request
 from dra_extender.insight.why.summary import words as obstacle_words
@@ -171,7 +172,7 @@ def _request(request: Request) -> Iterator[str]:
             yield from _selector(tally)
         elif loss.rule == "taint":
             for taint in tally.taints:
-                shown = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+                shown = taint_text(taint.key, taint.value, taint.effect)
                 yield f"      {taint.count} × {shown}"
         elif loss.rule == "capacity":
             for capacity in tally.capacities:
