@@ -25,6 +25,7 @@ from dra_extender.cel.errors import LONGEST
 from dra_extender.cel.library import regexes, strings
 from dra_extender.cel.program import Program
 from dra_extender.cel.work import Meter
+from tests.support.cel.expressions import bound
 from tests.support.counting import calls
 
 LOOP = 20_000
@@ -34,12 +35,6 @@ LOOP = 20_000
 def grown(count: int) -> str:
     """A text of count × count characters."""
     return f"'{'a' * count}'.replace('a', '{'b' * count}')"
-
-
-def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[str], str]) -> str:
-    """Variables that are each made of the one before."""
-    opening = "".join(f"cel.bind(v{i}, {step(f'v{i - 1}') if i else first}, " for i in range(levels))
-    return opening + body(f"v{levels - 1}") + ")" * levels
 
 
 def doubled(levels: int, body: Callable[[str], str]) -> str:

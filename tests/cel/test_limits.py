@@ -7,6 +7,7 @@ import pytest
 from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
 from dra_extender.cel.cost import CALLS
 from dra_extender.cel.environment import environment
+from tests.support.cel.expressions import bound
 from tests.support.frames import frames
 
 Shape = Callable[[int], str]
@@ -95,12 +96,6 @@ def test_exceeding_the_cost_is_an_error_that_nothing_absorbs(view: DeviceView) -
     program = compile_selector("lists.range(700).all(x, lists.range(700).all(y, y >= 0)) || true")
     with pytest.raises(CelRuntimeError, match="cost limit"):
         program.evaluate(view)
-
-
-def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[str], str]) -> str:
-    """Variables that are each made of the one before."""
-    opening = "".join(f"cel.bind(v{i}, {step(f'v{i - 1}') if i else first}, " for i in range(levels))
-    return opening + body(f"v{levels - 1}") + ")" * levels
 
 
 EXPLOSIONS = [

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 
 Strategy = st.SearchStrategy[str]
+
+
+def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[str], str]) -> str:
+    """Variables that are each made of the one before."""
+    opening = "".join(f"cel.bind(v{i}, {step(f'v{i - 1}') if i else first}, " for i in range(levels))
+    return opening + body(f"v{levels - 1}") + ")" * levels
+
 
 _LITERALS = ["''", "'a'", "'ab,c'", "'é'", "'%s-%s'", "'.*'", "'[ab]+'", "'" + "a" * 40 + "'", "'" + "ab" * 100 + "'"]
 _VARIABLES = {"text": "t", "texts": "ts", "numbers": "ns"}
