@@ -18,7 +18,7 @@ from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.capacity import Consumed, consumed
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
-from dra_extender.allocation.selectors import device_view, filter_selectors
+from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
 from dra_extender.api.core import tolerates
 from dra_extender.api.resource import DeviceTaint, DeviceToleration
@@ -149,8 +149,10 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
     traits = model.traits
     if traits.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
+    selectors: tuple[FilterSelector, ...]
+    selectors = filter.compiled if filter.compiled is not None else filter_selectors(filter, budget)
     waiting: Deferred | None = None
-    for selector in filter_selectors(filter, budget):
+    for selector in selectors:
         try:
             answer = selector.matches(filter, device_view(model, features), budget)
         except Deferred as unanswered:

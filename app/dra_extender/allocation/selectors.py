@@ -145,9 +145,6 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
     """The filter's selectors in the order of evaluation. The filter keeps them one by one, except those that workers
     evaluate. Raises TurnSpent, and Deferred after all requests to workers were deferred.
     """
-    if filter.compiled is not None:
-        found: tuple[FilterSelector, ...] = filter.compiled
-        return found
     filter.keep()
     sources: tuple[tuple[SelectorSource, tuple[str, ...]], ...]
     sources = ("class", filter.class_selectors), ("request", filter.selectors)

@@ -20,7 +20,7 @@ from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.cel import CelCompileError, ReadSet
-from dra_extender.devices.content import Belongings, Interner, encode, shortened
+from dra_extender.devices.content import Belongings, encode, shortened
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.pools import Pool
@@ -176,7 +176,7 @@ class PoolSignatures:
     def __init__(self, reads: AttributeReads) -> None:
         self._attributes = AttributeSignatures(reads) if reads is not None else None
         self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
-        self._signatures = Interner(PoolSignature)
+        self._signatures: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
         self._by_content: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
         self.known: Belongings[SeenPool, PoolSignature] = Belongings()
         """The signatures made so far; ask `of` for the others."""
@@ -195,13 +195,13 @@ class PoolSignatures:
         models = pool.models
         known = self._by_content.get((models, localities, flags))
         if known is None:
-            devices: tuple[Hashable, ...] = models
-            reduced = models
-            if self._attributes is not None:
-                devices = tuple(map(self._attributes.of, models))
-                reduced = tuple(map(self._representatives.setdefault, devices, models))
-            listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
-            known = self._signatures.of((devices, localities, flags), listed, pool)
+            attributes = self._attributes
+            devices = models if attributes is None else tuple(map(attributes.of, models))
+            known = self._signatures.get((devices, localities, flags))
+            if known is None:
+                reduced = models if attributes is None else map(self._representatives.setdefault, devices, models)
+                listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
+                known = self._signatures[devices, localities, flags] = PoolSignature(listed, pool)
             self._by_content[models, localities, flags] = known
         return known
 
