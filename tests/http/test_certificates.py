@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from dra_extender.http.tls import ServerCertificates
+from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served, serving
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
@@ -26,11 +27,8 @@ class Authority:
         self.ca = trustme.CA()
         self.clients = trustme.CA()
 
-    def write(self, name: str = "localhost") -> None:
-        issued = self.ca.issue_cert(name)
-        issued.cert_chain_pems[0].write_to_path(self.directory / "tls.crt")
-        issued.private_key_pem.write_to_path(self.directory / "tls.key")
-        self.clients.cert_pem.write_to_path(self.directory / "ca.crt")
+    def write(self) -> tuple[Path, Path, Path]:
+        return write_certificate(self.directory, self.ca, clients=self.clients)
 
     def client(self, authority: trustme.CA | None) -> ssl.SSLContext:
         context = ssl.create_default_context()
@@ -45,15 +43,12 @@ Call = Callable[[ssl.SSLContext], Any]
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    made = Authority(tmp_path)
-    made.write()
-    return made
+    return Authority(tmp_path)
 
 
 @pytest.fixture
 def certificates(authority: Authority) -> ServerCertificates:
-    files = (authority.directory / name for name in ("tls.crt", "tls.key", "ca.crt"))
-    return ServerCertificates(*files)
+    return ServerCertificates(*authority.write())
 
 
 @pytest.fixture

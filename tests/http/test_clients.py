@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from dra_extender.http.authorization import CLIENT_NAMES, CLIENT_NOT_ALLOWED, AllowedClients, certified_names
 from dra_extender.http.server import HttpServer
 from dra_extender.http.tls import ServerCertificates
+from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served, serving
 
 VERBS = ("/scheduler/filter", "/scheduler/prioritize", "/scheduler/preempt", "/scheduler/bind", "/advisor/prioritize")
@@ -81,12 +82,8 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 async def server(served: Served, authority: trustme.CA, tmp_path: Path) -> AsyncIterator[HttpServer]:
-    issued = authority.issue_cert("localhost")
-    files = [tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt")]
-    for pem, file in zip((issued.cert_chain_pems[0], issued.private_key_pem, authority.cert_pem), files, strict=True):
-        pem.write_to_path(str(file))
     app = served.application(clients=AllowedClients(frozenset({"dra-scheduler"})))
-    async with serving(app, tls=ServerCertificates(*files).context) as made:
+    async with serving(app, tls=ServerCertificates(*write_certificate(tmp_path, authority)).context) as made:
         yield made
 
 

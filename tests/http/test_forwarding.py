@@ -20,6 +20,7 @@ from dra_extender.http.authorization import AllowedClients
 from dra_extender.http.forwarding import HEADER, Forwarding, PeerTLS
 from dra_extender.http.server import HttpServer
 from dra_extender.http.tls import PeerCertificates, ServerCertificates
+from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served
 from tests.support.patience import until
 
@@ -185,20 +186,10 @@ async def test_a_call_that_may_have_been_decided_is_not_sent_again(
 REPLICAS = "dra-extender.dra-system.svc"
 
 
-class Files:
-    """What each replica has: one certificate for both sides of TLS, and the authorities of clients."""
-
-    def __init__(self, authority: trustme.CA, directory: Path, name: str) -> None:
-        issued = authority.issue_cert(name)
-        self.paths = tuple(directory / f"{name}.{part}" for part in ("crt", "key", "ca"))
-        pems = (issued.cert_chain_pems[0], issued.private_key_pem, authority.cert_pem)
-        for pem, path in zip(pems, self.paths, strict=True):
-            pem.write_to_path(str(path))
-
-    @property
-    def peer(self) -> PeerTLS:
-        certificates = PeerCertificates(*self.paths)
-        return PeerTLS(lambda: certificates.newest, REPLICAS)
+def peer_tls(directory: Path, authority: trustme.CA, name: str) -> PeerTLS:
+    """A replica with one certificate for both sides of TLS."""
+    certificates = PeerCertificates(*write_certificate(directory, authority, name))
+    return PeerTLS(lambda: certificates.newest, REPLICAS)
 
 
 @pytest.fixture(scope="module")
@@ -224,10 +215,10 @@ async def test_replicas_know_each_other_by_a_name_in_their_certificates(
     status: int,
 ) -> None:
     monkeypatch.setattr(forwarding, "LEADER_SECONDS", 0.1)
-    tls = ServerCertificates(*Files(authority, tmp_path, serving).paths).context
+    tls = ServerCertificates(*write_certificate(tmp_path, authority, serving)).context
     allowed = AllowedClients(frozenset({"dra-scheduler", REPLICAS}))
     async with running("self", tls=tls, clients=allowed) as leader:
-        async with running(leader.url, Files(authority, tmp_path, asking).peer) as standby:
+        async with running(leader.url, peer_tls(tmp_path, authority, asking)) as standby:
             assert (await call(session, standby.url, VERBS[0]))[0] == status
         assert len(leader.verbs.asked) == (status == 200)
 
@@ -239,9 +230,9 @@ async def test_a_client_that_is_not_allowed_is_not_forwarded(leader: Replica, se
 
 
 def test_new_files_are_shown_from_the_next_connection_on(authority: trustme.CA, tmp_path: Path) -> None:
-    certificates = PeerCertificates(*Files(authority, tmp_path, REPLICAS).paths)
+    certificates = PeerCertificates(*write_certificate(tmp_path, authority, REPLICAS))
     before = certificates.newest
     assert not certificates.check()
-    Files(authority, tmp_path, REPLICAS)
+    write_certificate(tmp_path, authority, REPLICAS)
     assert certificates.check()
     assert certificates.newest is not before

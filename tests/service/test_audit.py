@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
@@ -30,8 +32,12 @@ class World:
         return claim.metadata.key, text
 
 
-def test_every_claim_involved_gets_a_report_about_the_others_once() -> None:
-    world = World()
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_every_claim_involved_gets_a_report_about_the_others_once(world: World) -> None:
     world.violations = [TWICE]
     world.audit.check()
     world.audit.check()
@@ -42,23 +48,20 @@ def test_every_claim_involved_gets_a_report_about_the_others_once() -> None:
     assert world.audit.current == (TWICE,)
 
 
-def test_a_violation_that_comes_back_is_reported_again() -> None:
-    world = World()
+def test_a_violation_that_comes_back_is_reported_again(world: World) -> None:
     for violations in ([TWICE], [], [TWICE]):
         world.violations = violations
         world.audit.check()
     assert len(world.reports) == 4
 
 
-def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
-    world = World()
+def test_a_claim_that_is_gone_meanwhile_is_left_out(world: World) -> None:
     world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
     world.audit.check()
     assert [name for name, _ in world.reports] == ["a/one"]
 
 
-def test_a_violation_that_is_over_before_the_next_look_is_reported_once() -> None:
-    world = World()
+def test_a_violation_that_is_over_before_the_next_look_is_reported_once(world: World) -> None:
     world.audit.notice([TWICE])
     world.audit.notice([TWICE])
     assert [name for name, _ in world.reports] == ["a/one", "b/two"]
@@ -66,16 +69,14 @@ def test_a_violation_that_is_over_before_the_next_look_is_reported_once() -> Non
     assert (world.audit.current, world.audit.reported, len(world.reports)) == ((), 1, 2)
 
 
-def test_a_violation_that_was_noticed_is_not_reported_again_while_it_lasts() -> None:
-    world = World()
+def test_a_violation_that_was_noticed_is_not_reported_again_while_it_lasts(world: World) -> None:
     world.violations = [TWICE]
     world.audit.notice([TWICE])
     world.audit.check()
     assert (world.audit.current, world.audit.reported, len(world.reports)) == ((TWICE,), 1, 2)
 
 
-def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look() -> None:
-    world = World()
+def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look(world: World) -> None:
     world.undecided = {"b/two"}
     world.audit.notice([TWICE])
     assert world.reports == []

@@ -13,6 +13,7 @@ import trustme
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.apiserver.access import Attributes
+from tests.support.http.certificates import write_certificate
 from tests.support.patience import until
 from tests.support.service.world import StartService, World
 
@@ -93,12 +94,9 @@ async def test_tokens_travel_over_tls_where_there_is_a_certificate_and_probes_ne
     world: World, start_service: StartService, tmp_path: Path
 ) -> None:
     ca = trustme.CA()
-    issued = ca.issue_cert("127.0.0.1")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
-    issued.private_key_pem.write_to_path(tmp_path / "tls.key")
-    ca.cert_pem.write_to_path(tmp_path / "ca.crt")
-    files = {"tls_cert": "tls.crt", "tls_key": "tls.key", "tls_client_ca": "ca.crt"}
-    secure: dict[str, Any] = {name: str(tmp_path / file) for name, file in files.items()}
+    names = ("tls_cert", "tls_key", "tls_client_ca")
+    files = map(str, write_certificate(tmp_path, ca, "127.0.0.1"))
+    secure: dict[str, Any] = dict(zip(names, files, strict=True))
     shown = await token(world, "reader")
     async with start_service(insight_authorization=True, insight_listen="127.0.0.1:0", **secure) as service:
         assert service.insight_url.startswith("https://")

@@ -1,4 +1,4 @@
-"""When the verbs are open, and what is said while they are not: for one replica whose replica a test writes."""
+"""When a replica decides and is ready, and why it is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kind(name: str = "Node", *, synced: bool = True, behind: float = 0.0, proble
 
 
 def engine(*kinds: Progress) -> Engine:
-    """As much of one as the replica asks for."""
+    """As much of one as a replica needs."""
     health = WatchHealth(lambda: kinds, GAP)
     synced = all(each.synced for each in kinds)
     return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=synced), warming=""))
@@ -40,70 +40,41 @@ def election(*, leading: bool, holder: str = "") -> LeaderElection:
 READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=True), "elects": True}
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({}, ""),
-        ({"elects": False, "election": None}, ""),
-        ({"election": None}, "standby: nobody leads"),
-        ({"engine": None}, "the API server has not been reached yet"),
-        ({"missing_permissions": ("bind pods", "list nodes")}, "permission missing: bind pods"),
-        ({"election": election(leading=False, holder="other")}, "standby: other leads"),
-        ({"election": election(leading=False)}, "standby: nobody leads"),
-        ({"engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
-        ({"failure": "RuntimeError: boom"}, "failed: RuntimeError: boom"),
-        # What has to go first is named first.
-        ({"failure": "boom", "engine": None}, "failed: boom"),
-        ({"engine": None, "missing_permissions": ("bind pods",)}, "the API server has not been reached yet"),
-        ({"missing_permissions": ("x",), "election": election(leading=False)}, "permission missing: x"),
-        ({"election": election(leading=False), "engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
-        ({"election": election(leading=False), "engine": cold()}, "not warm"),
-        ({"engine": cold()}, "not warm"),
-    ],
-)
-def test_the_gate_is_open_unless_there_is_a_reason_and_names_the_first(changed: dict[str, Any], reason: str) -> None:
-    assert Replica(**READY | changed).unavailable() == reason
-
-
 STANDBY = READY | {"election": election(leading=False, holder="other")}
+FORWARDS = STANDBY | {"forwards": True}
+LISTING, LATE = engine(kind(synced=False)), engine(kind(behind=GAP + 1, problem="x"))
+NOT_SYNCED, UNREACHED = "not synced: Node (listing)", "the API server has not been reached yet"
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("state", "unavailable", "unready", "fit"),
     [
-        ({}, ""),
-        ({"forwards": True}, ""),
-        (STANDBY | {"forwards": True}, ""),
-        # Nobody would answer a call that comes to it.
-        (STANDBY, "standby: other leads"),
-        (STANDBY | {"forwards": True, "engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
-        (STANDBY | {"forwards": True, "engine": engine(kind(behind=GAP + 1, problem="x"))},
-         "not watching: Node for 31 s (x)"),
-        (STANDBY | {"forwards": True, "engine": cold()}, "not warm"),
-        (STANDBY | {"forwards": True, "engine": None}, "the API server has not been reached yet"),
-        (STANDBY | {"forwards": True, "missing_permissions": ("bind pods",)}, "permission missing: bind pods"),
-        (STANDBY | {"forwards": True, "failure": "boom"}, "failed: boom"),
-    ],
-)  # fmt: skip
-def test_a_replica_is_ready_when_it_could_decide_and_calls_to_it_are_answered(
-    changed: dict[str, Any], reason: str
-) -> None:
-    assert Replica(**READY | changed).unready() == reason
-
-
-@pytest.mark.parametrize(
-    ("changed", "fit"),
-    [
-        ({}, True),
-        (STANDBY, True),
-        ({"election": None}, True),
-        ({"engine": engine(kind(synced=False))}, False),
-        ({"engine": cold()}, False),
-        ({"missing_permissions": ("bind pods",)}, False),
+        (READY, "", "", True),
+        (READY | {"forwards": True}, "", "", True),
+        (READY | {"elects": False, "election": None}, "", "", True),
+        (READY | {"election": None}, *["standby: nobody leads"] * 2, True),
+        (READY | {"election": election(leading=False)}, *["standby: nobody leads"] * 2, True),
+        (STANDBY, *["standby: other leads"] * 2, True),
+        (FORWARDS, "standby: other leads", "", True),
+        (READY | {"engine": None}, UNREACHED, UNREACHED, False),
+        (READY | {"engine": LISTING}, NOT_SYNCED, NOT_SYNCED, False),
+        (READY | {"engine": cold()}, "not warm", "not warm", False),
+        (READY | {"missing_permissions": ("bind pods", "list nodes")}, *["permission missing: bind pods"] * 2, False),
+        (READY | {"failure": "RuntimeError: boom"}, *["failed: RuntimeError: boom"] * 2, False),
+        # The first reason is named first, and forwarding does not replace fitness.
+        (READY | {"failure": "boom", "engine": None}, "failed: boom", "failed: boom", False),
+        (READY | {"engine": None, "missing_permissions": ("bind pods",)}, UNREACHED, UNREACHED, False),
+        (FORWARDS | {"missing_permissions": ("x",)}, *["permission missing: x"] * 2, False),
+        (FORWARDS | {"engine": LISTING}, NOT_SYNCED, NOT_SYNCED, False),
+        (FORWARDS | {"engine": LATE}, *["not watching: Node for 31 s (x)"] * 2, False),
+        (FORWARDS | {"engine": cold()}, "not warm", "not warm", False),
     ],
 )
-def test_a_replica_is_fit_to_lead_when_it_could_decide_whoever_leads(changed: dict[str, Any], fit: bool) -> None:
-    assert Replica(**READY | changed).fit() is fit
+def test_a_replica_names_the_first_reason_against_decisions_and_against_calls(
+    state: dict[str, Any], unavailable: str, unready: str, fit: bool
+) -> None:
+    replica = Replica(**state)
+    assert (replica.unavailable(), replica.unready(), replica.fit()) == (unavailable, unready, fit)
 
 
 def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one() -> None:

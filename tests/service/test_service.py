@@ -18,6 +18,7 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster import RequestFault
+from tests.support.http.certificates import write_certificate
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World
 
@@ -188,17 +189,10 @@ async def test_an_advisor_needs_no_permission_to_write(world: World, start_servi
 async def test_the_verbs_can_demand_client_certificates_while_probes_stay_open(
     world: World, start_service: StartService, tmp_path: Path
 ) -> None:
-    ca = trustme.CA()
-    issued = ca.issue_cert("localhost")
-    issued.cert_chain_pems[0].write_to_path(tmp_path / "tls.crt")
-    issued.private_key_pem.write_to_path(tmp_path / "tls.key")
-    ca.cert_pem.write_to_path(tmp_path / "ca.crt")
-    secure: dict[str, Any] = {name: str(tmp_path / file) for name, file in TLS_FILES.items()}
+    files = map(str, write_certificate(tmp_path, trustme.CA()))
+    secure: dict[str, Any] = dict(zip(("tls_cert", "tls_key", "tls_client_ca"), files, strict=True))
     async with start_service(insight_listen="127.0.0.1:0", **secure) as service:
         assert service.url.startswith("https://")
         assert (await world.get(service.insight_url + "/readyz"))[0] == 200
         with pytest.raises(aiohttp.ClientError):
             await world.get(service.url + "/scheduler/filter")
-
-
-TLS_FILES = {"tls_cert": "tls.crt", "tls_key": "tls.key", "tls_client_ca": "ca.crt"}

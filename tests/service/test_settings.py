@@ -11,8 +11,10 @@ import pytest
 from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.cli.serve import flag
 from dra_extender.placement.policies import PlacementStrategy
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 from dra_extender.service.validation import is_loopback, split_address
+from dra_extender.workers.limits import WorkerLimits
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +63,10 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"listen": "nonsense"}, "listen: 'nonsense' is not host:port"),
+        *(
+            ({"listen": wrong}, f"{wrong!r} is not host:port")
+            for wrong in ("host", "host:", "host:http", "h:70000", "h:-1")
+        ),
         ({"listen": "0.0.0.0:8888"}, "reachable from outside and has no TLS"),
         (
             {"listen": "0.0.0.0:8443", "tls_cert": "a.crt", "tls_key": "a.key"},
@@ -107,19 +112,16 @@ def test_what_cannot_work_is_refused_by_name(given: dict[str, Any], problem: str
         ("namespace: [\n", "settings.yaml"),
         ("- just\n- a list\n", "settings.yaml"),
         ("max_body: lots\n", "max_body"),
+        (None, "does not exist"),
     ],
 )
-def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: str, problem: str) -> None:
+def test_a_bad_or_missing_file_is_refused_by_name(tmp_path: Path, content: str | None, problem: str) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text(content)
+    if content is not None:
+        file.write_text(content)
     with pytest.raises(SettingsError) as caught:
         load(config=file)
     assert problem in str(caught.value)
-
-
-def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="does not exist"):
-        load(config=tmp_path / "none.yaml")
 
 
 TLS = {"tls_cert": "a.crt", "tls_key": "a.key"}
@@ -159,12 +161,6 @@ def test_addresses_are_split_and_judged(address: str, parts: tuple[str, int], lo
     assert (split_address(address), is_loopback(address)) == (parts, local)
 
 
-@pytest.mark.parametrize("address", ["", "host", "host:", "host:http", "host:70000", "host:-1"])
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        split_address(address)
-
-
 def test_settings_reach_the_parts_they_are_for() -> None:
     settings = load(
         {
@@ -189,12 +185,11 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     assert flag("bind_timeout") == "--bind-timeout"
 
 
-def test_the_step_budget_is_that_of_allocation_itself() -> None:
-    assert load().step_budget == STEP_BUDGET
-
-
-def test_a_replica_without_a_name_gets_one_of_its_own() -> None:
-    assert str(os.getpid()) in load().replica
+def test_defaults_are_those_of_the_parts_and_a_replica_has_a_name_of_its_own() -> None:
+    settings = load()
+    assert (settings.config, settings.worker_limits) == (SchedulingConfig(), WorkerLimits())
+    assert settings.step_budget == STEP_BUDGET
+    assert str(os.getpid()) in settings.replica
 
 
 @pytest.mark.parametrize(
