@@ -8,9 +8,9 @@ question may raise `TurnSpent`, and refuses what workers have to answer first, o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final
+from typing import Final, TypeVar
 
 from cachetools import LRUCache
 from msgspec.structs import replace
@@ -35,6 +35,9 @@ from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
+
+T = TypeVar("T")
+Analysis = Callable[[PreparedClaims | Failure, NodeView, NodeHoldings, int, WorkBudget, Work | None], T]
 
 PRIORITIZED_LIST: Final = PrioritizedList()
 
@@ -300,19 +303,17 @@ class Decisions:
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
         """Why the node can or cannot have the claims. Raises Deferred."""
-        view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
-        holdings, steps = self._holdings(view), self._step_budget
-        try:
-            return budget.attempt(lambda work: explain(prepared, view, holdings, steps, budget, work))
-        except WorkExceeded:
-            raise Deferred(SEARCHING) from None
+        return self._analyze(claims, node, explain)[0]
 
     def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
         """How many devices of the node each rule leaves the claims. Raises Deferred."""
+        return self._analyze(claims, node, tally)
+
+    def _analyze(self, claims: Sequence[ResourceClaim], node: str, analysis: Analysis[T]) -> T:
         view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
         holdings, steps = self._holdings(view), self._step_budget
         try:
-            return budget.attempt(lambda work: tally(prepared, view, holdings, steps, budget, work))
+            return budget.attempt(lambda work: analysis(prepared, view, holdings, steps, budget, work))
         except WorkExceeded:
             raise Deferred(SEARCHING) from None
 

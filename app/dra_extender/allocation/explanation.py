@@ -51,20 +51,10 @@ def explain(
     step_budget: int = STEP_BUDGET,
     budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
-) -> Explanation:
-    """The explanation for one node. Raises what the budget does, and WorkExceeded."""
-    return explained(prepared, view, holdings, step_budget, budget, work)[0]
-
-
-def explained(
-    prepared: PreparedClaims | Failure,
-    view: NodeView,
-    holdings: NodeHoldings,
-    step_budget: int = STEP_BUDGET,
-    budget: WorkBudget = UNLIMITED,
-    work: Work | None = None,
 ) -> tuple[Explanation, AllocationTask | None]:
-    """As `explain`, with the task that was searched; None when the search could not begin."""
+    """The explanation for one node, with the task that was searched; None when the search could not begin. Never raises
+    for what objects contain, but what the budget does, and WorkExceeded.
+    """
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
         return Explanation(view.node, "error", prepared.error, pools=pools), None

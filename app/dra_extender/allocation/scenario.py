@@ -117,5 +117,5 @@ def _reasons(scenario: Scenario, step_budget: int) -> dict[str, Any]:
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    explanation = explain(prepared, view, holdings, step_budget)
+    explanation, _ = explain(prepared, view, holdings, step_budget)
     return {**to_builtins(explanation), "text": explanation.text()}

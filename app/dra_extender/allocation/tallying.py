@@ -14,7 +14,7 @@ import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.constraints import AttributeConstraint
-from dra_extender.allocation.explanation import TakenAway, explained, taken_away
+from dra_extender.allocation.explanation import TakenAway, explain, taken_away
 from dra_extender.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
 from dra_extender.allocation.selection import losses, suitability
@@ -64,7 +64,7 @@ def tally(
     work: Work | None = None,
 ) -> NodeTally:
     """The tally of one node. Raises what the budget does, and WorkExceeded when the verdict is not known by then."""
-    told, task = explained(prepared, view, holdings, step_budget, budget, work)
+    told, task = explain(prepared, view, holdings, step_budget, budget, work)
     found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
     if isinstance(prepared, Failure) or view.error:
         return found

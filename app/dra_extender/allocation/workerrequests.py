@@ -27,7 +27,7 @@ PART: Final = 1_000
 """Bytes of a request, and of one of its device requests or devices."""
 
 
-class CompileRequest(msgspec.Struct, frozen=True):
+class CompileRequest(msgspec.Struct, frozen=True, tag="compile"):
     """Does the expression compile, and what does it read?"""
 
     expression: str

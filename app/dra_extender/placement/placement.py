@@ -6,9 +6,9 @@ neither. Each question evaluates selectors in a work budget of its own, so equal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from cachetools import LRUCache
 
@@ -29,6 +29,8 @@ from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import PodShape, filters_of, shape_of
 from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
 from dra_extender.placement.ranking import Account, Ranking
+
+T = TypeVar("T")
 
 FIRST_FIT: Final = PlacementStrategy()
 
@@ -118,40 +120,44 @@ class Placement:
 
     def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
-        budget = self.budget()
-        try:
-            asked = self._asked(pod, claims, budget) if names else None
-            return asked[0].best(asked[1], *self._known(names), budget) if asked is not None else ""
-        except (TurnSpent, TooCostly) as problem:
-            self._note(problem)
-            return ""
+        known = self._known(names)
+        return self._ask(pod, claims, lambda ranking, shape, budget: ranking.best(shape, *known, budget)) or ""
 
     def account(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Account | None:
         """What the best of these nodes, that fit, cost and why; None when the policy has no opinion."""
-        budget = self.budget()
-        try:
-            asked = self._asked(pod, claims, budget) if names else None
-            if asked is None:
-                return None
-            ranking, shape = asked
-            nodes = ranking.accounts(shape, *self._known(names), budget)
+        known = self._known(names)
+
+        def explain(ranking: Ranking, shape: PodShape, budget: WorkBudget) -> Account:
+            nodes = ranking.accounts(shape, *known, budget)
             return Account(ranking.policy.name, ranking.policy.basis, nodes)
-        except (TurnSpent, TooCostly) as problem:
-            self._note(problem)
-            return None
+
+        return self._ask(pod, claims, explain) if names else None
 
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
     ) -> DeviceChooser | None:
         """What chooses the devices on the node; None: the first that fit. `beside`: allocated claims of the pod."""
-        budget = self.budget()
+        states = self._free_states
+        return self._ask(
+            pod,
+            claims,
+            lambda ranking, shape, budget: DeviceChooser(ranking.policy, states, shape, node, budget, beside),
+        )
+
+    def _ask(
+        self, pod: Pod, claims: Sequence[ResourceClaim], answer: Callable[[Ranking, PodShape, WorkBudget], T]
+    ) -> T | None:
+        """The answer of the policy in force, by the shape of the pod; None without one, or when it costs too much."""
+        ranking, budget = self._rankings.get(self.policy_of(pod, claims)), self.budget()
+        if ranking is None:
+            return None
         try:
-            asked = self._asked(pod, claims, budget)
-            if asked is None:
-                return None
-            return DeviceChooser(asked[0].policy, self._free_states, asked[1], node, budget, beside)
-        except (TurnSpent, TooCostly) as problem:
-            self._note(problem)
+            shape = self.shape(pod, claims, budget)
+            return answer(ranking, shape, budget) if shape is not None else None
+        except TurnSpent:
+            return None
+        except TooCostly as problem:
+            self.leave_out(problem.filter)
             return None
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
@@ -161,14 +167,6 @@ class Placement:
         classes = self._cluster.classes
         named = (classes[name].metadata.annotations for name in class_names(claims) if name in classes)
         return self.strategy.named(chain((pod.metadata.annotations,), named))
-
-    def _asked(self, pod: Pod, claims: Sequence[ResourceClaim], budget: WorkBudget) -> tuple[Ranking, PodShape] | None:
-        """What answers for the pod, and its shape. Raises TooCostly and TurnSpent."""
-        ranking = self._rankings.get(self.policy_of(pod, claims))
-        if ranking is None:
-            return None
-        shape = self.shape(pod, claims, budget)
-        return (ranking, shape) if shape is not None else None
 
     def _known(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
         """Those of the nodes that are known, with their indexes."""
@@ -188,10 +186,6 @@ class Placement:
     def leave_out(self, filter: DeviceFilter) -> None:
         """The selectors of this filter cost too much."""
         self._costly[filter] = True
-
-    def _note(self, problem: TurnSpent | TooCostly) -> None:
-        if isinstance(problem, TooCostly):
-            self.leave_out(problem.filter)
 
     def shape(self, pod: Pod, claims: Sequence[ResourceClaim], budget: WorkBudget) -> PodShape | None:
         """The shape of the pod; None when its claims are invalid, or their selectors cost too much. Raises TooCostly

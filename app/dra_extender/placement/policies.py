@@ -81,17 +81,17 @@ _STEPS: Final = 20
 
 
 class _Allocated:
-    """Looks at how much of the node is used afterwards. `sign`: 1 when the less the better, -1 when the more."""
+    """Compares how much of the node is used afterwards. `sign`: 1 when less is better, -1 when more is."""
 
     version: Final = 0
+    sign = 1
 
-    def __init__(self, sign: int) -> None:
+    def __init__(self) -> None:
         self.work = 0
-        self._sign = sign
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         self.work += _STEPS
-        return self._sign * used_part(after), self._sign * after.devices.unfragmented
+        return self.sign * used_part(after), self.sign * after.devices.unfragmented
 
     def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
         yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(after))}"
@@ -102,9 +102,7 @@ class Pack(_Allocated):
 
     name: Final = "pack"
     basis: Final = "less the mean of what is used of devices, CPU and memory afterwards"
-
-    def __init__(self) -> None:
-        super().__init__(-1)
+    sign = -1
 
 
 class Spread(_Allocated):
@@ -112,9 +110,6 @@ class Spread(_Allocated):
 
     name: Final = "spread"
     basis: Final = "the mean of what is used of devices, CPU and memory afterwards"
-
-    def __init__(self) -> None:
-        super().__init__(1)
 
 
 class ValueLoss(NamedTuple):

@@ -52,13 +52,6 @@ class WireError(ValueError):
     """Bytes that are not a message, or a message that is too long."""
 
 
-class CompileWire(msgspec.Struct, frozen=True, tag="compile"):
-    """A CompileRequest."""
-
-    expression: str
-    gates: CelGates
-
-
 class EvaluateWire(msgspec.Struct, frozen=True, tag="evaluate"):
     """An EvaluateRequest."""
 
@@ -119,7 +112,7 @@ def _read(kind: type, value: Any) -> Any:
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_written)
-_questions: Final = msgspec.json.Decoder(CompileWire | EvaluateWire | SearchWire, dec_hook=_read)
+_requests: Final = msgspec.json.Decoder(CompileRequest | EvaluateWire | SearchWire, dec_hook=_read)
 _replies: Final = msgspec.json.Decoder(TimedReply)
 
 
@@ -150,9 +143,9 @@ def encode_reply(reply: TimedReply) -> bytes:
 
 def decode_request(payload: bytes) -> WorkerRequest:
     """Raises WireError."""
-    found = _decoded(_questions, payload)
-    if isinstance(found, CompileWire):
-        return CompileRequest(found.expression, found.gates)
+    found = _decoded(_requests, payload)
+    if isinstance(found, CompileRequest):
+        return found
     if isinstance(found, EvaluateWire):
         return EvaluateRequest(found.expression, found.gates, DeviceView.build(found.device, found.gates))
     return _search(found)
@@ -170,9 +163,9 @@ def _decoded(decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
         raise WireError(str(problem)) from None
 
 
-def _wired(request: WorkerRequest) -> CompileWire | EvaluateWire | SearchWire:
+def _wired(request: WorkerRequest) -> CompileRequest | EvaluateWire | SearchWire:
     if isinstance(request, CompileRequest):
-        return CompileWire(request.expression, request.gates)
+        return request
     if isinstance(request, EvaluateRequest):
         return EvaluateWire(request.expression, request.gates, request.view.published)
     return _wired_search(request)
