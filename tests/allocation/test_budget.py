@@ -315,7 +315,7 @@ def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_bes
 
     def plan(*devices: str, name: str = "hard") -> Plan | Unfit | Failure:
         caller.budget = caller.new_budget()
-        beside = Overlay(world.cluster).beside([planned("other", "n0", *devices)])
+        beside = Overlay(world.cluster).with_plans([planned("other", "n0", *devices)])
         return world.decisions.with_state(beside).with_budget(caller.budget).plan([knapsack(name)], "n0")
 
     with pytest.raises(Deferred, match=SEARCHING):

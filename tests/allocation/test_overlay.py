@@ -29,14 +29,14 @@ def of_two_nodes() -> World:
 
 def test_a_plan_takes_its_devices_on_its_node_only() -> None:
     world = of_two_nodes()
-    overlay = Overlay(world.cluster).beside([planned("other", "n0", "d0")])
+    overlay = Overlay(world.cluster).with_plans([planned("other", "n0", "d0")])
     assert ask(world, overlay, wanted(exactly(2))) == ("n1", "n0")
     assert ask(world, overlay, wanted(exactly(1))) == ("n0 n1", "")
 
 
 def test_plans_come_true_one_after_the_other_and_the_later_one_for_a_device_does_not() -> None:
     world = of_two_nodes()
-    overlay = Overlay(world.cluster).beside([planned("first", "n0", "d0"), planned("second", "n0", "d0", "d1")])
+    overlay = Overlay(world.cluster).with_plans([planned("first", "n0", "d0"), planned("second", "n0", "d0", "d1")])
     assert ask(world, overlay, wanted(exactly(1))) == ("n0 n1", "")
 
 
@@ -45,7 +45,7 @@ def test_a_plan_for_a_claim_that_has_devices_or_is_getting_some_changes_nothing(
     world.take("stored", "n0", "d0")
     claim, allocation = planned("held", "n1", "d0")
     world.cluster.ledger.hold(claim, allocation, owner="pod")
-    overlay = Overlay(world.cluster).beside([planned("stored", "n0", "d1"), planned("held", "n1", "d1")])
+    overlay = Overlay(world.cluster).with_plans([planned("stored", "n0", "d1"), planned("held", "n1", "d1")])
     assert ask(world, overlay, wanted(exactly(1))) == ("n0 n1", "")
     assert overlay.differing == frozenset()
 
@@ -55,7 +55,7 @@ def test_shares_and_counters_are_used_up_by_plans() -> None:
     world.add_node({"allowMultipleAllocations": True, **memory("8")})
     world.add_node(units("2"), units("2"), counters={"u": "3"})
     share = planned("share", "n0", "d0", shareID="s", consumedCapacity={"memory": "5"})
-    overlay = Overlay(world.cluster).beside([share, planned("part", "n1", "d0")])
+    overlay = Overlay(world.cluster).with_plans([share, planned("part", "n1", "d0")])
     four = wanted(exactly(capacity={"requests": {"memory": "4"}}))
     assert ask(world, overlay, four, names=("n0",)) == ("", "n0")
     assert ask(world, overlay, wanted(exactly()), names=("n1",)) == ("", "n1")
@@ -69,9 +69,9 @@ def test_a_share_of_a_device_that_has_an_owner_or_of_a_share_that_exists_never_c
     world.take("sharer", "n0", "d1", shareID="s", consumedCapacity={"memory": "1"})
     more = {"shareID": "s", "consumedCapacity": {"memory": "7"}}
     for device in ("d0", "d1"):
-        assert Overlay(world.cluster).beside([planned("late", "n0", device, **more)]).differing == frozenset()
+        assert Overlay(world.cluster).with_plans([planned("late", "n0", device, **more)]).differing == frozenset()
     other = {**more, "shareID": "t"}
-    assert Overlay(world.cluster).beside([planned("more", "n0", "d1", **other)]).differing == {"n0"}
+    assert Overlay(world.cluster).with_plans([planned("more", "n0", "d1", **other)]).differing == {"n0"}
 
 
 # --- holding ----------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_of_a_plan_whose_devices_are_not_all_free_those_that_are_free_are_held()
     world = of_two_nodes()
     world.take("victim", "n0", "d0")
     plan = planned("preemptor", "n0", "d0", "d1")
-    assert ask(world, Overlay(world.cluster).beside([plan]), wanted(exactly(1))) == ("n0 n1", "")
+    assert ask(world, Overlay(world.cluster).with_plans([plan]), wanted(exactly(1))) == ("n0 n1", "")
     assert ask(world, Overlay(world.cluster).holding([plan]), wanted(exactly(1))) == ("n1", "n0")
 
 
@@ -121,7 +121,7 @@ def test_a_plan_may_take_what_a_claim_without_which_it_is_made_had() -> None:
     world = of_two_nodes()
     world.take("victim", "n0", "d0", "d1")
     victim = wanted(name="victim")
-    overlay = Overlay(world.cluster).without([victim]).beside([planned("preemptor", "n0", "d0")])
+    overlay = Overlay(world.cluster).without([victim]).with_plans([planned("preemptor", "n0", "d0")])
     assert ask(world, overlay, wanted(exactly(2))) == ("n1", "n0")
     assert ask(world, overlay.without([wanted(name="preemptor")]), wanted(exactly(2))) == ("n0 n1", "")
 
@@ -170,7 +170,7 @@ def test_only_nodes_that_differ_are_searched() -> None:
     assert len(world.ask(claim)[0].split()) == 50
     searches = world.decisions.searches
     for node in ("n7", "n9"):
-        fits, refused = ask(world, Overlay(world.cluster).beside([planned("other", node, "d1")]), claim)
+        fits, refused = ask(world, Overlay(world.cluster).with_plans([planned("other", node, "d1")]), claim)
         assert (len(fits.split()), refused) == (49, node)
     assert world.decisions.searches == searches + 1  # both nodes look the same then
 
@@ -213,7 +213,7 @@ def test_an_overlay_decides_as_the_cluster_would_and_leaves_it_as_it_was(
     claim = wanted(exactly(count))
     before = world.ask(claim) if asked_before else None
     decided = [planned(name, node, *sorted(devices)) for name, (node, devices) in plans.items()]
-    overlay = Overlay(world.cluster).without([wanted(name=name) for name in sorted(gone)]).beside(decided)
+    overlay = Overlay(world.cluster).without([wanted(name=name) for name in sorted(gone)]).with_plans(decided)
     for one, allocation in decided:
         free = not any(
             result.device in happened.cluster.ledger.in_use((result.driver, result.pool))

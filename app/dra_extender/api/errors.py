@@ -59,7 +59,7 @@ class GoneError(ApiError):
 class RejectedError(ApiError):
     """400, 401, 403, 405, 413, 415, 422: the request itself is refused; the same request will be refused again.
 
-    So is a redirect (3xx): whoever sends one is not the API server.
+    A redirect (3xx) is refused too: the API server sends none.
     """
 
 
@@ -90,7 +90,7 @@ class OutcomeUnknownError(ApiError):
     A 503 that asks to come back later (Retry-After) is one of them: proxies before the API server send it also when
     the server was lost after it had the request. The API server itself refuses with 429.
 
-    `status` is 0 when there was no answer at all.
+    `status` is 0 without an answer.
     """
 
 
@@ -99,8 +99,8 @@ class TooLargeError(ApiError):
 
 
 class UndecodableError(OutcomeUnknownError):
-    """A success whose object cannot be decoded: what was asked is done, and what is stored now cannot be told. Asking
-    again brings the same until somebody changes the object. `status` is 0.
+    """A success whose object cannot be decoded: the request was carried out, and what is stored now is unknown. The
+    same request brings the same answer until the object changes. `status` is 0.
     """
 
 
@@ -109,8 +109,8 @@ class UnreachableError(ApiError):
 
 
 def is_passing(error: ApiError) -> bool:
-    """True when the server did not decide, and the same question may be answered a moment later. What cannot be decoded
-    stays so until somebody changes it, what is refused until somebody allows it.
+    """True if the server did not decide, and may answer the same request a moment later. An object that cannot be
+    decoded stays so until it changes, a request that is refused until it is allowed.
     """
     if isinstance(error, UndecodableError):
         return False

@@ -51,7 +51,7 @@ class Outline:
             yield self.text(found.start(1)), found.end()
 
     def member(self, name: str, start: int = 0) -> int:
-        """Where the first value of this name begins. Raises OutlineError when there is none."""
+        """Where the first value of this name begins. Raises OutlineError without one."""
         for key, at in self.members(start):
             if key == name:
                 return at
@@ -62,7 +62,7 @@ class Outline:
         return self._parts(start, b"[")
 
     def text(self, start: int) -> str:
-        """The string at `start`; empty when there is another value, or one that is no Unicode."""
+        """The string at `start`; empty for another value, and for one that is not Unicode."""
         found = _TEXT.match(self.data, start)
         try:
             return _string.decode(found.group()) if found else ""
@@ -101,7 +101,7 @@ class Outline:
         depth, at = 0, start
         while True:
             self._step()
-            run = _RUN.match(self.data, at)  # never `search`: that would begin anew at every byte
+            run = _RUN.match(self.data, at)  # never `search`: that would start again at every byte
             if run is None:
                 raise OutlineError("torn off")
             first, at = run.span(1)

@@ -22,8 +22,8 @@ _NAMED: Final = ("metadata.name", "In")
 
 class PartialAllocation(msgspec.Struct, frozen=True):
     """`results` of the allocation as far as they can be read; `complete` is true when these are all there are. `pools`
-    (driver, pool) are those of which it has devices that cannot be told; `nodes` are where it is, when there are
-    results of which not even the pool can be told.
+    (driver, pool) are pools of which it has devices that cannot be identified; `nodes` are the nodes of the allocation
+    if not even the pool of a result can be identified.
     """
 
     uid: str = ""

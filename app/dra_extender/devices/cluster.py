@@ -32,7 +32,7 @@ class Effects(msgspec.Struct, frozen=True):
     """What an event means for those who act on it."""
 
     requeue: bool = False
-    """A pod that was refused may fit now. A new claim alone is none: it helps only the pods that miss it."""
+    """A pod that was refused may fit now. A new claim does not count: it helps only the pods that miss it."""
     recovered: bool = False
     """The object could not be decoded before; it can be now, or is gone."""
     bound: bool = False

@@ -1,4 +1,4 @@
-"""Content as bytes, and values that are kept for as long as somebody uses them.
+"""Content as bytes, and values that are kept as long as they are in use.
 
 Promises: equal content has equal bytes, whatever the order of maps, and content that a decision can distinguish has
 different bytes. An `Interner` keeps one object per content, `Belongings` keep a value per object: both for as long as
@@ -55,7 +55,7 @@ def shortened(content: bytes) -> bytes:
 
 
 class Interner(Generic[P, T]):
-    """One object per content, made when somebody asks for it first."""
+    """One object per content, made on first use."""
 
     def __init__(self, make: Callable[P, T]) -> None:
         self._make = make
@@ -124,7 +124,7 @@ class Belongings(dict[int, Belonging[Owner, V]], Generic[Owner, V]):
 
 
 def _loser(belongings: Belongings[Owner, V]) -> Callable[[ref[Owner]], None]:
-    """What takes away an entry whose owner is gone. It does not hold the others: they go when nobody looks at them."""
+    """Removes an entry when its owner is gone. It keeps no reference to the other entries."""
     known = ref(belongings)
 
     def lose(gone: ref[Owner]) -> None:

@@ -17,7 +17,7 @@ from dra_extender.devices.usage import EVERY_DEVICE, Amounts, PoolHoldings, Pool
 class NodeHoldings:
     """Holdings as masks and amounts over one node view. Immutable.
 
-    `owned`: devices somebody has exclusively. `shared`: consumed amounts by bit, for devices with shares.
+    `owned`: devices that a claim has exclusively. `shared`: consumed amounts by bit, for devices with shares.
     `counters`: what is left, by pool index, set and counter; negative when overdrawn. Pools without counter sets have
     no entry.
     """
@@ -76,7 +76,7 @@ _UNTOUCHED: Final[Content] = 0, (), ()
 
 
 class PoolState:
-    """`owned`: mask of the devices somebody has exclusively. `shared`: what shares consume, by index of the device.
+    """`owned`: mask of the devices that a claim has exclusively. `shared`: what shares consume, by index of the device.
     `left`: what the counter sets still offer, by set and counter.
     """
 

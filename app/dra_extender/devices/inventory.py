@@ -32,7 +32,7 @@ class Classes(dict[str, DeviceClass]):
         """Grows with every change of a spec."""
 
     def stamp(self, name: str) -> int:
-        """A number that changes with every change of the class's spec; 0 when there is no such class."""
+        """A number that changes with every change of the class's spec; 0 without such a class."""
         return self._stamps.get(name, 0)
 
     def put(self, device_class: DeviceClass) -> bool:
@@ -56,7 +56,7 @@ class Classes(dict[str, DeviceClass]):
 
 
 class Inventory:
-    """See the module. `nodes` and `classes` are live mappings; change them through this class only."""
+    """`nodes` and `classes` are live; only the cluster changes them."""
 
     def __init__(self, features: FeatureGates) -> None:
         self.classes = Classes()

@@ -37,7 +37,7 @@ REMEMBERED_DELETIONS = 10_000
 
 
 class HeldError(Exception):
-    """The hold cannot be given. `claim` is namespace/name; `device` is set when somebody has it."""
+    """The hold cannot be given. `claim` is namespace/name; `device` is set if another claim has it."""
 
     def __init__(self, claim: str, reason: str, device: DeviceID | None = None) -> None:
         super().__init__(f"claim {claim}: {reason}")
@@ -83,7 +83,7 @@ class _Record:
     @property
     def written(self) -> int:
         """The resourceVersion at which the present allocation was there already: it may be older, never younger. As
-        long as the watch is behind a reply, the allocation can have been made anew in between.
+        long as the watch is behind a reply, the allocation can have been replaced in between.
         """
         if self.claim is None or self.claim.allocation is None:
             return 0
@@ -96,7 +96,7 @@ def identity(claim: ResourceClaim) -> str:
 
 
 class Ledger:
-    """See the module. `published` says what devices offer and consume; `changed` is called with each pool whose use
+    """`published` says what devices offer and consume; `changed` is called with each pool whose use
     changes.
     """
 
@@ -159,7 +159,7 @@ class Ledger:
         return False
 
     def _replace_namesake(self, claim: ResourceClaim, uid: str, watched: bool) -> bool | None:
-        """Forget an older claim of the same name (deleted and created anew). None: the known one is newer."""
+        """Forget an older claim of the same name (deleted and created again). None: the known one is newer."""
         known = self._by_name.get(claim.metadata.key)
         if known is None or known == uid:
             return False
@@ -236,9 +236,7 @@ class Ledger:
     # --- holds ------------------------------------------------------------------------------------------------------
 
     def hold(self, claim: ResourceClaim, allocation: AllocationResult, *, owner: str) -> Hold:
-        """Promise the devices to the claim from now on. Raises HeldError, and changes nothing, when somebody has
-        them.
-        """
+        """Promise the devices to the claim from now on. Raises HeldError, and changes nothing, if they are in use."""
         uid, key = identity(claim), claim.metadata.key
         record = self._records.get(uid)
         if record is not None and record.hold is not None:
@@ -382,7 +380,7 @@ class Ledger:
         return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)
 
     def contested(self, hold: Hold) -> bool:
-        """Whether a stored claim has by now what is held: somebody who did not know of the hold was faster."""
+        """Whether a stored claim has a held device by now: another allocator, unaware of the hold, was faster."""
         uses = uses_of(hold.allocation, shares=self._shares)
         return bool(self._auditor.rivals(hold.claim_uid, uses, lambda uid: True))
 

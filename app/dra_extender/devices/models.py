@@ -28,7 +28,7 @@ Consumption = tuple[tuple[str, str, int], ...]
 """What a device consumes: (counter set, counter, nano units)."""
 
 ACTIVE_EFFECTS: Final = ("NoSchedule", "NoExecute")
-"""All other effects, None and unknown ones, keep nobody away."""
+"""Taints with other effects, None and unknown ones included, keep no pod away."""
 
 
 class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
@@ -97,7 +97,7 @@ def active_taints(device: Device) -> tuple[DeviceTaint, ...]:
 T = TypeVar("T")
 
 REMEMBERED: Final = 512
-"""How many answers a model remembers before it starts anew."""
+"""A model forgets its answers when it has this many."""
 MANY_ATTRIBUTES: Final = 64
 LONG_TEXT: Final = 256
 
@@ -143,7 +143,7 @@ class DeviceModel:
         self._bare, self._rest = values.hashable(self.bare), values.hashable(self.rest)
 
     def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
-        """Keep `value` under `key` in `memo`, of at most so many."""
+        """Keep `value` under `key` in `memo`, which has at most `most` entries."""
         if len(self.memo) >= most:
             self.memo.clear()
         self.memo[key] = value

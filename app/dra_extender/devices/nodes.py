@@ -48,7 +48,7 @@ class ChangeLog:
             self._notes = kept
 
     def note_all(self) -> None:
-        """Every node changed: whoever reads next starts over."""
+        """Every node changed: all readers start over."""
         self._first += len(self._notes) + 1
         self._notes = []
 

@@ -141,7 +141,7 @@ def _check_key(where: str, key: str) -> None:
 
 
 def _integer(text: str) -> int | None:
-    """As strconv.ParseInt(text, 10, 64): None when it is no int64."""
+    """As strconv.ParseInt(text, 10, 64): None if it is not an int64."""
     if len(text) > 64 or _INTEGER.fullmatch(text) is None:
         return None
     value = int(text)
@@ -176,7 +176,7 @@ class NodeSelection:
 
     @property
     def has_many_terms(self) -> bool:
-        """True when the selection cannot be written into an allocation beside that of another device."""
+        """True if an allocation cannot combine the selection with that of another device."""
         return self.node_selector is not None and len(self.node_selector.node_selector_terms) > 1
 
 

@@ -1,9 +1,8 @@
 """The cluster as it would be: hypothetical states over inventory and ledger, for questions that begin with "what if".
 
-Promises: pure. An overlay is immutable; `beside`, `without` and `with_nodes` give a new one, and nothing of the cluster
-changes. It costs as much as what differs, not as much as the cluster: pools that are not concerned are those of the
-cluster itself. It is meant for one step of the event loop: what it shows of the cluster is live, what differs is what
-differed when it was made.
+Promises: pure. An overlay is immutable; `with_plans`, `without` and `with_nodes` return a new one, and the cluster
+does not change. It costs as much as what differs, not as much as the cluster. It is meant for one step of the event
+loop: it shows the live cluster, and the differences are those of the moment in which it was made.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Planned = tuple[ResourceClaim, AllocationResult]
 
 
 class Overlay:
-    """The state as it is, until something is put beside it, taken away or added.
+    """The state as it is, with plans and nodes added and claims removed.
 
     `differing`: the known nodes for which an answer may differ from that of the cluster, and the hypothetical ones.
     """
@@ -51,9 +50,9 @@ class Overlay:
 
     # --- what differs -----------------------------------------------------------------------------------------------
 
-    def beside(self, plans: Iterable[Planned]) -> Overlay:
-        """As if these plans had come true, one after the other. Left out are those that have come true already, and
-        those that never will because somebody has one of their devices.
+    def with_plans(self, plans: Iterable[Planned]) -> Overlay:
+        """As if these plans were carried out, one after the other. A plan is left out if its claim is decided
+        already, or if one of its devices is in use.
         """
         return self._counting(plans, lambda uses, free: uses if len(free) == len(uses) else None)
 
@@ -108,7 +107,7 @@ class Overlay:
         return self._with(nodes={**self._nodes, **seen})
 
     def has(self, claim: ResourceClaim) -> bool:
-        """True when this claim was put beside the cluster, and what it would use counts."""
+        """True if a plan for this claim was added."""
         return identity(claim) in self._added
 
     def _with(
@@ -149,7 +148,7 @@ class Overlay:
 
     @property
     def is_empty(self) -> bool:
-        """True when nothing differs: the state is that of the cluster."""
+        """True if nothing differs from the cluster."""
         return not self._touched and not self._nodes
 
     def differs_for(self, seen: SeenNode) -> bool:

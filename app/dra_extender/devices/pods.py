@@ -19,7 +19,7 @@ _MOST_VERSION: Final = 2**64 - 1
 
 
 class Deletions:
-    """Versions of deleted objects by UID, of the last `most`. UIDs are told apart by their hashes (64 bits, others in
+    """Versions of deleted objects by UID, of the last `most`. UIDs are compared by their hashes (64 bits, others in
     each process).
     """
 
@@ -126,7 +126,7 @@ class Pods:
 
     @property
     def lowest_priority(self) -> int | None:
-        """Of all pods; None when there are none. Costs as much as there are different ones."""
+        """Of all pods; None without pods. Costs as much as there are different priorities."""
         return min(self._priorities, default=None)
 
     def get(self, uid: str) -> Pod | None:

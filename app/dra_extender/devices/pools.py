@@ -94,7 +94,7 @@ class Pool:
 
     @property
     def devices(self) -> tuple[PooledDevice, ...]:
-        """Made anew for every caller: there are many in a cluster, and decisions look at few nodes in detail."""
+        """Built for each call: a cluster has many, and decisions examine few nodes in detail."""
         return tuple(
             PooledDevice((*self.id, name), model, selection)
             for name, model, selection in zip(self.names, self.models, self.selections, strict=True)
@@ -153,7 +153,7 @@ class NodeView:
         self._traits: tuple[int, int] | None = None
 
     def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
-        """Keep `value` under `key` in `masks`, of at most so many."""
+        """Keep `value` under `key` in `masks`, which has at most `most` entries."""
         if len(self.masks) >= most:
             self.masks.clear()
         self.masks[key] = value

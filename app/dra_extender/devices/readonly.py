@@ -85,7 +85,7 @@ class ReadOnlyCluster(Protocol):
 
 
 class DeviceHolder(msgspec.Struct, frozen=True):
-    """A claim (namespace/name, or its UID while nobody has created it) that has a device, or with `share` the share of
+    """A claim (namespace/name, or its UID before it is created) that has a device, or with `share` the share of
     that ID and the capacity it consumes. `pods` are the names of the consumers that the claim is reserved for.
     """
 

@@ -86,7 +86,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         return ((key, event.partial) for key, event in self.items() if event.partial is not None)
 
     def _hold(self, key: ObjectKey, partial: PartialAllocation) -> bool:
-        """Charge what the claim holds beside its last readable version."""
+        """Charge what the claim holds in addition to its last readable version."""
         pools = dict.fromkeys([*partial.pools, *chain.from_iterable(map(self._pools_of, partial.nodes))])
         results = [*partial.results, *(DeviceRequestAllocationResult("", *pool, EVERY_DEVICE) for pool in pools)]
         if not partial.complete:

@@ -28,7 +28,7 @@ Uses = Mapping[Use, Mapping[str, Quantity]]
 """What one claim uses, with the capacity each share consumes."""
 
 EVERY_DEVICE: Final = "*"
-"""In place of a device's name, which it cannot be: whoever uses it may have any device of the pool."""
+"""In place of the name of a device, which it cannot be: its users may have any device of the pool."""
 
 NOTHING: Mapping[str, Quantity] = {}
 
@@ -83,7 +83,7 @@ PartUse = tuple[str | None, Mapping[str, Quantity]]
 
 
 def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict[PoolID, PoolHoldings]:
-    """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
+    """The state that all claims with an allocation make, by any allocator, being deleted or not."""
     uses: dict[PoolID, dict[str, list[PartUse]]] = {}
     for claim in claims:
         for (device, share), consumed in uses_of(claim.allocation, shares=features.DRAConsumableCapacity).items():

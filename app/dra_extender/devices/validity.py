@@ -1,7 +1,7 @@
 """What makes a pool unusable: the one place where slices are checked, for decisions and for people alike.
 
-Promises: a decision leaves out the devices of a pool exactly when `is_complete` or `defects` says so for the slices its
-node sees, and gives the first defect as the reason; `problems_of` reports the same of the pool as a whole.
+Promises: a decision leaves out the devices of a pool exactly if `is_complete` or `defects` finds a reason in the slices
+that its node sees, and gives the first one; `problems_of` reports the same of the pool as a whole.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -29,7 +29,7 @@ class ObjectProblem(msgspec.Struct, frozen=True, order=True):
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """What is wrong with one slice of a pool, and what to do. `what` is constant and stands in explanations."""
+    """What is wrong with one slice of a pool, and what to do. `what` is constant; explanations quote it."""
 
     slice: str
     what: str

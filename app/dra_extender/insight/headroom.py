@@ -123,7 +123,7 @@ def measuring(
 def after(state: Overlay, moves: Iterable[tuple[Sequence[ResourceClaim], Sequence[Planned]]]) -> Overlay:
     """The state after pods have moved: each frees its claims, and gets what was planned for it."""
     for claims, plans in moves:
-        state = state.without(claims).beside(plans)
+        state = state.without(claims).with_plans(plans)
     return state
 
 
@@ -163,7 +163,7 @@ class _Filling:
             plans = yield from self._plan(state, name)
             if plans is None:
                 break
-            state, fits = state.beside(plans), fits + 1
+            state, fits = state.with_plans(plans), fits + 1
             if not all(state.has(claim) for claim, _ in plans):  # somebody was faster
                 fits -= 1
                 break

@@ -9,8 +9,8 @@ grant is denied. kube-rbac-proxy and the secured metrics of controller-runtime a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ class AccessDecision(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
-_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+T = TypeVar("T")
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -56,14 +56,6 @@ class Permission(msgspec.Struct, frozen=True):
         target = self.resource + (f"/{self.subresource}" if self.subresource else "")
         where = f" in namespace {self.namespace}" if self.namespace else " in the whole cluster (ClusterRole)"
         return f"{self.verb} {target}{f'.{self.group}' if self.group else ''}{where}: needed to {self.why}"
-
-
-class _Result(msgspec.Struct, frozen=True):
-    allowed: bool = True
-
-
-class _Review(msgspec.Struct, frozen=True):
-    status: _Result = _Result()
 
 
 def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
@@ -103,7 +95,7 @@ def permissions_for_extended_resources() -> tuple[Permission, ...]:
 
 
 def permissions_for_preemption() -> tuple[Permission, ...]:
-    """What it takes to make room for pods, beside reading budgets."""
+    """What preemption needs, besides reading budgets."""
     why = "make room for pods of higher priority"
     return (
         Permission("create", "", "pods", why, "eviction"),
@@ -150,48 +142,24 @@ async def missing_permissions(client: KubeClient, permissions: Iterable[Permissi
 
 
 async def _granted(client: KubeClient, permission: Permission) -> bool:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {
-            "resourceAttributes": {
-                "verb": permission.verb,
-                "group": permission.group,
-                "resource": permission.resource,
-                "subresource": permission.subresource,
-                "namespace": permission.namespace,
-                "name": permission.name,
-            }
-        },
+    attributes = {
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource,
+        "subresource": permission.subresource,
+        "namespace": permission.namespace,
+        "name": permission.name,
     }
     try:
-        answer = await client.create(_PATH, msgspec.json.encode(review))
+        answer = await _review(client, "SelfSubjectAccessReview", {"resourceAttributes": attributes}, AccessDecision)
     except NotFoundError:
         return True
-    try:
-        return msgspec.json.decode(answer, type=_Review).status.allowed
-    except (msgspec.DecodeError, ValueError) as problem:
-        raise ApiError(0, "Malformed", f"access review: {problem}") from None
-
-
-_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
-_ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return answer.allowed
 
 
 class _TokenStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
     user: UserInfo = UserInfo()
-
-
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _TokenStatus = _TokenStatus()
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: AccessDecision = AccessDecision()
-
-
-T = TypeVar("T")
 
 
 class Reviews:
@@ -201,9 +169,8 @@ class Reviews:
         self._client = client
 
     async def user_of(self, token: str) -> UserInfo | None:
-        """Who has this token; None when nobody has. `token` is not empty. Raises ApiError, whose text has no token."""
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        status = _decoded(await self._client.create(_TOKENS, msgspec.json.encode(review)), _TokenReview).status
+        """The user of this token, which is not empty; None if it is not valid. The text of an ApiError has no token."""
+        status = await _review(self._client, "TokenReview", {"token": token}, _TokenStatus)
         return status.user if status.authenticated and status.user.username else None
 
     async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
@@ -217,13 +184,16 @@ class Reviews:
             "extra": user.extra,
             "nonResourceAttributes": {"verb": verb, "path": path},
         }
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        return _decoded(await self._client.create(_ACCESS, msgspec.json.encode(review)), _AccessReview).status
+        return await _review(self._client, "SubjectAccessReview", spec, AccessDecision)
 
 
-def _decoded(answer: bytes, kind: type[T]) -> T:
+async def _review(client: KubeClient, kind: str, spec: Mapping[str, Any], status: type[T]) -> T:
+    """Create a review and return its status. Raises ApiError."""
+    group = "authentication.k8s.io/v1" if kind == "TokenReview" else "authorization.k8s.io/v1"
+    body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+    answer = await client.create(f"/apis/{group}/{kind.lower()}s", body)
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return msgspec.convert(msgspec.json.decode(answer, type=dict[str, Any]).get("status") or {}, status)
     except (msgspec.DecodeError, ValueError):
         # Without what is wrong: a review repeats the token.
         raise ApiError(0, "Malformed", "the answer to a review cannot be decoded") from None

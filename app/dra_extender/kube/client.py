@@ -246,7 +246,7 @@ class KubeClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
         except (RuntimeError, AssertionError):
-            # What aiohttp raises when the session was closed before or meanwhile.
+            # aiohttp raises these when the session is closed.
             if self._session.closed:
                 raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise
@@ -326,7 +326,7 @@ def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | N
 
 
 def _said(problem: BaseException) -> str:
-    """In the words of the operating system where nobody listens at the address, or it has no address."""
+    """In the words of the operating system if the connection is refused or the name has no address."""
     if not isinstance(problem, aiohttp.ClientConnectorError) or isinstance(problem, aiohttp.ClientSSLError):
         return str(problem) or type(problem).__name__
     cause = problem.os_error

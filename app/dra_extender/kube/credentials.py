@@ -64,7 +64,7 @@ class Credentials:
 
     @property
     def server_hostname(self) -> str | None:
-        """The name that the server's certificate is checked for, when it is not that of the address."""
+        """The name that the server's certificate is checked for, if it differs from the address."""
         return getattr(self._configuration, "tls_server_name", None) or None
 
     @property
@@ -202,7 +202,7 @@ _MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 def namespace_of(kubeconfig: str = "", context: str = "") -> str:
-    """The namespace of the context, or of the current one; in a pod without a kubeconfig that of the pod."""
+    """The namespace of the context, or of the current one; in a pod without a kubeconfig, the namespace of the pod."""
     named = kubeconfig or os.environ.get("KUBECONFIG", "")
     if not named and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return _text(_MOUNTED).strip() or DEFAULT

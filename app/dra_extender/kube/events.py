@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 CONTROLLER = "dra-extender"
 _NOTE_BYTES = 1024
 _SERIES_SECONDS = 360.0
-"""An event repeated within this time is counted on the one that exists; later ones are new events."""
+"""An event repeated within this time is counted on the existing event; later ones are new events."""
 
 
 class EventSeries(Object, frozen=True, gc=False):

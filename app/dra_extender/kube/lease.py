@@ -1,7 +1,7 @@
 """Which replica leads, by a Lease of coordination.k8s.io.
 
 Promises: at most one holder renews at a time as far as clocks run at about the same speed; `leading` turns false no
-later than `renew_deadline` after the last renewal that succeeded, even when the event loop was stopped meanwhile,
+later than `renew_deadline` after the last renewal that succeeded, even if the event loop was stopped,
 which is before another replica may take over (`lease_duration`). Times of other replicas are never compared with
 ours: a lease counts as expired when we have seen it unchanged for its whole duration. A lease that is given back or
 expires is taken at once, by a candidate that is fit to lead, and every candidate knows who leads and where. Leading is
@@ -144,7 +144,7 @@ class LeaderElection:
                     async with asyncio.timeout(self._pause()):
                         await self._free.wait()
                 except TimeoutError:
-                    pass  # nobody has given it back meanwhile
+                    pass  # still held
 
     async def step(self) -> None:
         """One attempt to acquire or renew; failures leave things as they are until the deadline passes. Once released,

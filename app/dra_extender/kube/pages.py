@@ -1,6 +1,6 @@
 """Lists in pages, their items not decoded yet.
 
-Promises: all pages are of one consistent list; whatever goes wrong is an ApiError, an answer that is no list
+Promises: all pages are of one consistent list; every failure is an ApiError, an answer that is not a list
 included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others. A page has
 at most `SIZE` items and, unless a single one is larger, `BYTES` bytes: who fills a namespace with objects as large as
 they may be gets more pages, not a process without memory.
@@ -24,7 +24,7 @@ from dra_extender.kube.resources import Resource
 SIZE = 500
 BYTES = 2**24
 _FEWER = 8
-"""A page that is too large is asked for again with so many times fewer items."""
+"""A page that is too large is requested again with its number of items divided by this."""
 _TIMEOUT = 60.0
 
 
@@ -34,7 +34,7 @@ class _ListMeta(Object, frozen=True, gc=False):
 
 
 class Page(Object, frozen=True):
-    """One page of a list. The resourceVersion is that of the whole list."""
+    """One page of a list. The resourceVersion belongs to the whole list."""
 
     metadata: _ListMeta = _ListMeta()
     items: list[msgspec.Raw] | None = None
@@ -66,7 +66,7 @@ async def _decoded(resource: Resource[Any], data: bytes) -> Page:
         return _page.decode(data)
     except UNDECODABLE as problem:
         try:
-            # Seconds for a page full of brackets: the event loop goes on meanwhile.
+            # Seconds for a page full of brackets: the event loop must not wait.
             return await asyncio.to_thread(_outlined, data)
         except UNDECODABLE:
             raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None

@@ -66,7 +66,7 @@ _TOO_NEW = "Too large resource version"
 
 class Progress(msgspec.Struct, frozen=True):
     """How far a reflector is. `behind`: seconds since the watch was last known to work, 0 while it does. `stuck`: how
-    often watches made no progress, so that a list was begun anew.
+    often watches made no progress, so that the kind was listed again.
     """
 
     kind: str
@@ -179,8 +179,9 @@ class Reflector(Generic[T]):
         return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
 
     async def _list(self) -> None:
-        """The first list is reported as it comes, any other in one step: whoever has seen a version of one object then
-        has seen every earlier version of all others, as with a watch. Binds that look for rivals count on that.
+        """The first list is reported page by page, any other in one step: a reader that has seen a version of one
+        object then has seen every earlier version of all others, as with a watch. Binds that look for rivals count on
+        that.
         """
         self._mirror.begin_list()
         version = ""

@@ -136,9 +136,9 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 def segment(name: str) -> str:
     """A name as one segment of a URL path.
 
-    Names come from requests and from objects of other people: what stands in them is part of the name, also a slash or
+    Names come from requests and from objects of other people: every character is part of the name, also a slash or
     a question mark. "." and ".." cannot be quoted: on its way such a segment is taken for a step to another path.
-    Kubernetes gives no object these names (IsValidPathSegmentName of k8s.io/apimachinery), so there is none: raises
+    Kubernetes gives no object these names (IsValidPathSegmentName of k8s.io/apimachinery): raises
     NotFoundError.
     """
     if name in (".", ".."):

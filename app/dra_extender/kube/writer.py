@@ -180,7 +180,7 @@ class Writer:
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         """Set status.nominatedNodeName, or take it away, if the pod is stored at this version. ConflictError otherwise.
-        The API server notes who has set the field (metadata.managedFields), and forgets it when somebody else changes
+        The API server notes who has set the field (metadata.managedFields), and forgets it when another client changes
         or clears it, as a binding does: nothing of it stays on the pod.
         """
         meta = pod.metadata
@@ -194,7 +194,7 @@ class Writer:
         )
 
     async def nominated_ahead(self, pod: Pod) -> str:
-        """The node that `nominate_pod` has set and nobody has changed since; empty when there is none."""
+        """The node that `nominate_pod` has set and no other client has changed since; empty without one."""
         try:
             data = await self._client.get(PODS.path(pod.metadata.namespace, pod.metadata.name))
         except NotFoundError:

@@ -112,7 +112,7 @@ class Moving:
             return None
         _, target, plans = best
         after = surroundings.moved(item.pod, "", target)
-        return Trial(state.beside(plans), after, (*trial.moves, Move(item, target, plans)))
+        return Trial(state.with_plans(plans), after, (*trial.moves, Move(item, target, plans)))
 
     def may_go(self, trial: Trial, pod: Pod) -> bool:
         """Whether budgets allow the eviction after those before it."""
@@ -132,7 +132,7 @@ class Moving:
             surroundings = trial.surroundings.moved(item.pod, item.node)
             if not surroundings.suits(item.pod, move.target) or self.plan(state, item.anew, move.target) is None:
                 return None
-            after = state.beside(move.plans)
+            after = state.with_plans(move.plans)
             if not all(after.has(claim) for claim, _ in move.plans):
                 return None
             trial = Trial(after, surroundings.moved(item.pod, "", move.target), (*trial.moves, move))

@@ -141,7 +141,7 @@ def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iter
     if not isinstance(pending, PendingClaims) or not pending.claims:
         return True
     decided = [pair for plan in plans for pair in plan.planned]
-    after = view.decisions.with_state(view.overlay().beside(decided))
+    after = view.decisions.with_state(view.overlay().with_plans(decided))
     try:
         return isinstance(after.plan(pending.claims, name), Plan)
     except (Deferred, TurnSpent):
