@@ -30,9 +30,8 @@ from dra_extender.kube.resources import resource_claims, resource_slices
 from embedded_cluster import hardware
 from embedded_cluster.apiserver.containers import is_driver
 from embedded_cluster.hardware import DevicePool
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullContainer, FullNode, FullPod
-from embedded_cluster.workqueue import RateLimitedQueue
 
 _ATTEMPTS = 10
 """Status writes that may meet a conflict before it counts as an error."""
@@ -71,7 +70,7 @@ class Driver:
     def adopt(
         self, pool: DevicePool, generation: int = 1, owner: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """The slices of a pool that somebody else stores (a seed); from now on the pool is this driver's."""
+        """The slices of a pool for the caller to store; from now on this driver manages the pool."""
         if owner is not None:
             self._owners[pool.node] = dict(owner)
         parts = hardware.slices(pool, generation, most=self._most)

@@ -36,7 +36,7 @@ TAINTED_SLICE_DEVICES = 64
 
 BIG_GPU, SMALL_GPU = ("LATEST-GPU-MODEL", "80Gi"), ("SMALL-GPU-MODEL", "8Gi")
 _SMALL_EVERY = 4
-"""The last of so many nodes has small GPUs."""
+"""One node in this many, the last, has small GPUs."""
 _PER_ROOT = 2
 """GPUs behind one PCIe root."""
 
@@ -59,7 +59,7 @@ def node_name(index: int) -> str:
 
 
 def node(index: int, since: datetime | None = None) -> dict[str, Any]:
-    """A node that is ready, if it says so since then, and has room for pods."""
+    """A node with room for pods, which is ready since then."""
     times = dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), format_time(since)) if since else {}
     name = node_name(index)
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "500Gi"}
@@ -165,7 +165,7 @@ def slices(pool: DevicePool, generation: int, *, most: int = SLICE_DEVICES) -> l
 
 
 def slice_name(pool: DevicePool, number: int) -> str:
-    """Stable over generations, so that slices are replaced rather than made anew."""
+    """The same in every generation, so that slices are replaced."""
     return f"{pool.node}-{pool.driver}-{number}"
 
 

@@ -1,4 +1,4 @@
-"""What must be true of a cluster at every moment, whoever schedules: checked on what the API server stores.
+"""What must be true of a cluster at every moment with any scheduler, checked on what the API server stores.
 
 Independent of the allocator and of the ledger on purpose: this is the second opinion. Pure functions.
 """

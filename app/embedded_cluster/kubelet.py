@@ -26,15 +26,14 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster import podclaims
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod
 from embedded_cluster.podclaims import Lookup, Unready
-from embedded_cluster.workqueue import RateLimitedQueue
 
 RUN_SECONDS = "embedded/run-seconds"
 STAYS = "embedded/stays"
 _KILLED = 137
-"""The exit code of containers that were told to stop."""
+"""The exit code of containers that are stopped."""
 
 
 def obstacle(pod: Pod, lookup: Lookup) -> str:

@@ -77,7 +77,7 @@ class PodTemplate(Object, frozen=True):
 
 
 class RollingUpdate(Object, frozen=True, gc=False):
-    """Pods, or a percentage of those that are wanted."""
+    """Pods, or a percentage of the wanted pods."""
 
     max_surge: int | str = "25%"
     max_unavailable: int | str = "25%"

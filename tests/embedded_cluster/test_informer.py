@@ -9,9 +9,8 @@ from typing import Any
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import OutcomeUnknownError
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import PODS, FullPod
-from embedded_cluster.workqueue import RateLimitedQueue
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
 

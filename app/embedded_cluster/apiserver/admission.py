@@ -62,7 +62,7 @@ def _report_unknown(resource: ServedResource, unknown: list[str], options: Write
 
 
 def place(kind: Kind, metadata: JSON, namespace: str) -> None:
-    """Make the object's namespace that of the path; raises 400 when it says another."""
+    """Set the object's namespace to that in the path; raises 400 when it names another."""
     if not kind.namespaced:
         metadata.pop("namespace", None)
         return
@@ -116,7 +116,7 @@ def check_uid(kind: Kind, existing: Stored, uid: str) -> None:
 
 
 def check_unversioned(metadata: JSON) -> None:
-    """Raises 500 when an object to be stored for the first time names a revision; what is no number names none.
+    """Raises 500 when a new object names a revision; a value that is not a number is ignored.
 
     Only storing looks at it: a dry run answers with the revision as it was sent.
     """

@@ -1,4 +1,4 @@
-"""What is asked of containers: logs, and commands in them. There are none, and every answer says so.
+"""Logs of containers and commands in them. No container runs, and every answer states that.
 
 Promises: the log of a container that runs is the variables that the example driver sets for its devices, as `export`
 prints them in a shell, so that what tutorials look for is there. The log of the example driver's own containers tells

@@ -24,15 +24,13 @@ VERSION: Final[JSON] = {
     "platform": "embedded",
 }
 
-_SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
-
 _SUBRESOURCES: Final[dict[str, JSON]] = {
-    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+    "binding": {"kind": "Binding"},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
     "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
 }
-_VERBS_BELOW: Final = {"scale": _SUBRESOURCE_VERBS}
-"""Of what is not only posted."""
+_CHANGED: Final = ("get", "patch", "update")
+_VERBS_BELOW: Final = {"status": _CHANGED, "scale": _CHANGED, "binding": ("create",), "eviction": ("create",)}
 
 
 class Discovery:
@@ -84,41 +82,18 @@ class Discovery:
     @staticmethod
     def _plain(resource: ServedResource) -> list[JSON]:
         kind = resource.kind
-        main: JSON = {
-            "name": kind.plural,
-            "singularName": kind.singular,
-            "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": list(kind.verbs),
-        }
+        own: JSON = {"namespaced": kind.namespaced, "kind": kind.kind}
+        main: JSON = {"name": kind.plural, "singularName": kind.singular, **own, "verbs": list(kind.verbs)}
         if kind.short_names:
             main["shortNames"] = list(kind.short_names)
         if kind.categories:
             main["categories"] = list(kind.categories)
-        listed = [main]
-        if kind.status:
-            listed.append(
-                {
-                    "name": f"{kind.plural}/status",
-                    "singularName": "",
-                    "namespaced": kind.namespaced,
-                    "kind": kind.kind,
-                    "verbs": list(_SUBRESOURCE_VERBS),
-                }
-            )
-        for name in kind.subresources:
-            as_kind = _SUBRESOURCES[name]
-            listed.append(
-                {
-                    "name": f"{kind.plural}/{name}",
-                    "singularName": "",
-                    "namespaced": kind.namespaced,
-                    **({"group": as_kind["group"], "version": as_kind["version"]} if as_kind["group"] else {}),
-                    "kind": as_kind["kind"],
-                    "verbs": list(_VERBS_BELOW.get(name, ("create",))),
-                }
-            )
-        return listed
+        below = {"status": own} if kind.status else {}
+        below |= {name: {**own, **_SUBRESOURCES[name]} for name in kind.subresources}
+        return [main] + [
+            {"name": f"{kind.plural}/{name}", "singularName": "", **more, "verbs": list(_VERBS_BELOW[name])}
+            for name, more in below.items()
+        ]
 
 
 def _reviews(group: str) -> list[tuple[str, str]]:

@@ -167,7 +167,7 @@ def difference(a: FieldSet, b: FieldSet | None) -> FieldSet | None:
 
 
 def intersection(a: FieldSet, b: FieldSet) -> FieldSet | None:
-    """Members of both; None when there are none."""
+    """Members of both sets; None for an empty intersection."""
     member = _member(a) and _member(b)
     result: FieldSet = {}
     for key in a:

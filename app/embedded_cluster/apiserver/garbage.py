@@ -161,7 +161,7 @@ class Garbage:
                 raise
 
     def _finish_foreground(self, kind: Kind, owner: Stored) -> None:
-        """Delete the dependents of an owner that waits for them, or let it go when there are none."""
+        """Delete the dependents of an owner that waits for them; without dependents, delete the owner."""
         uid = owner.object["metadata"]["uid"]
         dependents = [self._alive[each] for each in sorted(self._dependents.get(uid, ())) if each in self._alive]
         for dependent_kind, key, _ in dependents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -32,6 +33,13 @@ from embedded_cluster.apiserver.statuses import (
 )
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
+_ANSWERS: Final[dict[str, Callable[[ObjectVerbs, ResourceRequest], APIResponse]]] = {
+    "get": reads.get,
+    "create": writes.create,
+    "update": writes.update,
+    "patch": writes.patch,
+    "deletecollection": writes.delete_collection,
+}
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 
 
@@ -154,23 +162,13 @@ class Handling:
             and verb in subresources.SCALE
         ):
             return subresources.SCALE[verb](verbs, call)
-        if verb == "get":
-            return reads.get(verbs, call)
-        if verb == "list":
-            return reads.list_(verbs.storage, call)
-        if verb == "watch":
-            return reads.watch(verbs.storage, call)
-        if verb == "create":
-            return writes.create(verbs, call)
-        if verb == "update":
-            return writes.update(verbs, call)
-        if verb == "patch":
-            return writes.patch(verbs, call)
+        if verb in ("list", "watch"):
+            return (reads.list_ if verb == "list" else reads.watch)(verbs.storage, call)
         if verb == "delete":
             return writes.delete(verbs, self._garbage, call)
-        if verb == "deletecollection":
-            return writes.delete_collection(verbs, call)
-        raise method_not_allowed()
+        if verb not in _ANSWERS:
+            raise method_not_allowed()
+        return _ANSWERS[verb](verbs, call)
 
 
 def _unknown_path() -> APIResponse:

@@ -48,7 +48,7 @@ class ListOptions:
 
 
 def _read_options(query: Mapping[str, str], *, watching: bool) -> ListOptions:
-    """Raises 400 for numbers that are none, 422 for options that do not go together."""
+    """Raises 400 for malformed numbers, 422 for options that exclude each other."""
     said, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial = truthy(query["sendInitialEvents"]) if "sendInitialEvents" in query else None
     problems = _initial_problems(initial, match) if watching else _match_problems(said, match, query)

@@ -132,7 +132,7 @@ class Partial:
 
 
 def negotiate(accept: str, include: str, resource: ServedResource) -> Representation:
-    """The first form in the Accept header that there is; raises 406 when there is none of them."""
+    """The first supported form in the Accept header; raises 406 when no form is supported."""
     if not accept:
         return Whole(resource)
     for offer in accept.split(","):

@@ -123,7 +123,7 @@ class Incoming:
         return self.query.get("fieldManager") or self.user_agent.partition("/")[0]
 
     def document(self) -> Any:
-        """The body as JSON (or YAML where the content type says so, or when it is no JSON); raises 400 or 415."""
+        """The body as JSON, or as YAML for a YAML content type; raises 400 or 415."""
         if self.content_type == _PROTOBUF:
             raise StatusError(415, "UnsupportedMediaType", _NO_PROTOBUF)
         if self.content_type and self.content_type not in (JSON_TYPE, *_YAML_TYPES) and "json" not in self.content_type:

@@ -56,9 +56,7 @@ class Issued:
 
 
 class AccessReviews:
-    """The answers. `user` says who a request is from: the tokens that were issued here count beside those of
-    `access`.
-    """
+    """The answers. `user` returns the user of a request, by the tokens issued here and those of `access`."""
 
     def __init__(self, access: Access, store: Store, clock: Clock) -> None:
         self._access = access

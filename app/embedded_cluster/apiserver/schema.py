@@ -231,7 +231,7 @@ def _canonical(amount: str | int | float) -> str:
 
 
 def _canonical_quantities(value: Any, shape: FieldSchema) -> Any:
-    """Write every quantity in `value` as Kubernetes prints it, in place; raises ValueError for one that is none."""
+    """Write every quantity in `value` as Kubernetes prints it, in place; raises ValueError for a malformed quantity."""
     if shape.form == "scalar":
         return _canonical(value)
     if shape.form == "struct":

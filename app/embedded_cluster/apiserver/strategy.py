@@ -32,7 +32,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may know beside the objects: the time, other objects, and the caller."""
+    """What a rule may read in addition to the objects: the time, other objects, and the caller."""
 
     now: str
     lookup: Lookup
@@ -71,7 +71,7 @@ class RESTStrategy:
     """True when a write to /status leaves labels, annotations, finalizers and owners alone."""
 
     selectable: ClassVar[Mapping[str, str]] = {}
-    """Field selectors beside metadata.name and metadata.namespace, and their values where the field is not set."""
+    """Field selectors besides metadata.name and metadata.namespace, with the value of a field that is not set."""
 
     def default(self, new: JSON, context: Context) -> None:
         """Fill in the values the API server fills in, on every write."""
@@ -107,11 +107,11 @@ class RESTStrategy:
         return 0
 
     def finalized(self, stored: JSON) -> bool:
-        """True when something beside metadata.finalizers holds a deleted object (namespaces)."""
+        """True when a deleted object stays even without metadata.finalizers (namespaces)."""
         return False
 
     def prepare_delete(self, new: JSON) -> None:
-        """Show in the object that it is being deleted, beside the deletionTimestamp."""
+        """Show in the object that it is being deleted, in addition to the deletionTimestamp."""
 
 
 def _text(obj: JSON, path: Sequence[str], missing: str) -> str:

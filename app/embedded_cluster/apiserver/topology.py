@@ -1,7 +1,7 @@
 """What the models of kubernetes-asyncio leave open: how lists merge, which structs and maps are atomic, what is a
 quantity.
 
-`LISTS` says for each list that is not atomic how its items are told apart: by `keys` (a map) or by value (`unique`,
+`LISTS` says for each list that is not atomic what identifies an item: `keys` (a map) or by value (`unique`,
 a set) in server-side apply, and by `patch_key` in strategic merge patches, which know a single key only. Names are
 those of the models without their version (`V1PodSpec` is `PodSpec`), JSON names for fields. Source: the
 `x-kubernetes-*` marks of the OpenAPI document of Kubernetes 1.36.

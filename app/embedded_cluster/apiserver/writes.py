@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embedded_cluster.apiserver import reads, subresources
 from embedded_cluster.apiserver.garbage import Garbage
-from embedded_cluster.apiserver.patches import patch_object
+from embedded_cluster.apiserver.patches.patching import patch_object
 from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest, document
 from embedded_cluster.apiserver.statuses import JSON, StatusError, method_not_allowed
 from embedded_cluster.apiserver.storage import Stored

@@ -27,7 +27,7 @@ _LONGEST_BASE = 57
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """An entry made from a template: `claim` is the one that exists, None means create it."""
+    """An entry made from a template; `claim` is None when the claim has to be created."""
 
     entry: str
     template: str
@@ -70,7 +70,7 @@ def needs_work(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> bool
 
 
 def unreserved(pod: Pod, lookup: Lookup) -> list[ResourceClaim]:
-    """Allocated claims that lack a reservation for this bound pod, even those that do not fit its node."""
+    """Allocated claims that lack a reservation for this bound pod, even claims that do not fit its node."""
     if not pod.spec.node_name:
         return []
     found = []

@@ -21,10 +21,9 @@ from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster.controllers import claimrules
 from embedded_cluster.controllers.claimrules import ClaimAction, DeleteClaim, RemoveFinalizer, StatusWrite
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import ClaimTemplate, FullPod
 from embedded_cluster.podclaims import has_claims, known_names
-from embedded_cluster.workqueue import RateLimitedQueue
 
 KNOWN_DELETED = 500
 """How many deleted pods are remembered, as in Kubernetes."""

@@ -31,10 +31,9 @@ from dra_extender.api.resource import (
 )
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod
 from embedded_cluster.podclaims import Lookup, owns, recorded
-from embedded_cluster.workqueue import RateLimitedQueue
 
 NO_EXECUTE = "NoExecute"
 
@@ -61,7 +60,7 @@ def slice_taints(slices: Iterable[ResourceSlice]) -> dict[DeviceID, tuple[Device
 
 
 def rule_selects(rule: DeviceTaintRule, device: DeviceID) -> bool:
-    """By the names in the allocation, so devices that are no longer published are selected too."""
+    """Compares the names in the allocation, so that devices that are no longer published are selected too."""
     selector = rule.spec.device_selector
     if selector is None:
         return False

@@ -24,9 +24,8 @@ from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod, PodTemplate, ReplicaSet, controlled_by
-from embedded_cluster.workqueue import RateLimitedQueue
 
 HASH_LABEL: Final = "pod-template-hash"
 

@@ -21,16 +21,15 @@ from dra_extender.api.errors import ConflictError, NotFoundError
 from dra_extender.api.meta import format_time
 from dra_extender.kube.client import KubeClient
 from embedded_cluster.controllers.podsets import HASH_LABEL, scaled, template_hash
-from embedded_cluster.informer import Informer
+from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import Deployment, ReplicaSet, controlled_by
-from embedded_cluster.workqueue import RateLimitedQueue
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 _FOLLOWED: Final = "kubernetes.io/change-cause"
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """`create` the ReplicaSet of the newest template with so many pods; scale others; delete what nobody needs."""
+    """`create`: number of pods of the newest template's ReplicaSet, if it is missing; others are scaled or deleted."""
 
     create: int | None = None
     scale: tuple[tuple[ReplicaSet, int], ...] = ()
@@ -81,7 +80,7 @@ def _growth(deployment: Deployment, new: ReplicaSet | None, others: Sequence[Rep
 def _shrinking(
     deployment: Deployment, new: ReplicaSet | None, others: Sequence[ReplicaSet]
 ) -> Iterator[tuple[ReplicaSet, int]]:
-    """The old ones that lose pods: those that are not available first, the oldest first."""
+    """The old ReplicaSets that lose pods: unavailable pods first, the oldest set first."""
     spec = deployment.spec
     old = sorted((found for found in others if found.spec.replicas), key=revision_of)
     if spec.strategy.type == "Recreate":

@@ -1,1 +1,1 @@
-"""The demo: one run of the embedded cluster with the service beside it, and how it looks on a terminal."""
+"""The demo: one run of the embedded cluster and the service, and how it looks on a terminal."""

@@ -48,7 +48,7 @@ class PodRow(msgspec.Struct, frozen=True):
     explained: bool = False
     """True when the reason is what the service found out, not the scheduler's count of nodes."""
     frees: bool = True
-    """True when its devices are nobody's after it: no other pod uses them, and it does not only look at them."""
+    """True when its devices become free with it: no other pod uses them, and it has no admin access."""
 
     @property
     def pod(self) -> str:
@@ -57,7 +57,7 @@ class PodRow(msgspec.Struct, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """True when it says why it does not run yet. A refusal says so when it has been explained."""
+        """True when the reason why it does not run yet is known. A refusal counts once the service has explained it."""
         told = self.explained or self.reported != UNSCHEDULABLE
         return told and self.state in ("Pending", "Starting") and self.reason not in ("", UNTRIED)
 
@@ -83,7 +83,7 @@ class Header(msgspec.Struct, frozen=True):
 def rows(
     pods: Iterable[FullPod], claims: Mapping[str, ResourceClaim], explanations: Mapping[str, str] | None = None
 ) -> list[PodRow]:
-    """One row per pod, those that wait first, then by namespace and name. `explanations`: by UID, why pods wait."""
+    """One row per pod, waiting pods first, then by namespace and name. `explanations`: UID -> why the pod waits."""
     made = (_row(pod, claims, explanations or {}) for pod in pods)
     return sorted(made, key=lambda row: (row.state != "Pending", row.pod))
 
@@ -188,7 +188,7 @@ def _freed(row: PodRow) -> str:
 
 
 def summary(shown: Sequence[PodRow], *, width: int) -> RenderableType:
-    """All pods: those that wait with everything they say, and a table of the others."""
+    """All pods: waiting pods with their whole reasons, and a table of the others."""
     waiting, others = _parted(shown)
     return Group(*(line for row in waiting for line in _told(row, width)), Text(), _table(others, width))
 
@@ -228,7 +228,7 @@ def _parted(shown: Sequence[PodRow]) -> tuple[list[PodRow], list[PodRow]]:
 
 
 def _waiting(rows: Sequence[PodRow], width: int, room: int) -> list[Text]:
-    """Pods that wait, in so many lines at most: with all they say, or one line each."""
+    """Waiting pods in at most `room` lines: with their whole reasons, or one line each."""
     if not rows or room < 2:
         return []
     whole = [line for row in rows for line in _told(row, width)]

@@ -1,4 +1,4 @@
-"""A process beside this one that is started again whenever it ends.
+"""A child process that is restarted whenever it ends.
 
 `Companion.run` promises: exactly one such process at a time; what it writes goes into a log file; `stop` ends it for
 good, politely first.

@@ -1,7 +1,7 @@
 """What one demo has for itself: a directory and its ports. Two demos at once do not get the same.
 
-Promises: what cannot be had is an OSError that names the option. A service port that is taken is refused, since whoever
-listens there may be the service of another demo, and would answer for it.
+Promises: what cannot be had is an OSError that names the option. A service port that is
+taken is refused: another demo's service may listen there and would answer in place of this one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _untaken(option: str, port: int) -> int:
 
 
 def _problem(port: int) -> str | None:
-    """Why nobody can listen there."""
+    """Why no process can listen there."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as problem:
@@ -83,7 +83,7 @@ def _any_port() -> int:
 
 
 def _locked(file: IO[str]) -> bool:
-    """True when nobody else has the lock; it ends with the file."""
+    """True when no other process has the lock; it ends with the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""One run of the demo: an embedded cluster, the service as a process beside it, samples, and what becomes of them.
+"""One run of the demo: an embedded cluster, the service as a child process, samples, and their pods.
 
 The service is a child process on purpose: kill it, and see that nothing is lost and nothing is doubled.
 """
@@ -153,7 +153,7 @@ class Show:
         return 0
 
     async def _go_on(self) -> None:
-        """Until people want to go on; without a terminal nobody is asked."""
+        """Wait for Enter on a terminal; without one, go on."""
         if self._console.is_terminal and sys.stdin.isatty():
             await asyncio.to_thread(self._console.input, "\n[dim]Enter: the next stop[/dim] ")
 
@@ -255,7 +255,7 @@ class Show:
 
 
 def console() -> Console:
-    """Standard output; where that is no terminal, lines are not cut to the usual 80 characters."""
+    """Standard output; lines are cut to 80 characters on a terminal only."""
     console = Console()
     return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 

@@ -1,8 +1,7 @@
-"""A guided tour: pods wait, the service says why, what helps is done, and they run.
+"""A guided tour: pods wait, the service says why, the remedy is applied, and the pods run.
 
-Promises: what stands after `$` is what one would type; questions to the service are asked by the very commands, changes
-are made on the cluster as kubectl would make them. Each stop ends when what it tells has happened; nothing is told that
-has not. Raises TimeoutError when something does not happen.
+Promises: a line after `$` is what a user would type. The tour asks the service with these commands, and changes the
+cluster as kubectl would. A stop ends when what it describes has happened. Raises TimeoutError when it does not happen.
 """
 
 from __future__ import annotations

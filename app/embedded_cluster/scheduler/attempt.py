@@ -140,7 +140,7 @@ class Attempts:
         return UnschedulablePod(message, refusers, outcome.node, outcome.victims)
 
     def _room_score(self, asked: Amounts, node: FullNode) -> int:
-        """`least_allocated`, computed anew only for nodes on which something changed."""
+        """`least_allocated`, recomputed only for nodes on which something changed."""
         room = self._cache.room(node.name)
         known = self._scores.get(node.name)
         if known is not None and known[0] is node and known[1] == room.version and known[2] == asked:

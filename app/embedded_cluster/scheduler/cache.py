@@ -118,7 +118,7 @@ class Cache:
         return place is not None and place.assumed
 
     def forget(self, uid: str) -> bool:
-        """The pod was not bound after all. False when the watch has shown meanwhile that it was."""
+        """The pod was not bound after all. False when the watch has shown that it was."""
         if not self.assumed(uid):
             return False
         self.gone(uid)

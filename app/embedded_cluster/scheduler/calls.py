@@ -186,7 +186,7 @@ def _folded(value: Any) -> dict[str, Any]:
 
 
 def wire_form(raw: bytes) -> bytes:
-    """A pod as it stands in extender calls: without kind, apiVersion and managedFields."""
+    """A pod as extender calls contain it: without kind, apiVersion and managedFields."""
     pod = orjson.loads(raw)
     pod.pop("kind", None)
     pod.pop("apiVersion", None)

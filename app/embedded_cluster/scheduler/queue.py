@@ -194,7 +194,7 @@ class SchedulingQueue(Generic[T]):
         self._land(uid)
 
     def refused(self, uid: str, refusers: frozenset[Refuser]) -> None:
-        """The attempt ended with no node: wait for an event, unless one happened meanwhile."""
+        """The attempt found no node: wait for an event, unless one happened during the attempt."""
         item = self._items.get(uid)
         if item is None:
             return

@@ -116,7 +116,7 @@ class Scheduler:
         await self.extenders.close()
 
     async def step(self) -> None:
-        """One attempt for the next pod; waits for one if there is none."""
+        """One attempt for the next pod; waits until there is a pod."""
         self._ready.clear()
         item = self.queue.pop()
         if item is None:
@@ -204,7 +204,7 @@ class Scheduler:
         outcome = await self._attempts.run(record.pod, wire_form(record.raw))
         if isinstance(outcome, FeasibleNode):
             if item.uid not in self.queue:
-                return  # deleted, or bound by somebody else, during the attempt
+                return  # deleted, or bound by another client, during the attempt
             self._cache.assume(record.pod, outcome.node, outcome.asked)
             self.queue.binding(item.uid)
             task = asyncio.create_task(self._bind(record, outcome.node))

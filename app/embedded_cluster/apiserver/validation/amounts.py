@@ -24,7 +24,7 @@ _NOT_STANDARD: Final = "must be a standard resource for containers"
 
 
 def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[FieldError]:
-    """Of the resources of a container of a pod whose claims are called so."""
+    """Problems of the resources of a container; `claims` are the names of the pod's claims."""
     if not resources:
         return []
     return _amount_problems(resources, at) + _use_problems(resources.get("claims") or (), f"{at}.claims", claims)
@@ -56,7 +56,7 @@ def _one_problems(name: str, amount: str, at: str) -> list[FieldError]:
 
 
 def _resource_name_problems(name: str, where: str) -> list[FieldError]:
-    """Of the name of a resource; that of huge pages is not checked further."""
+    """Problems of the name of a resource; names of huge pages are not checked further."""
     found: list[FieldError] = []
     standard = name in _STANDARD or name.startswith(_HUGE)
     if wrong := names.qualified_name(name):
@@ -71,7 +71,7 @@ def _resource_name_problems(name: str, where: str) -> list[FieldError]:
 
 
 def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[FieldError]:
-    """Of a request beside its limit; a node has no more of extended resources than it gives away."""
+    """Problems of a request and its limit; extended resources cannot be overcommitted."""
     divisible = _is_native(name) and not name.startswith(_HUGE)
     if limit is None:
         detail = "Limit must be set for non overcommitable resources"

@@ -193,7 +193,7 @@ def status_problems(new: JSON, old: JSON, context: Context) -> list[FieldError]:
 
 
 def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -> list[FieldError]:
-    """Writing allocation, reservedFor and the statuses of devices takes permissions beside that for /status."""
+    """Writing allocation, reservedFor and device statuses needs more permissions than /status."""
     allowed, name, namespace = context.caller.allowed, claim["metadata"]["name"], claim["metadata"]["namespace"]
     verb, problems = context.verb, []
     bound = any(status.get(part) != before.get(part) for part in ("allocation", "reservedFor"))

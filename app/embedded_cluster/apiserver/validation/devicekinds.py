@@ -61,7 +61,7 @@ def _extended_name_problems(name: str | None) -> Iterable[FieldError]:
 
 
 def rule_problems(spec: JSON, old: JSON | None = None) -> list[FieldError]:
-    """Of a DeviceTaintRule; an effect that stays is not checked again."""
+    """Problems of a DeviceTaintRule; an unchanged effect is not checked again."""
     selector = spec.get("deviceSelector") or {}
     found: list[FieldError] = []
     if "driver" in selector:

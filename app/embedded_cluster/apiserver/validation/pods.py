@@ -35,7 +35,7 @@ _VALIDATED_OF_CONTAINERS: Final = frozenset(("resources", "command", "args"))
 
 
 def problems(pod: JSON) -> list[FieldError]:
-    """Of a pod that is to be created."""
+    """Problems of a new pod."""
     spec = pod["spec"]
     found = spec_problems(spec, "spec")
     if spec.get("ephemeralContainers"):
@@ -57,7 +57,7 @@ def template_problems(template: JSON, at: str) -> list[FieldError]:
 
 
 def spec_problems(spec: JSON, at: str) -> list[FieldError]:
-    """Of the spec of a pod, or of a template."""
+    """Problems of the spec of a pod or of a template."""
     entries = spec.get("resourceClaims") or ()
     found = set_problems(entries, f"{at}.resourceClaims", _MOST, _name, _claim_problems, ".name")
     claims = [_name(entry) for entry in entries]

@@ -58,7 +58,7 @@ def _value_problems(values: Sequence[str], at: str) -> list[FieldError]:
 
 
 def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[FieldError]:
-    """Of a node selector, which has terms; some have exactly one."""
+    """Problems of a node selector; some have exactly one term."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         found = [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]

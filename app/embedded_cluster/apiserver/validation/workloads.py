@@ -22,7 +22,6 @@ from embedded_cluster.apiserver.validation.parts import negative_problems
 from embedded_cluster.apiserver.validation.selectors import label_selector_problems
 
 _PERCENT: Final = re.compile(r"[0-9]+%")
-_MOST_PERCENT: Final = 100
 
 
 def label_problems(spec: JSON, selector_problems: list[FieldError]) -> list[FieldError]:
