@@ -139,8 +139,7 @@ async def test_a_pod_that_was_refused_for_a_doubt_is_woken_when_the_doubt_ends(w
     """
     api = world.api
     world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]), make_allocated("c", "p"), make_claim("d"))
-    world.add(make_pod("p", "c"), make_pod("q", "c"), make_pod("other", "d"))
-    service = world.service(lag=0.0)
+    service = world.service(make_pod("p", "c"), make_pod("q", "c"), make_pod("other", "d"), lag=0.0)
     service.start()
     await world.settle(1.0)
     assert await service.bind(api.pod("other"), "n1") == ""

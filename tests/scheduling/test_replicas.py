@@ -70,10 +70,9 @@ async def test_a_late_write_of_a_deposed_replica_fails(world: World, small: Obje
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
 async def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
-    world: World, small: Objects, writes: int
+    world: World, pending: Objects, writes: int
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     forward = len(world.api.log) + writes
     service.extender.fence(lambda: len(world.api.log) < forward)
     assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
@@ -84,11 +83,11 @@ async def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
 # --- stories of the chaos ---------------------------------------------------------------------------------------------
 
 
-async def test_a_hold_ends_when_another_replica_has_bound_the_pod(world: World, small: Objects) -> None:
+async def test_a_hold_ends_when_another_replica_has_bound_the_pod(world: World, pending: Objects) -> None:
     """One replica did not learn what had become of its write, then found the pod bound by the other one, and answered
     success. The hold stayed for ever: of a device that is shared, it was room that nobody could use.
     """
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    world.add(*pending)
     one, other = world.service(), world.service()
     one.client.fail("write_status", OutcomeUnknownError(0, "Timeout"))
     one.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"), times=1000)
@@ -234,13 +233,13 @@ async def test_what_another_replica_has_written_is_not_taken_for_our_lost_write(
 
 
 async def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_outage(
-    world: World, small: Objects
+    world: World, pending: Objects
 ) -> None:
     """One replica had allocated a claim and could not bind the pod. Before it took the allocation back, the API server
     was out of its reach for minutes. The other one cleared what nobody used, allocated the claim anew and bound the
     pod; then the first one came back, found the pod's reservation in the claim, and took it for its own.
     """
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    world.add(*pending)
     one, other = world.service(), world.service()
     other.start()
     one.client.fail("bind_pod", RejectedError(403, "Forbidden"))
@@ -259,12 +258,12 @@ async def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_ou
     assert world.api.claim("c").reserved_for("uid-p")
 
 
-async def test_what_another_replica_allocated_anew_is_not_taken_back_twice(world: World, small: Objects) -> None:
+async def test_what_another_replica_allocated_anew_is_not_taken_back_twice(world: World, pending: Objects) -> None:
     """One replica took its allocation back, and the reply was lost: the write was carried out some seconds later. Then
     the other one allocated the claim anew and bound the pod. When the first one could read the claim again, it found
     the pod's reservation still there, as it seemed, and took it away.
     """
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    world.add(*pending)
     one, other = world.service(), world.service()
     one.client.fail("bind_pod", RejectedError(403, "Forbidden"))
     one.client.fail("deallocate", OutcomeUnknownError(0, "Timeout"), "late", delay=5.0)

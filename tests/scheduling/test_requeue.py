@@ -14,8 +14,7 @@ from tests.support.simulation.world import Service, World
 
 async def refused(world: World, small: Objects) -> Service:
     """A service with one pod that wants three devices of a node with two."""
-    world.add(*small, make_claim("c", count=3), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*small, make_claim("c", count=3), make_pod("p", "c"))
     service.start()
     await world.settle(5.0)
     answer = await service.filter(world.api.pod("p"))
@@ -26,8 +25,7 @@ async def refused(world: World, small: Objects) -> Service:
 
 
 async def test_the_bell_rings_once_at_the_start(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service()
+    service = world.service(*small)
     service.start()
     await world.settle(100.0)
     assert service.client.requeues == 1
@@ -153,8 +151,7 @@ async def test_a_missed_claim_that_another_pods_filter_reads_wakes_all_who_miss_
 
 
 async def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), *(make_pod(name, "c") for name in ("first", "p", "q")))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), *(make_pod(name, "c") for name in ("first", "p", "q")))
     service.start()
     assert await service.bind(world.api.pod("first"), "n1") == ""
     strangers = [

@@ -15,8 +15,7 @@ NODES = ["n1", "n2"]
 async def during_a_bind(world: World, small: Objects) -> tuple[Service, asyncio.Task[str]]:
     """A service in the middle of binding `p`; `q` shares its claim, `big` fits nowhere and was refused."""
     world.add(*small, make_claim("c", pod="p"), make_claim("huge", count=9))
-    world.add(make_pod("p", "c"), make_pod("q", "c"), make_pod("big", "huge"))
-    service = world.service(lag=2.0)
+    service = world.service(make_pod("p", "c"), make_pod("q", "c"), make_pod("big", "huge"), lag=2.0)
     service.start()
     await world.settle(10.0)
     assert (await service.filter(world.api.pod("big"))).NodeNames == []
@@ -45,9 +44,8 @@ async def test_explaining_a_pod_during_a_bind_rings_no_bell(world: World, small:
     assert service.client.requeues == 0
 
 
-async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"), make_pod("q", "c"))
-    service = world.service()
+async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, pending: Objects) -> None:
+    service = world.service(*pending, make_pod("q", "c"))
     service.start()
     await world.settle(5.0)
     claim = service.cluster.ledger.by_uid("uid-c")
@@ -75,9 +73,8 @@ async def test_explaining_forgets_no_refusal(world: World, small: Objects) -> No
     assert service.counted(FILTER_RESULTS, "repeated") == repeated + 1
 
 
-async def test_explaining_leaves_no_plan_and_no_hold_behind(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_explaining_leaves_no_plan_and_no_hold_behind(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.start()
     await world.settle(5.0)
     calls = list(service.client.calls)

@@ -16,16 +16,14 @@ from tests.support.simulation.world import World
 
 
 async def test_a_pod_without_claims_is_bound_with_one_write(world: World, small: Objects) -> None:
-    world.add(*small, make_pod("p"))
-    service = world.service()
+    service = world.service(*small, make_pod("p"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert world.api.pod("p").spec.node_name == "n1"
     assert service.client.calls == ["bind_pod"]
 
 
-async def test_a_fresh_claim_takes_three_writes_in_order(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_fresh_claim_takes_three_writes_in_order(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     world.api.log.clear()
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert [operation for operation, _ in world.api.log] == ["add_finalizer", "write_status", "bind"]
@@ -37,8 +35,7 @@ async def test_a_fresh_claim_takes_three_writes_in_order(world: World, small: Ob
 
 async def test_a_finalizer_that_goes_between_filter_and_bind_is_stored_again(world: World, small: Objects) -> None:
     """The claim controller takes it away after a deallocation, and may be late with it."""
-    world.add(*small, with_metadata(make_claim("c"), finalizers=(FINALIZER,)), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*small, with_metadata(make_claim("c"), finalizers=(FINALIZER,)), make_pod("p", "c"))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.put(with_metadata(world.api.claim("c"), finalizers=()))
     assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -47,10 +44,9 @@ async def test_a_finalizer_that_goes_between_filter_and_bind_is_stored_again(wor
 
 @pytest.mark.parametrize("seen", [True, False])
 async def test_a_finalizer_that_comes_between_filter_and_bind_is_not_stored_twice(
-    world: World, small: Objects, seen: bool
+    world: World, pending: Objects, seen: bool
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.put(with_metadata(world.api.claim("c"), finalizers=("example.com/other", FINALIZER)))
     if seen:
@@ -59,9 +55,8 @@ async def test_a_finalizer_that_comes_between_filter_and_bind_is_not_stored_twic
     assert world.api.claim("c").metadata.finalizers == ("example.com/other", FINALIZER)
 
 
-async def test_the_finalizers_of_others_stay(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_the_finalizers_of_others_stay(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.put(with_metadata(world.api.claim("c"), finalizers=("example.com/other",)))
     assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -73,8 +68,7 @@ async def test_a_bound_pod_with_claims_has_waited_since_it_was_created(world: Wo
     pods = [
         with_metadata(make_pod(name, *claims), creation_timestamp=created) for name, claims in (("p", ["c"]), ("q", []))
     ]
-    world.add(*small, make_claim("c"), *pods)
-    service = world.service()
+    service = world.service(*small, make_claim("c"), *pods)
     for name in "pq":
         assert await service.bind(world.api.pod(name), "n1") == ""
     (waited,) = service.waits

@@ -154,8 +154,7 @@ async def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_re
 def prepare_two(world: World, config: SchedulingConfig) -> Service:
     """A pod with two claims, each for one such device."""
     world.add(make_class(), make_node("n1"), make_slice("n1", [SLOW, SLOW | {"name": "other"}]))
-    world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
-    service = world.service(config=config)
+    service = world.service(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"), config=config)
     service.start()
     return service
 

@@ -30,10 +30,10 @@ NINE = [
 @pytest.mark.parametrize("node", ["n1", "n2"])
 @pytest.mark.parametrize(("point", "stored"), NINE)
 async def test_a_crash_at_each_of_the_nine_points_of_a_bind(
-    world: World, small: Objects, point: Point, stored: tuple[bool, bool, bool], node: str
+    world: World, pending: Objects, point: Point, stored: tuple[bool, bool, bool], node: str
 ) -> None:
     """What is stored, and that a restart binds the pod with its devices; n2 is what the scheduler would like then."""
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    world.add(*pending)
     first = world.service()
     if point is not None:
         first.client.kill_at = point if isinstance(point, tuple) else None
@@ -62,9 +62,9 @@ POINTS: list[tuple[int, When]] = [(number, when) for number in range(3) for when
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
 async def test_devices_of_a_pod_that_never_comes_back_are_freed(
-    world: World, small: Objects, number: int, when: When
+    world: World, pending: Objects, number: int, when: When
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    world.add(*pending)
     first = world.service()
     first.client.kill_at = (number, when)
     first.spawn(first.bind(world.api.pod("p"), "n1"))

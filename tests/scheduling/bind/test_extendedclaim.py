@@ -42,8 +42,7 @@ def made(world: World) -> list[ResourceClaim]:
 
 
 async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> None:
-    world.add(*nodes(), asking("p", 2))
-    service = world.service()
+    service = world.service(*nodes(), asking("p", 2))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.log.clear()
     assert await service.bind(world.api.pod("p"), "n2") == ""
@@ -60,8 +59,7 @@ async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> No
 
 
 async def test_a_node_with_a_device_plugin_needs_no_claim(world: World) -> None:
-    world.add(*nodes(**{GPU: "8"}), asking("p", 3))
-    service = world.service()
+    service = world.service(*nodes(**{GPU: "8"}), asking("p", 3))
     answer = await service.filter(world.api.pod("p"))
     assert answer.NodeNames == ["n2"]
     assert answer.FailedAndUnresolvableNodes == {"n1": "cannot allocate all claims"}
@@ -70,8 +68,7 @@ async def test_a_node_with_a_device_plugin_needs_no_claim(world: World) -> None:
 
 
 async def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(world: World) -> None:
-    world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
-    service = world.service()
+    service = world.service(*nodes(), make_class("a", resource=GPU), asking("p"))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     service.extender.apply(Undecodable(ObjectKey("DeviceClass", "a"), "spec.selectors: nonsense"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -80,8 +77,7 @@ async def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(w
 
 
 async def test_claims_and_extended_resources_go_together(world: World) -> None:
-    world.add(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
-    service = world.service()
+    service = world.service(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
     assert (await service.filter(world.api.pod("q"))).NodeNames == []
     assert await service.bind(world.api.pod("p"), "n1") == ""
     (claim,) = made(world)
@@ -97,8 +93,7 @@ async def test_the_order_of_nodes_is_kept_when_they_differ(world: World) -> None
 
 @pytest.mark.parametrize("operation", ["add_finalizer", "write_status", "patch_pod_status", "bind_pod"])
 async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> None:
-    world.add(*nodes(), asking("p"))
-    service = world.service()
+    service = world.service(*nodes(), asking("p"))
     service.client.fail(operation, RejectedError(403, "Forbidden"))
     assert await service.bind(world.api.pod("p"), "n1") != ""
     assert made(world) == []
@@ -109,8 +104,7 @@ async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> No
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, when: When) -> None:
-    world.add(*nodes(), asking("p"))
-    service = world.service()
+    service = world.service(*nodes(), asking("p"))
     service.client.fail("create_claim", OutcomeUnknownError(0, "Timeout"), when)
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert len(made(world)) == 1
@@ -149,14 +143,12 @@ async def test_a_name_that_somebody_else_has_taken_is_reported(world: World) -> 
 
 
 async def test_without_the_gate_the_resource_is_an_ordinary_one(world: World) -> None:
-    world.add(*nodes(), asking("p", 5))
-    service = world.service(features=FeatureGates(DRAExtendedResource=False))
+    service = world.service(*nodes(), asking("p", 5), features=FeatureGates(DRAExtendedResource=False))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
 
 
 async def test_a_class_that_gets_the_name_later_counts_at_once(world: World) -> None:
-    world.add(make_class(), make_node("n1"), asking("p"))
-    service = world.service()
+    service = world.service(make_class(), make_node("n1"), asking("p"))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
     world.add(make_class(resource=GPU))
     await world.settle()
@@ -165,8 +157,7 @@ async def test_a_class_that_gets_the_name_later_counts_at_once(world: World) -> 
 
 async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filter(world: World) -> None:
     """Without the class the pod looks like one that uses no devices; kubelet would have turned it away."""
-    world.add(*nodes(), asking("p"))
-    service = world.service()
+    service = world.service(*nodes(), asking("p"))
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.drop(make_class())
     await world.settle()
@@ -193,8 +184,7 @@ async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_while_a_wo
 async def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(world: World) -> None:
     """The class may be new, and the watch behind the scheduler's: it was broken, for longer than we had waited."""
     other = {"name": "main", "resources": {"requests": {"other.example.com/nic": "1"}}}
-    world.add(make_node("n1"), make_pod("p", containers=[other]))
-    service = world.service()
+    service = world.service(make_node("n1"), make_pod("p", containers=[other]))
     assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
     await world.settle(30.0)
     assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
@@ -205,8 +195,7 @@ async def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_afte
 
 async def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reason(world: World) -> None:
     """The error was not foreseen there, so the bind ended as an internal one."""
-    world.add(*nodes(), asking("p"))
-    service = world.service()
+    service = world.service(*nodes(), asking("p"))
     service.client.fail("create_claim", ConflictError(409, "AlreadyExists"))
     service.client.fail("read_claim", RejectedError(403, "Forbidden"))
     refused = "the API server refused the claim for extended resources"
@@ -233,8 +222,7 @@ async def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read
 
 async def test_the_claim_of_a_bound_pod_is_looked_over_with_it(world: World) -> None:
     """What others hold as well is told of when the pod is bound, whether or not the pod names the claim."""
-    world.add(*nodes(), make_claim("c"), asking("p", 1, "c"))
-    service = world.service()
+    service = world.service(*nodes(), make_claim("c"), asking("p", 1, "c"))
     assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
     assert await service.bind(world.api.pod("p"), "n1") == ""
     found = list(service.extender.claims_in_use(world.api.pod("p")))

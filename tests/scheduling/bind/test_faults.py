@@ -45,10 +45,9 @@ ERRORS_AND_TIMES = [
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(("operation", "error", "when"), ERRORS_AND_TIMES)
 async def test_a_failure_that_passes_costs_nothing(
-    world: World, small: Objects, operation: str, error: ApiError, when: When, times: int
+    world: World, pending: Objects, operation: str, error: ApiError, when: When, times: int
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     service.client.fail(operation, error, when, times=times)
     assert await service.bind(world.api.pod("p"), "n1") == ""
     await world.settle(10.0)
@@ -61,10 +60,9 @@ async def test_a_failure_that_passes_costs_nothing(
 @pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize("error", [RejectedError(403, "Forbidden"), RejectedError(422, "Invalid")])
 async def test_a_refused_write_leaves_nothing_behind(
-    world: World, small: Objects, operation: str, error: ApiError
+    world: World, pending: Objects, operation: str, error: ApiError
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     service.client.fail(operation, error)
     first = await service.bind(world.api.pod("p"), "n1")
     assert first
@@ -78,10 +76,9 @@ async def test_a_refused_write_leaves_nothing_behind(
 @pytest.mark.parametrize("operation", WRITES[:2])
 @pytest.mark.parametrize(("conflicts", "bound"), [(1, True), (4, True), (5, False)])
 async def test_conflicts_are_retried_a_few_times(
-    world: World, small: Objects, operation: str, conflicts: int, bound: bool
+    world: World, pending: Objects, operation: str, conflicts: int, bound: bool
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     service.client.fail(operation, ConflictError(409, "Conflict"), times=conflicts)
     error = await service.bind(world.api.pod("p"), "n1")
     assert (error == "") is bound
@@ -90,10 +87,9 @@ async def test_conflicts_are_retried_a_few_times(
 
 @pytest.mark.parametrize("operation", WRITES[:2])
 async def test_a_change_by_others_in_between_is_read_and_respected(
-    world: World, small: Objects, operation: str
+    world: World, pending: Objects, operation: str
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(lag=5.0, config=SchedulingConfig(watch_seconds=20.0))
+    service = world.service(*pending, lag=5.0, config=SchedulingConfig(watch_seconds=20.0))
     world.api.hooks[operation] = lambda: world.api.touch("c")
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert service.counted(CONFLICTS, "claim_changed") == 1
@@ -104,10 +100,9 @@ async def test_a_change_by_others_in_between_is_read_and_respected(
 
 @pytest.mark.parametrize("operation", WRITES)
 async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
-    world: World, small: Objects, operation: str
+    world: World, pending: Objects, operation: str
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     pod = world.api.pod("p")
     world.api.hooks[operation] = lambda: world.api.delete_pod("p")
     assert await service.bind(pod, "n1") in (failure.DELETED, failure.REPLACED)
@@ -116,9 +111,8 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
     assert service.extender.view.ledger.holds() == ()
 
 
-async def test_waiting_ends_when_the_pod_is_deleted(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=SchedulingConfig(watch_seconds=1000.0, bind_seconds=1000.0))
+async def test_waiting_ends_when_the_pod_is_deleted(world: World, pending: Objects) -> None:
+    service = world.service(*pending, config=SchedulingConfig(watch_seconds=1000.0, bind_seconds=1000.0))
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     world.api.hooks["write_status"] = service.watch.pause
     await world.settle(1.0)
@@ -128,9 +122,8 @@ async def test_waiting_ends_when_the_pod_is_deleted(world: World, small: Objects
     assert await bind in (failure.DELETED, failure.REPLACED)
 
 
-async def test_a_pod_of_another_uid_is_not_touched(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_pod_of_another_uid_is_not_touched(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     assert await service.bind(make_pod("p", "c", uid="older"), "n1") == failure.REPLACED
     assert world.api.claim("c").allocation is None
 
@@ -142,8 +135,7 @@ OURS = SchedulingConfig(scheduler_names=frozenset({"dra-scheduler", "second"}))
 async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_given_devices(
     world: World, small: Objects, on_the_watch: bool
 ) -> None:
-    world.add(*small, make_claim("c"))
-    service = world.service(config=OURS)
+    service = world.service(*small, make_claim("c"), config=OURS)
     world.add(make_pod("p", "c", schedulerName="default-scheduler"))
     if on_the_watch:
         await world.settle()
@@ -159,8 +151,7 @@ async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_give
 async def test_a_pod_of_a_scheduler_that_is_served_is_bound(
     world: World, small: Objects, config: SchedulingConfig, name: str
 ) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c", schedulerName=name))
-    service = world.service(config=config)
+    service = world.service(*small, make_claim("c"), make_pod("p", "c", schedulerName=name), config=config)
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
@@ -168,15 +159,13 @@ async def test_a_pod_of_a_scheduler_that_is_served_is_bound(
 async def test_a_pod_bound_by_somebody_else_is_a_success_only_on_our_node(
     world: World, small: Objects, node: str, error: str
 ) -> None:
-    world.add(*small, make_pod("p", node="n1"))
-    service = world.service()
+    service = world.service(*small, make_pod("p", node="n1"))
     assert await service.bind(world.api.pod("p"), node) == error
     assert service.client.calls == []
 
 
 async def test_a_claim_the_pod_list_does_not_show_yet_is_read(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service(lag=2.0)
+    service = world.service(*small, lag=2.0)
     world.add(make_claim("c"), make_pod("p", "c"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
@@ -185,8 +174,7 @@ async def test_a_claim_the_pod_list_does_not_show_yet_is_read(world: World, smal
 
 
 async def test_a_claim_allocated_by_somebody_else_is_left_alone(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_claim("model"), make_pod("p", "c"), make_pod("m", "model"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_claim("model"), make_pod("p", "c"), make_pod("m", "model"))
     assert await service.bind(world.api.pod("m"), "n2") == ""
     foreign = world.api.claim("model").status
     world.api.delete_pod("m")
@@ -222,9 +210,8 @@ async def test_a_device_taken_by_somebody_else_before_our_write_is_given_up(
     assert world.api.doubles() == []
 
 
-async def test_going_back_never_takes_what_others_reserved(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"), make_pod("q", "c"))
-    service = world.service()
+async def test_going_back_never_takes_what_others_reserved(world: World, pending: Objects) -> None:
+    service = world.service(*pending, make_pod("q", "c"))
     service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
     first = service.spawn(service.bind(world.api.pod("p"), "n1"))
     while world.api.claim("c").allocation is None:
@@ -244,17 +231,15 @@ def _consumer(name: str) -> Any:
     return ResourceClaimConsumerReference(resource="pods", name=name, uid=f"uid-{name}")
 
 
-async def test_a_claim_deleted_in_between_ends_the_bind(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_claim_deleted_in_between_ends_the_bind(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     world.api.hooks["write_status"] = lambda: world.api.drop(world.api.claim("c"))
     assert await service.bind(world.api.pod("p"), "n1") == "claim default/c got deleted in the meantime"
     assert service.extender.view.ledger.holds() == ()
 
 
 async def test_a_second_claim_that_fails_takes_the_first_back(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
     service.client.fail("write_status", RejectedError(422, "Invalid"), skip=1)
     error = await service.bind(world.api.pod("p"), "n1")
     assert error == "claim default/d cannot be allocated or reserved: refused with 422 Invalid"
@@ -266,16 +251,14 @@ async def test_a_second_claim_that_fails_takes_the_first_back(world: World, smal
 # --- time -----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_own_write_that_does_not_come_back_ends_the_bind(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(lag=60.0)
+async def test_an_own_write_that_does_not_come_back_ends_the_bind(world: World, pending: Objects) -> None:
+    service = world.service(*pending, lag=60.0)
     assert await service.bind(world.api.pod("p"), "n1") == failure.OWN_WRITE_UNSEEN
     assert world.api.claim("c").allocation is None
 
 
-async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.client.fail("*", UnreachableError(0, "Unreachable"), times=1000)
     started = world.clock.monotonic()
     assert await service.bind(world.api.pod("p"), "n1") in (failure.LATE, failure.STILL_RUNNING)
@@ -283,9 +266,8 @@ async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World,
     assert service.extender.view.ledger.holds() == ()
 
 
-async def test_nothing_is_taken_back_while_the_binding_may_exist(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_nothing_is_taken_back_while_the_binding_may_exist(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=50.0)
     service.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
@@ -298,12 +280,11 @@ async def test_nothing_is_taken_back_while_the_binding_may_exist(world: World, s
     assert world.api.claim("c").reserved_for("uid-p")
 
 
-async def test_a_binding_in_doubt_is_not_sent_again_after_the_deadline(world: World, small: Objects) -> None:
+async def test_a_binding_in_doubt_is_not_sent_again_after_the_deadline(world: World, pending: Objects) -> None:
     """It was sent until the API server answered, minutes later perhaps. By then another replica could have taken the
     claim for left behind and cleared it, and the pod ran without its devices.
     """
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(*pending)
     service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
     sent = service.client.calls.count("bind_pod")
@@ -317,8 +298,7 @@ async def test_a_binding_in_doubt_is_not_sent_again_after_the_deadline(world: Wo
 
 
 async def test_a_status_write_that_comes_late_finds_the_claim_moved_on(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     service.client.fail("write_status", OutcomeUnknownError(0, "Timeout"), "late", times=1, delay=50.0)
     service.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"), times=12)
     assert await service.bind(world.api.pod("p"), "n1") != ""
@@ -330,9 +310,8 @@ async def test_a_status_write_that_comes_late_finds_the_claim_moved_on(world: Wo
     assert world.api.doubles() == []
 
 
-async def test_a_pod_that_is_gone_ends_a_lost_binding(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_pod_that_is_gone_ends_a_lost_binding(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     pod = world.api.pod("p")
     service.client.fail("bind_pod", NotFoundError(404, "NotFound"))
     world.api.hooks["bind_pod"] = lambda: world.api.delete_pod("p")

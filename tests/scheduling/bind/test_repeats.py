@@ -16,18 +16,16 @@ from tests.support.simulation.world import World
 
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])
-async def test_a_finished_bind_is_answered_from_memory(world: World, small: Objects, node: str, error: str) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_finished_bind_is_answered_from_memory(world: World, pending: Objects, node: str, error: str) -> None:
+    service = world.service(*pending)
     assert await service.bind(world.api.pod("p"), "n1") == ""
     calls = len(service.client.calls)
     assert await service.bind(world.api.pod("p"), node) == error
     assert len(service.client.calls) == calls
 
 
-async def test_a_repeated_call_joins_the_bind_under_way(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_repeated_call_joins_the_bind_under_way(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     pod = world.api.pod("p")
     answers = await asyncio.gather(*(service.bind(pod, "n1") for _ in range(5)))
     assert answers == [""] * 5
@@ -35,9 +33,8 @@ async def test_a_repeated_call_joins_the_bind_under_way(world: World, small: Obj
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_call_for_another_node_waits_for_the_first(world: World, small: Objects, seed: int) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_call_for_another_node_waits_for_the_first(world: World, pending: Objects, seed: int) -> None:
+    service = world.service(*pending)
     pod = world.api.pod("p")
     answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
     assert sorted(answers) == ["", failure.BOUND_ELSEWHERE]
@@ -45,9 +42,8 @@ async def test_a_call_for_another_node_waits_for_the_first(world: World, small: 
     assert {pool for _, pool, _ in devices(world.api.claim("c"))} == {node}
 
 
-async def test_a_call_for_another_node_succeeds_when_the_first_failed(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_call_for_another_node_succeeds_when_the_first_failed(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
     pod = world.api.pod("p")
     answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
@@ -55,17 +51,15 @@ async def test_a_call_for_another_node_succeeds_when_the_first_failed(world: Wor
     assert world.api.pod("p").spec.node_name == "n2"
 
 
-async def test_a_failed_bind_is_tried_anew(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_failed_bind_is_tried_anew(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.client.fail("write_status", RejectedError(422, "Invalid"))
     assert await service.bind(world.api.pod("p"), "n1") != ""
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
-async def test_a_caller_that_hangs_up_changes_nothing(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_a_caller_that_hangs_up_changes_nothing(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     call = service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(0.0015)
     call.cancel()
@@ -76,8 +70,7 @@ async def test_a_caller_that_hangs_up_changes_nothing(world: World, small: Objec
 
 async def test_two_pods_share_a_claim_on_one_node(world: World, small: Objects) -> None:
     pods = [make_pod(f"p{index}", "c") for index in range(20)]
-    world.add(*small, make_claim("c"), *pods)
-    service = world.service()
+    service = world.service(*small, make_claim("c"), *pods)
     assert await service.bind(world.api.pod("p0"), "n1") == ""
     answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{index}"), "n1") for index in range(1, 20)))
     assert answers == [""] * 19
@@ -87,16 +80,14 @@ async def test_two_pods_share_a_claim_on_one_node(world: World, small: Objects) 
 
 async def test_one_device_is_given_to_one_of_many(world: World, small: Objects) -> None:
     names = [f"{index}" for index in range(10)]
-    world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
-    service = world.service()
+    service = world.service(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
     answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{n}"), "n1") for n in names))
     assert sorted(answers) == ["", "", *["cannot allocate all claims"] * 8]
     assert world.api.doubles() == []
 
 
-async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=SchedulingConfig(bind_seconds=1.0))
+async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World, pending: Objects) -> None:
+    service = world.service(*pending, config=SchedulingConfig(bind_seconds=1.0))
     service.client.latency = 0.7
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
     assert service.extender.binds_in_progress == 1

@@ -142,8 +142,7 @@ async def test_what_could_not_be_taken_back_is_when_the_server_lets_it(
 @pytest.mark.parametrize("error", LASTING[:3], ids=lambda error: error.reason)
 async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError) -> None:
     """Asking a server that refuses for as long as a bind may take keeps the scheduler for nothing."""
-    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=NO_SWEEP)
+    service = world.service(*one_device(), make_claim("c"), make_pod("p", "c"), config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
     service.client.fail("deallocate", error, times=FOREVER)
     started = world.clock.monotonic()
@@ -154,8 +153,7 @@ async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError
 
 
 async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
-    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=NO_SWEEP)
+    service = world.service(*one_device(), make_claim("c"), make_pod("p", "c"), config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=FOREVER)
     service.spawn(service.bind(world.api.pod("p"), "n1"))
@@ -199,8 +197,7 @@ async def test_a_claim_that_is_deleted_holds_nothing_any_more(world: World, stor
 
 async def test_a_pod_that_turns_out_to_be_bound_keeps_its_devices(world: World) -> None:
     """The reply to the binding was lost and pods cannot be read: the binding comes late, and the watch shows it."""
-    world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     service.start()
     service.client.fail("bind_pod", LOST, "late", delay=40.0)
     service.client.fail("read_pod", FORBIDDEN, times=FOREVER)
@@ -216,8 +213,7 @@ async def test_a_pod_that_turns_out_to_be_bound_keeps_its_devices(world: World) 
 
 
 async def test_nothing_is_taken_back_while_a_binding_may_still_arrive_and_pods_cannot_be_read(world: World) -> None:
-    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=NO_SWEEP)
+    service = world.service(*one_device(), make_claim("c"), make_pod("p", "c"), config=NO_SWEEP)
     service.start()
     service.client.fail("bind_pod", LOST, "late", delay=50.0)
     service.client.fail("read_pod", FORBIDDEN, times=5)
@@ -241,8 +237,7 @@ async def test_the_pods_next_bind_takes_over_what_could_not_be_taken_back(world:
 
 async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) -> None:
     world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
-    world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
-    service = world.service(config=NO_SWEEP)
+    service = world.service(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"), config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
     service.client.fail("deallocate", FORBIDDEN, times=SchedulingConfig().write_attempts)
     assert await service.bind(world.api.pod("p"), "n1") != ""
@@ -253,8 +248,7 @@ async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) 
 
 async def test_others_are_not_asked_for_while_the_server_is_silent(world: World, small: Objects) -> None:
     """Each question may take as long as a time-out."""
-    world.add(*small)
-    service = world.service(config=NO_SWEEP)
+    service = world.service(*small, config=NO_SWEEP)
     service.start()
     for index in range(4):
         world.add(make_claim(f"c{index}"), make_pod(f"p{index}", f"c{index}"))
@@ -277,8 +271,7 @@ async def test_others_are_not_asked_for_while_the_server_is_silent(world: World,
 
 
 async def test_a_pod_is_not_bound_while_its_claim_cannot_be_read(world: World) -> None:
-    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=NO_SWEEP)
+    service = world.service(*one_device(), make_claim("c"), make_pod("p", "c"), config=NO_SWEEP)
     service.start()
     await world.settle(1.0)
     world.api.spoil(world.api.claim("c"))

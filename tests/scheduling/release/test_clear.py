@@ -176,8 +176,7 @@ async def test_a_claim_in_the_way_that_cannot_be_cleared_does_not_ring_without_e
 
 async def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_looked_up(world: World, small: Objects) -> None:
     """Two claims that no watch has shown: the first cannot be decoded, the second is gone."""
-    world.add(*small)
-    service = world.service(lag=1000.0)
+    service = world.service(*small, lag=1000.0)
     service.start()
     for name in ("bad", "gone"):
         world.add(make_claim(name), make_pod(f"p-{name}", name))

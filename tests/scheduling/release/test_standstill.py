@@ -15,8 +15,7 @@ from tests.support.simulation.world import World
 
 async def test_a_claim_that_came_and_went_while_the_watch_was_broken_is_forgotten(world: World, small: Objects) -> None:
     """The bind met the claim by a live read; the list after the gap did not have it, so no deletion was ever told."""
-    world.add(*small)
-    service = world.service()
+    service = world.service(*small)
     service.start()
     service.watch.disconnect()
     world.add(make_claim("c", count=2, pod="p"), make_pod("p", "c"))
@@ -50,8 +49,7 @@ async def test_pods_do_not_wait_for_ever_for_devices_that_never_get_ready(world:
     """
     slow = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
     world.add(make_class(), make_node("n1"), make_node("n2"), make_slice("n1", [slow]), make_slice("n2", ["a"]))
-    world.add(make_claim("c"), make_pod("p", "c"), make_pod("r", "c"))
-    service = world.service(config=OURS)
+    service = world.service(make_claim("c"), make_pod("p", "c"), make_pod("r", "c"), config=OURS)
     service.start()
     assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
     world.api.set_status("c", reserved_for=(consumer("p"), consumer("r")))
@@ -104,12 +102,11 @@ async def test_pods_of_other_schedulers_keep_the_claim_they_share(world: World, 
     assert len(world.api.claim("c").status.reserved_for) == 2
 
 
-async def test_a_bound_pod_keeps_its_devices_while_the_watch_of_pods_is_broken(world: World, small: Objects) -> None:
+async def test_a_bound_pod_keeps_its_devices_while_the_watch_of_pods_is_broken(world: World, pending: Objects) -> None:
     """The watch of pods was broken for more than a minute. A pod that had been bound meanwhile still looked as if it
     never would be, and the sweep took the devices away under it.
     """
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=OURS)
+    service = world.service(*pending, config=OURS)
     service.start()
     service.watch.disconnect([Pod])
     assert await service.bind(world.api.pod("p"), "n1") == ""

@@ -107,8 +107,7 @@ async def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(wo
 async def test_a_claim_that_no_watch_has_shown_is_looked_up_until_the_api_server_answers(
     world: World, small: Objects, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.add(*small)
-    service = world.service(lag=1000.0)
+    service = world.service(*small, lag=1000.0)
     service.start()
     world.add(make_claim("c"))
     await service.filter(make_pod("p", "c"))

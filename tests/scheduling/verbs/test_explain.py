@@ -16,8 +16,7 @@ def named(count: int) -> list[str]:
 
 async def busy(world: World, nodes: list[str], *more: str) -> Service:
     """Nodes with two devices each; one of them is in use on every node, and both on those in `more`."""
-    world.add(make_class(), *map(make_node, nodes), *(make_slice(name, ["a", "b"]) for name in nodes))
-    service = world.service()
+    service = world.service(make_class(), *map(make_node, nodes), *(make_slice(name, ["a", "b"]) for name in nodes))
     for index, name in enumerate((*nodes, *more)):
         holder = f"holder-{index}"
         world.add(make_claim(holder), make_pod(holder, holder))

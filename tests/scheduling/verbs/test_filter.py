@@ -19,8 +19,7 @@ NOT_HERE = "resourceclaim not available on the node"
 
 
 async def test_a_pod_without_claims_passes_untouched(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service()
+    service = world.service(*small)
     answer = await service.filter(make_pod("p"), "n2", "unheard-of", "n1")
     assert answer.NodeNames == ["n2", "unheard-of", "n1"]
     assert answer.FailedAndUnresolvableNodes == {}
@@ -34,8 +33,7 @@ async def test_without_node_names_the_configuration_is_blamed(world: World) -> N
 
 
 async def test_every_node_is_in_the_answer_once(world: World, small: Objects) -> None:
-    world.add(*small, make_node("bare"), make_claim("c", count=2))
-    service = world.service()
+    service = world.service(*small, make_node("bare"), make_claim("c", count=2))
     answer = await service.filter(make_pod("p", "c"), "bare", "n2", "n2", "unknown", "n1")
     assert answer.NodeNames == ["n2", "n1"]
     assert answer.FailedAndUnresolvableNodes == {"bare": NO_ROOM, "unknown": "node not synced yet"}
@@ -43,8 +41,7 @@ async def test_every_node_is_in_the_answer_once(world: World, small: Objects) ->
 
 
 async def test_an_allocated_claim_can_be_used_only_where_it_is(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("first", "c"), make_pod("second", "c"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_pod("first", "c"), make_pod("second", "c"))
     assert await service.bind(world.api.pod("first"), "n2") == ""
     answer = await service.filter(world.api.pod("second"))
     assert answer.NodeNames == ["n2"]
@@ -52,8 +49,7 @@ async def test_an_allocated_claim_can_be_used_only_where_it_is(world: World, sma
 
 
 async def test_two_claims_on_two_nodes_fit_nowhere(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert await service.bind(world.api.pod("q"), "n2") == ""
     answer = await service.filter(make_pod("both", "c", "d"))
@@ -62,16 +58,14 @@ async def test_two_claims_on_two_nodes_fit_nowhere(world: World, small: Objects)
 
 
 async def test_a_claim_we_have_not_seen_is_read_before_the_pod_is_refused(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service(lag=60.0)
+    service = world.service(*small, lag=60.0)
     world.add(make_claim("c"))
     assert (await service.filter(make_pod("p", "c"))).NodeNames == ["n1", "n2"]
     assert service.client.calls == ["read_claim"]
 
 
 async def test_a_claim_that_does_not_exist_is_not_read_at_every_call(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service()
+    service = world.service(*small)
     for _ in range(5):
         answer = await service.filter(make_pod("p", "c"))
         assert answer.FailedAndUnresolvableNodes["n1"] == 'could not find ResourceClaim "default/c"'
@@ -82,8 +76,7 @@ async def test_a_claim_that_does_not_exist_is_not_read_at_every_call(world: Worl
 
 
 async def test_a_failed_read_refuses_the_pod_and_nothing_else(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service()
+    service = world.service(*small)
     service.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"))
     answer = await service.filter(make_pod("p", "c"))
     assert answer.Error == ""
@@ -96,8 +89,7 @@ async def test_a_failed_read_refuses_the_pod_and_nothing_else(world: World, smal
 async def test_a_claim_that_could_not_be_read_is_counted_and_logged(
     world: World, small: Objects, capfd: pytest.CaptureFixture[str], latency: float, error: ApiError | None
 ) -> None:
-    world.add(*small)
-    service = world.service(lag=100.0)
+    service = world.service(*small, lag=100.0)
     world.add(make_claim("c"))
     service.client.latency = latency
     if error is not None:
@@ -109,8 +101,7 @@ async def test_a_claim_that_could_not_be_read_is_counted_and_logged(
 
 
 async def test_a_refusal_is_remembered_until_something_improves(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c", count=3), make_claim("other"))
-    service = world.service()
+    service = world.service(*small, make_claim("c", count=3), make_claim("other"))
     pod = make_pod("p", "c")
     first = await service.filter(pod, "n1", "n2")
     assert first.FailedAndUnresolvableNodes == {"n1": NO_ROOM, "n2": NO_ROOM}
@@ -124,8 +115,7 @@ async def test_a_refusal_is_remembered_until_something_improves(world: World, sm
 
 
 async def test_a_refusal_says_nothing_about_other_nodes(world: World, small: Objects) -> None:
-    world.add(*small, make_node("big"), make_slice("big", ["a", "b", "c"]), make_claim("c", count=3))
-    service = world.service()
+    service = world.service(*small, make_node("big"), make_slice("big", ["a", "b", "c"]), make_claim("c", count=3))
     pod = make_pod("p", "c")
     assert (await service.filter(pod, "n1")).NodeNames == []
     assert (await service.filter(pod, "n1", "big")).NodeNames == ["big"]
@@ -157,9 +147,8 @@ async def test_an_unreadable_node_selector_of_an_allocation_is_an_error(world: W
     assert "Near" in answer.Error
 
 
-async def test_while_a_bind_is_under_way_only_its_node_is_offered(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+async def test_while_a_bind_is_under_way_only_its_node_is_offered(world: World, pending: Objects) -> None:
+    service = world.service(*pending)
     service.client.latency = 1.0
     bind = service.spawn(service.bind(world.api.pod("p"), "n2"))
     await world.settle(0.1)
@@ -169,9 +158,8 @@ async def test_while_a_bind_is_under_way_only_its_node_is_offered(world: World, 
     assert await bind == ""
 
 
-async def test_others_wait_for_a_shared_claim_in_flight(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c"), make_pod("p", "c"), make_pod("q", "c"))
-    service = world.service()
+async def test_others_wait_for_a_shared_claim_in_flight(world: World, pending: Objects) -> None:
+    service = world.service(*pending, make_pod("q", "c"))
     service.start()
     await world.settle(3.0)
     requeues = service.client.requeues
@@ -189,8 +177,7 @@ async def test_others_wait_for_a_shared_claim_in_flight(world: World, small: Obj
 
 @pytest.mark.parametrize("consumers", [255, 256])
 async def test_the_257th_consumer_is_refused(world: World, small: Objects, consumers: int) -> None:
-    world.add(*small, make_claim("c"), make_pod("first", "c"))
-    service = world.service()
+    service = world.service(*small, make_claim("c"), make_pod("first", "c"))
     assert await service.bind(world.api.pod("first"), "n1") == ""
     more = [
         ResourceClaimConsumerReference(resource="pods", name=f"u{index}", uid=f"u{index}")
@@ -203,8 +190,7 @@ async def test_the_257th_consumer_is_refused(world: World, small: Objects, consu
 
 
 async def test_a_slow_api_server_does_not_hold_up_the_scheduler(world: World, small: Objects) -> None:
-    world.add(*small)
-    service = world.service(lag=100.0)
+    service = world.service(*small, lag=100.0)
     world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
     service.client.latency = 8.0
     started = world.clock.monotonic()
@@ -220,8 +206,7 @@ async def test_a_selector_that_fails_on_one_node_fails_the_attempt(world: World,
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
     world.add(make_class(), make_node("n1"), make_node("n2"))
     world.add(make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "x"}}}]), make_slice("n2", ["a"]))
-    world.add(make_claim("c", requests=[{"name": "r", "exactly": exactly}]), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(make_claim("c", requests=[{"name": "r", "exactly": exactly}]), make_pod("p", "c"))
     answer = await service.filter(world.api.pod("p"), *order)
     assert "no such key" in answer.Error
     assert not answer.NodeNames
@@ -232,6 +217,5 @@ async def test_a_selector_that_fails_on_one_node_fails_the_attempt(world: World,
 async def test_taints_of_devices_count_where_their_gate_is_on(world: World, gate: str, fits: list[str]) -> None:
     taint = {"key": "example.com/broken", "effect": "NoSchedule"}
     world.add(make_class(), make_node("n1"), make_slice("n1", [{"name": "a", "taints": [taint]}]))
-    world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service(features=FeatureGates.parse(gate))
+    service = world.service(make_claim("c"), make_pod("p", "c"), features=FeatureGates.parse(gate))
     assert (await service.filter(world.api.pod("p"))).NodeNames == fits

@@ -75,8 +75,7 @@ async def test_nodes_that_are_all_the_same_to_the_pod_are_not_looked_at_one_by_o
 
 async def test_every_node_has_its_turn(world: World) -> None:
     many_nodes(world)
-    world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=FEW)
+    service = world.service(make_claim("c"), make_pod("p", "c"), config=FEW)
     seen: set[str] = set()
     for _ in range(3):
         seen.update((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
@@ -85,8 +84,7 @@ async def test_every_node_has_its_turn(world: World) -> None:
 
 async def test_nodes_with_a_better_alternative_are_always_offered(world: World) -> None:
     many_nodes(world)
-    world.add(make_wishes("c", 2, 1), make_pod("p", "c"))
-    service = world.service(config=FEW)
+    service = world.service(make_wishes("c", 2, 1), make_pod("p", "c"), config=FEW)
     for _ in range(3):
         assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
 
@@ -101,8 +99,7 @@ async def test_few_nodes_that_fit_are_all_offered(world: World) -> None:
 
 async def test_everything_is_offered_by_default(world: World) -> None:
     many_nodes(world)
-    world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(make_claim("c"), make_pod("p", "c"))
     assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY
 
 
@@ -125,8 +122,7 @@ class Roomy:
 
 async def test_nodes_that_another_scorer_rates_best_are_offered_first(world: World) -> None:
     many_nodes(world)
-    world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service(config=FEW)
+    service = world.service(make_claim("c"), make_pod("p", "c"), config=FEW)
     service.decisions.scorer = Roomy()
     for _ in range(4):
         offered = (await service.filter(world.api.pod("p"))).NodeNames or []

@@ -22,8 +22,7 @@ async def half_used(world: World, strategy: PlacementStrategy = PACK) -> Service
     """Two devices on each of n1, n2 and n3; one of n2 is in use."""
     world.add(make_class(), *(make_node(name) for name in ("n1", "n2", "n3")))
     world.add(*(make_slice(name, ["a", "b"]) for name in ("n1", "n2", "n3")))
-    world.add(make_claim("used"), make_pod("user", "used"))
-    service = world.service(strategy=strategy)
+    service = world.service(make_claim("used"), make_pod("user", "used"), strategy=strategy)
     assert await service.bind(world.api.pod("user"), "n2") == ""
     return service
 

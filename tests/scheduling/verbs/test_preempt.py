@@ -23,8 +23,7 @@ async def test_a_pod_without_claims_leaves_everything_as_it_is(world: World, sma
 
 
 async def test_a_node_where_the_claims_do_not_fit_now_is_left_out(world: World, small: Objects) -> None:
-    world.add(*small, make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(*small, make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     assert await service.bind(world.api.pod("q"), "n1") == ""
     answer = await service.extender.preempt(
         ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims={"n1": TWO, "n2": TWO, "unknown": TWO})

@@ -22,8 +22,7 @@ def uneven(world: World) -> None:
 
 async def test_better_alternatives_score_higher(world: World) -> None:
     uneven(world)
-    world.add(make_wishes("c", 3, 2, 1), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(make_wishes("c", 3, 2, 1), make_pod("p", "c"))
     expected = {"n1": 7, "n2": 8, "n3": 10}
     assert await scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
     assert await scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
@@ -31,8 +30,7 @@ async def test_better_alternatives_score_higher(world: World) -> None:
 
 async def test_without_alternatives_all_nodes_are_equal(world: World) -> None:
     uneven(world)
-    world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service()
+    service = world.service(make_claim("c"), make_pod("p", "c"))
     assert await scores(service, world.api.pod("p"), "n3", "n1") == {"n3": 0, "n1": 0}
     assert await scores(service, make_pod("plain"), "n3", "n1") == {"n3": 0, "n1": 0}
     assert await scores(service, make_pod("lost", "none"), "n3", "unknown") == {"n3": 0, "unknown": 0}
@@ -41,8 +39,7 @@ async def test_without_alternatives_all_nodes_are_equal(world: World) -> None:
 async def test_a_node_that_another_pod_is_about_to_fill_is_avoided(world: World) -> None:
     uneven(world)
     world.add(make_claim("c", count=2), make_claim("d"), make_claim("e"))
-    world.add(make_pod("p", "c"), make_pod("q", "d"), make_pod("r", "e"))
-    service = world.service()
+    service = world.service(make_pod("p", "c"), make_pod("q", "d"), make_pod("r", "e"))
     assert (await service.filter(world.api.pod("q"), "n2")).NodeNames == ["n2"]
     assert await scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 1}
     assert await scores(service, world.api.pod("r"), "n2", "n3") == {"n2": 0, "n3": 0}
@@ -53,8 +50,7 @@ async def test_a_node_that_another_pod_is_about_to_fill_is_avoided(world: World)
 
 async def test_a_guess_ends_with_the_bind(world: World) -> None:
     uneven(world)
-    world.add(make_claim("d"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(make_claim("d"), make_pod("q", "d"))
     await service.filter(world.api.pod("q"), "n2")
     assert len(service.extender.reservations) == 1
     assert await service.bind(world.api.pod("q"), "n3") == ""
@@ -63,8 +59,7 @@ async def test_a_guess_ends_with_the_bind(world: World) -> None:
 
 async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
     uneven(world)
-    world.add(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service()
+    service = world.service(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     await service.filter(world.api.pod("q"), "n2")
     generation = service.extender.requeue.generation
     await scores(service, world.api.pod("p"), "n2", "n3")

@@ -122,13 +122,14 @@ class World:
 
     def service(
         self,
-        *,
+        *objects: KubernetesObject,
         lag: float = 0.002,
         config: SchedulingConfig | None = None,
         features: FeatureGates | None = None,
         strategy: PlacementStrategy | None = None,
         workers: Workers | None = None,
     ) -> Service:
+        self.add(*objects)
         made = Service(
             self,
             lag,
