@@ -28,7 +28,7 @@ VECTORS = Path(__file__).parents[1] / "tests" / "conformance"
 RUNS = 5
 
 
-SHOWN: Final = 10
+SHOWN: Final = 6
 """Rows of each kind in the document."""
 
 

@@ -11,7 +11,7 @@ from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, com
 from tests.support.cel.devices import view_of
 
 _EVALUATIONS: Final = 2000
-SHOWN: Final = 10
+SHOWN: Final = 6
 """Rows in the document."""
 LISTS: Final = CelGates(list_attributes=True)
 _D: Final = 'device.attributes["gpu.example.com"]'
