@@ -172,8 +172,7 @@ async def scraped(service: Service) -> str:
 async def test_a_running_service_tells_devices_and_how_long_pods_waited(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
-    engine = service.replica.engine
-    assert engine is not None
+    engine = service.replica.running
     assert await world.bind(service, pod, world.nodes[0]) == ""
     await engine.device_metrics.count()
     text = await scraped(service)
@@ -189,8 +188,7 @@ async def test_a_running_service_tells_devices_and_how_long_pods_waited(world: W
 async def test_a_refused_pod_is_pending_by_its_rule(world: World, service: Service) -> None:
     world.claim("c", count=3)
     pod = world.pod("p", "c")
-    engine = service.replica.engine
-    assert engine is not None
+    engine = service.replica.running
     await until(lambda: engine.extender.view.pods.named("default", "p") is not None)
     assert not (await world.filter(service, pod))["NodeNames"]
     await until(lambda: engine.diagnoses.rule(pod["metadata"]["uid"]))

@@ -28,8 +28,7 @@ async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, An
 
 async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
-    assert service.replica.engine is not None
-    known = service.replica.engine.extender.view.pods
+    known = service.replica.running.extender.view.pods
     await until(lambda: all(known.named("default", pod) is not None for pod in pods))
 
 
@@ -163,9 +162,8 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
 async def test_problems_name_the_object_and_what_to_do(world: World, start_service: StartService) -> None:
     world.api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
     async with start_service(wait=False) as service:
-        await until(lambda: service.replica.engine is not None and service.replica.engine.watches.synced)
-        assert service.replica.engine is not None
-        service.replica.engine.apply(Undecodable(ObjectKey("ResourceSlice", "broken"), "spec.devices: nonsense"))
+        await until(lambda: service.replica.engine is not None and service.replica.running.watches.synced)
+        service.replica.running.apply(Undecodable(ObjectKey("ResourceSlice", "broken"), "spec.devices: nonsense"))
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.stored("resourceslices", name, "")
         published["spec"]["pool"]["resourceSliceCount"] = 2

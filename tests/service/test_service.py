@@ -83,8 +83,7 @@ async def test_a_bind_of_a_pod_that_vanished_is_an_error(world: World, service: 
 
 
 async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(world: World, service: Service) -> None:
-    engine = service.replica.engine
-    assert engine is not None
+    engine = service.replica.running
     engine.apply(Undecodable(ObjectKey("ResourceSlice", "broken"), "spec.devices: nonsense"))
     assert [str(problem.object) for problem in engine.cluster.problems] == ["ResourceSlice broken"]
     world.claim("c")
@@ -102,9 +101,8 @@ async def test_a_requeue_that_breaks_ends_the_service_instead_of_leaving_pods_as
     async def broken() -> None:
         raise RuntimeError("boom")
 
-    assert service.replica.engine is not None
-    monkeypatch.setattr(service.replica.engine.extender.requeue, "_requeue", broken)
-    service.replica.engine.extender.requeue.requeue_all()
+    monkeypatch.setattr(service.replica.running.extender.requeue, "_requeue", broken)
+    service.replica.running.extender.requeue.requeue_all()
     async with asyncio.timeout(LONGEST):
         await service.wait()
     assert service.replica.unavailable() == "failed: RuntimeError: boom"
@@ -113,8 +111,7 @@ async def test_a_requeue_that_breaks_ends_the_service_instead_of_leaving_pods_as
 
 def rival(world: World, service: Service, name: str) -> ResourceClaim:
     """What another allocator writes that does not know of this claim's device."""
-    assert service.replica.engine is not None
-    claim = service.replica.engine.cluster.ledger.get("default", name)
+    claim = service.replica.running.cluster.ledger.get("default", name)
     assert claim is not None and claim.allocation is not None
     meta = msgspec.structs.replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
     return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
@@ -124,9 +121,8 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World
     world.claim("c")
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
     second = rival(world, service, "c")
-    assert service.replica.engine is not None
-    service.replica.engine.apply(Applied(second))
-    service.replica.engine.apply(Removed.of(second))
+    service.replica.running.apply(Applied(second))
+    service.replica.running.apply(Removed.of(second))
     _, text = await world.get(service.url + "/metrics")
     assert "dra_extender_violations_reported_total 1.0" in text
 
@@ -140,8 +136,7 @@ async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound
     slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
-    engine = service.replica.engine
-    assert engine is not None
+    engine = service.replica.running
     engine.apply(Applied(rival(world, service, "c")))
     assert engine.audit.reported == 0
     finish.set()

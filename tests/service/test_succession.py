@@ -75,14 +75,13 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
     pod = world.pod("p", "c")
     drained: list[float] = []
     async with start_service(shutdown_grace=1.0) as service:
-        assert service.replica.engine is not None
-        drain = service.replica.engine.drain
+        drain = service.replica.running.drain
 
         async def recorded(seconds: float) -> None:
             drained.append(seconds)
             await drain(seconds)
 
-        monkeypatch.setattr(service.replica.engine, "drain", recorded)
+        monkeypatch.setattr(service.replica.running, "drain", recorded)
         slow = world.api.faults.add(
             RequestFault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1)
         )
@@ -226,8 +225,7 @@ async def test_a_standby_looks_at_what_has_changed_so_that_it_could_lead_at_any_
 ) -> None:
     monkeypatch.setattr("dra_extender.service.engine._WARM_PERIOD", 0.01)
     async with start_service(identity="one", **FORWARDING), start_service(identity="two", **FORWARDING) as second:
-        assert second.replica.engine is not None
-        nodes = second.replica.engine.cluster.inventory.nodes
+        nodes = second.replica.running.cluster.inventory.nodes
         world.store.create(node(NODES))
         name = str(node(NODES)["metadata"]["name"])
         await until(lambda: name in nodes)

@@ -37,7 +37,7 @@ MISDIRECTED: Final = 421
 """Status for a forwarded call at a replica that does not lead: nothing was done."""
 
 
-class Leadership(Protocol):
+class LeaderInfo(Protocol):
     """Which replica leads at this moment."""
 
     def leads(self) -> bool:
@@ -70,7 +70,7 @@ class _NoResponseError(Exception):
 class Forwarding:
     """One per service. Call `close` at the end."""
 
-    def __init__(self, leadership: Leadership, peer: PeerTLS) -> None:
+    def __init__(self, leadership: LeaderInfo, peer: PeerTLS) -> None:
         self._leadership = leadership
         self._peer = peer
         self._session: aiohttp.ClientSession | None = None
