@@ -10,6 +10,8 @@ import pytest
 
 from dra_extender.api.resource import DeviceAttribute
 from embedded_cluster import hardware
+from embedded_cluster.kubelet import RUN_SECONDS
+from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]
@@ -82,3 +84,20 @@ async def test_a_class_that_comes_late_wakes_its_pods(flow: Flow, claim: Make, p
     await cluster.apply([{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": meta, "spec": {}}])
     await cluster.wait_until(lambda: cluster.running("default", "p"))
     assert len(flow.devices("default", "c")) == 1
+
+
+async def test_pods_that_have_ended_give_their_devices_to_the_next(flow: Flow) -> None:
+    """Six pods want all GPUs of a node, of which there are four; two others share a claim."""
+    cluster = flow.cluster
+    ends = {RUN_SECONDS: "0.1"}
+    whole = claim_manifest("whole", template=True, allocationMode="All")
+    await cluster.apply(
+        [whole, *(pod_manifest(f"p{n}", templates={"gpus": "whole"}, annotations=ends) for n in range(6))]
+    )
+    await cluster.wait_until(lambda: [pod.status.phase for pod in cluster.pods("default")] == ["Succeeded"] * 6)
+    await cluster.wait_until(lambda: not cluster.claims("default"), what="claims go with their pods")
+    users = [pod_manifest(name, claims={"gpu": "shared"}, annotations=ends) for name in ("a", "b")]
+    await cluster.apply([claim_manifest("shared"), *users])
+    await cluster.wait_until(lambda: len([pod for pod in cluster.pods("default") if pod.finished]) == 8)
+    await cluster.wait_until(lambda: not flow.results("default", "shared"), what="the GPU is free")
+    assert flow.claim("default", "shared").status.reserved_for == ()

@@ -50,7 +50,6 @@ class RequestFault:
     latency: float = 0.0
     until: asyncio.Event | None = None
     status: int | None = None
-    retry_after: int | None = None
     drop: bool = False
     after: bool = False
     hits: int = 0
@@ -76,10 +75,9 @@ class RequestFault:
         reason, message = _ANSWERS.get(code, ("", "injected"))
         headers: dict[str, str] = {}
         details = None
-        if self.retry_after is not None or code == 429:
-            seconds = 1 if self.retry_after is None else self.retry_after
-            headers["Retry-After"] = str(seconds)
-            details = {"retryAfterSeconds": seconds}
+        if code == 429:
+            headers["Retry-After"] = "1"
+            details = {"retryAfterSeconds": 1}
         return StatusError(code, reason, message, details, headers=headers)
 
 

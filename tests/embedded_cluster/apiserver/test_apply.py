@@ -18,12 +18,6 @@ def owners(obj: JSON) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", [])}
 
 
-async def test_apply_creates_and_owns_what_it_sent(client: Client) -> None:
-    code, created = await client.apply(A, config_map("a", {"x": "1"}), "one")
-    assert code == 201
-    assert owners(created) == {"one": {"f:data": {"f:x": {}}}}
-
-
 async def test_applying_the_same_again_changes_nothing(client: Client) -> None:
     _, created = await client.apply(A, config_map("a", {"x": "1"}), "one")
     assert await client.apply(A, config_map("a", {"x": "1"}), "one") == (200, created)

@@ -55,13 +55,6 @@ async def test_a_request_that_takes_too_long_has_or_has_not_taken_effect(client:
     assert (client.server.store.get("configmaps", "a", "default") is not None) == after
 
 
-async def test_too_many_requests_says_when_to_come_back(client: Client) -> None:
-    client.server.faults.add(RequestFault(status=429, retry_after=7))
-    async with client.session.get(client.server.url + CONFIG_MAPS) as response:
-        assert response.headers["Retry-After"] == "7"
-        assert (await response.json())["details"]["retryAfterSeconds"] == 7
-
-
 async def test_a_fault_hits_as_often_as_it_says_and_counts(client: Client) -> None:
     fault = client.server.faults.add(RequestFault(verb="list", resource="configmaps", status=500, times=2, skip=1))
     codes = [(await client.request("GET", CONFIG_MAPS))[0] for _ in range(5)]

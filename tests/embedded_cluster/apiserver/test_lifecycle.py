@@ -8,7 +8,6 @@ import pytest
 
 from embedded_cluster.apiserver import EmbeddedAPIServer, StatusError
 from tests.support.embedded.client import (
-    ALLOCATION,
     CLAIMS,
     CONFIG_MAPS,
     PODS,
@@ -35,13 +34,6 @@ def owned(owner: dict[str, object]) -> list[dict[str, object]]:
     metadata = owner["metadata"]
     assert isinstance(metadata, dict)
     return [{"apiVersion": "v1", "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}]
-
-
-async def test_generated_names_are_unique_and_end_in_five_characters(client: Client) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}}
-    names = [(await client.post(CONFIG_MAPS, body))["metadata"]["name"] for _ in range(20)]
-    assert len(set(names)) == 20
-    assert all(name.startswith("a-") and len(name) == 7 for name in names)
 
 
 async def test_the_same_seed_generates_the_same_names_and_uids(client: Client) -> None:
@@ -80,29 +72,6 @@ async def test_many_objects_are_created_at_once(client: Client) -> None:
     assert [s["metadata"]["name"] for s in client.server.store.list("resourceslices", fields="spec.nodeName=n7")] == [
         "s7"
     ]
-
-
-async def test_a_pod_on_a_node_stays_until_it_is_deleted_without_grace(client: Client) -> None:
-    await client.post(PODS, pod("p"))
-    await client.post(f"{PODS}/p/binding", {"target": {"kind": "Node", "name": "n1"}})
-    marked = await client.delete(f"{PODS}/p")
-    assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert (await client.get(f"{PODS}/p"))["metadata"]["deletionTimestamp"]
-    await client.delete(f"{PODS}/p", {"gracePeriodSeconds": 0})
-    assert (await client.request("GET", f"{PODS}/p"))[0] == 404
-
-
-async def test_a_pod_without_a_node_goes_at_once(client: Client) -> None:
-    await client.post(PODS, pod("p"))
-    await client.delete(f"{PODS}/p")
-    assert (await client.request("GET", f"{PODS}/p"))[0] == 404
-
-
-async def test_the_last_finalizer_takes_the_object_along(client: Client) -> None:
-    await client.post(CLAIMS, claim("c", finalizers=["example.com/keep"]))
-    await client.delete(f"{CLAIMS}/c")
-    await client.patch(f"{CLAIMS}/c", {"metadata": {"finalizers": None}})
-    assert (await client.request("GET", f"{CLAIMS}/c"))[0] == 404
 
 
 async def test_dependents_go_with_their_owner(client: Client) -> None:
@@ -182,14 +151,6 @@ async def test_a_large_namespace_is_emptied_at_once(client: Client) -> None:
 async def test_namespaces_that_everybody_expects_are_there(client: Client) -> None:
     names = {item["metadata"]["name"] for item in (await client.get(NAMESPACES))["items"]}
     assert {"default", "kube-system", "kube-public", "kube-node-lease"} <= names
-
-
-async def test_an_allocated_claim_survives_restarts_of_the_reader_unchanged(client: Client) -> None:
-    await client.post(CLAIMS, claim("c"))
-    status = {"allocation": ALLOCATION, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}
-    written = await client.patch(f"{CLAIMS}/c/status", {"status": status})
-    assert written["status"] == status
-    assert await client.get(f"{CLAIMS}/c") == written
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b"null", b'{"metadata": []}'])

@@ -10,25 +10,11 @@ from embedded_cluster.apiserver.kinds import registry
 from embedded_cluster.apiserver.selectors import parse
 from embedded_cluster.apiserver.statuses import StatusError
 from embedded_cluster.apiserver.storage import Storage, Stored
-from tests.support.embedded.client import CONFIG_MAPS, JSON, SLICES, Client, config_map, resource_slice
+from tests.support.embedded.client import CONFIG_MAPS, JSON, Client, config_map
 
 
 def names(listed: JSON) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
-
-
-async def test_pages_show_the_state_of_the_first_page(client: Client) -> None:
-    for name in "abcde":
-        await client.post(CONFIG_MAPS, config_map(name))
-    first = await client.get(f"{CONFIG_MAPS}?limit=2")
-    await client.delete(f"{CONFIG_MAPS}/d")
-    await client.post(CONFIG_MAPS, config_map("ca"))
-    second = await client.get(f"{CONFIG_MAPS}?limit=2&continue={first['metadata']['continue']}")
-    third = await client.get(f"{CONFIG_MAPS}?limit=2&continue={second['metadata']['continue']}")
-    assert [names(first), names(second), names(third)] == [["a", "b"], ["c", "d"], ["e"]]
-    assert first["metadata"]["remainingItemCount"] == 3
-    assert "continue" not in third["metadata"]
-    assert third["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
 async def test_a_page_of_a_forgotten_state_has_expired(client: Client) -> None:
@@ -39,36 +25,6 @@ async def test_a_page_of_a_forgotten_state_has_expired(client: Client) -> None:
     client.server.store.forget_history()
     code, answer = await client.request("GET", f"{CONFIG_MAPS}?limit=2&continue={first['metadata']['continue']}")
     assert (code, answer["reason"]) == (410, "Expired")
-
-
-async def test_a_list_at_an_exact_revision_shows_that_state(client: Client) -> None:
-    created = await client.post(CONFIG_MAPS, config_map("a"))
-    await client.delete(f"{CONFIG_MAPS}/a")
-    revision = created["metadata"]["resourceVersion"]
-    listed = await client.get(f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact")
-    assert names(listed) == ["a"]
-
-
-async def test_items_of_a_list_have_no_kind_of_their_own(client: Client) -> None:
-    await client.post(CONFIG_MAPS, config_map("a"))
-    listed = await client.get(CONFIG_MAPS)
-    assert listed["kind"] == "ConfigMapList"
-    assert {"kind", "apiVersion"}.isdisjoint(listed["items"][0])
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("fieldSelector=spec.nodeName%3Dn1", ["a", "b"]),
-        ("fieldSelector=spec.nodeName!%3Dn1", ["c"]),
-        ("fieldSelector=spec.driver%3Dgpu.example.com,metadata.name%3Dc", ["c"]),
-        ("fieldSelector=spec.driver%3Dother.example.com", []),
-    ],
-)
-async def test_slices_are_selected_by_node_and_driver(client: Client, query: str, expected: list[str]) -> None:
-    for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2")):
-        await client.post(SLICES, resource_slice(name, node))
-    assert names(await client.get(f"{SLICES}?{query}")) == expected
 
 
 @pytest.mark.parametrize(
