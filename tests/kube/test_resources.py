@@ -1,18 +1,35 @@
-"""Where the API server has things."""
+"""The kinds that are read: the versions a server offers, their paths, and objects of every version."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from dra_extender.api.errors import NotFoundError
-from dra_extender.kube.resources import PODS, Served, followed, resource_claims, segment
+from dra_extender.api import resource as v1
+from dra_extender.api.decoding import encode, to_builtins
+from dra_extender.api.errors import ApiError, NotFoundError, RejectedError
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import (
+    PODS,
+    Served,
+    device_classes,
+    device_taint_rules,
+    discover,
+    followed,
+    resource_claims,
+    resource_slices,
+    segment,
+)
+from tests.support.kube.scripted import ScriptedServer
+from tests.support.specimens import specimen
 
 
 @pytest.mark.parametrize(
@@ -68,3 +85,109 @@ def test_taint_rules_are_followed_where_they_are_served_and_each_kind_in_its_ver
     versions = {"": "v1", "resource.k8s.io": served.version}
     for kind in kinds:
         assert kind.version == (served.taint_rules if kind.plural == "devicetaintrules" else versions[kind.group])
+
+
+FOUR = ("deviceclasses", "resourceclaims", "resourceslices", "resourceclaimtemplates")
+
+
+def serve(server: ScriptedServer, versions: dict[str, tuple[str, ...]]) -> None:
+    group = {"kind": "APIGroup", "versions": [{"groupVersion": f"resource.k8s.io/{v}", "version": v} for v in versions]}
+    server.on("GET", "/apis/resource.k8s.io", (200, group))
+    server.on("GET", "/version", (200, {"gitVersion": "v1.36.2"}))
+    for version, names in versions.items():
+        resources = [{"name": name} for name in names]
+        server.on("GET", f"/apis/resource.k8s.io/{version}", (200, {"resources": resources}))
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ({"v1": FOUR}, ("v1", "")),
+        ({"v1beta1": FOUR, "v1beta2": FOUR, "v1": FOUR}, ("v1", "")),
+        ({"v1beta1": FOUR, "v1beta2": FOUR}, ("v1beta2", "")),
+        ({"v1beta1": FOUR}, ("v1beta1", "")),
+        ({"v1": FOUR, "v1beta2": (*FOUR, "devicetaintrules")}, ("v1", "v1beta2")),
+        ({"v1": FOUR, "v1alpha3": ("devicetaintrules",)}, ("v1", "v1alpha3")),
+        ({"v1": (*FOUR, "devicetaintrules"), "v1beta2": (*FOUR, "devicetaintrules")}, ("v1", "v1")),
+    ],
+)
+async def test_the_best_served_version_is_chosen(
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]], expected: tuple[str, str]
+) -> None:
+    serve(server, versions)
+    assert await discover(client) == Served(*expected, server_version="v1.36.2")
+
+
+@pytest.mark.parametrize("versions", [None, {"v1alpha3": ("resourceclaims",)}])
+async def test_a_server_without_the_resource_api_is_named_as_such(
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]] | None
+) -> None:
+    if versions is not None:
+        serve(server, versions)
+    with pytest.raises(RejectedError, match=r"serves no usable version of resource\.k8s\.io"):
+        await discover(client)
+
+
+@pytest.mark.parametrize("path", ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1"])
+async def test_an_answer_that_makes_no_sense_is_one_to_ask_for_again(
+    server: ScriptedServer, client: KubeClient, path: str
+) -> None:
+    """A proxy shows a page while the API server behind it is away."""
+    server.on("GET", path, (200, ["<html>"]))
+    serve(server, {"v1": FOUR})
+    with pytest.raises(ApiError, match=path):
+        await discover(client)
+
+
+Json = dict[str, Any]
+
+
+def unfilled(value: Any, path: str = "") -> list[str]:
+    """Fields at their defaults, in all structs of a struct."""
+    found: list[str] = []
+    if isinstance(value, msgspec.Struct):
+        fresh = {field.name: field.default for field in msgspec.structs.fields(value)}
+        for name in value.__struct_fields__:
+            item = getattr(value, name)
+            found += [f"{path}.{name}"] if item == fresh[name] or item in ((), {}) else unfilled(item, f"{path}.{name}")
+    elif isinstance(value, tuple):
+        found += [name for item in value for name in unfilled(item, path)]
+    elif isinstance(value, dict):
+        found += [name for item in value.values() for name in unfilled(item, path)]
+    return found
+
+
+@pytest.mark.parametrize("kind", [v1.ResourceSlice, v1.ResourceClaim, v1.DeviceClass, v1.DeviceTaintRule])
+def test_the_objects_of_these_tests_have_every_field(kind: type[Any]) -> None:
+    assert unfilled(specimen(kind)) == []
+
+
+def in_v1beta1(item: Json) -> Json:
+    """Devices carry all but their name under `basic`, requests those of an exact request directly."""
+    spec = item["spec"]
+    if "pool" in spec:
+        devices = [{"name": device.pop("name"), "basic": device} for device in spec["devices"]]
+        return item | {"spec": spec | {"devices": devices}}
+    requests = [request.pop("exactly") | request for request in spec["devices"]["requests"]]
+    return item | {"spec": spec | {"devices": spec["devices"] | {"requests": requests}}}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize(
+    ("kind", "resource"), [(v1.ResourceSlice, resource_slices), (v1.ResourceClaim, resource_claims)]
+)
+def test_slices_and_claims_keep_every_field(version: str, kind: type[Any], resource: Any) -> None:
+    item = specimen(kind)
+    served = to_builtins(item)
+    if version == "v1beta1":
+        served = in_v1beta1(served)
+    assert resource(version).decode(encode(served)) == item
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize(
+    ("kind", "resource"), [(v1.DeviceClass, device_classes), (v1.DeviceTaintRule, device_taint_rules)]
+)
+def test_classes_and_taint_rules_keep_every_field(version: str, kind: type[Any], resource: Any) -> None:
+    item = specimen(kind)
+    assert resource(version).decode(encode(item)) == item
