@@ -45,6 +45,11 @@ def is_constant(evaluate: object) -> bool:
 
 def _size(value: Any) -> int:
     """Characters, elements, or the bytes of an address."""
+    kind = value.__class__
+    if kind is int or kind is bool:
+        return 1
+    if kind is str or kind is list:
+        return len(value)
     if isinstance(value, Ip):
         return value.address.max_prefixlen // 8
     if isinstance(value, Cidr):

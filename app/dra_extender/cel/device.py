@@ -78,32 +78,35 @@ FIELDS: Final[Mapping[str, Field]] = {
 """The fields of `device` with one value. `attributes` and `capacity` are maps of maps, by domain and id."""
 
 
+Section = str
+"""attributes or capacity."""
+
+
 class ReadSet(msgspec.Struct, frozen=True):
     """What an expression reads of a device. `everything` when it iterates or computes what to read."""
 
     fields: tuple[str, ...] = ()
     """Names in `FIELDS`."""
-    entries: tuple[tuple[str, str, str], ...] = ()
-    """("attributes" or "capacity", domain, id)."""
-    domains: tuple[tuple[str, str], ...] = ()
-    """("attributes" or "capacity", domain): whether the domain exists is read."""
+    entries: tuple[tuple[Section, str, str], ...] = ()
+    """(section, domain, id)."""
+    domains: tuple[tuple[Section, str], ...] = ()
+    """(section, domain): whether the domain exists is read."""
     everything: bool = False
 
 
 class DeviceView:
     """A device at run time.
 
-    `entries` has `attributes` and `capacity`, each a map from "domain/id" to value. `error` is the error of every
-    evaluation, if the device has a value that cannot be used.
+    `attributes` and `capacity` map "domain/id" to value. `error` is the error of every evaluation, if the device has a
+    value that cannot be used.
     """
 
-    __slots__ = ("_as_map", "_everything", "driver", "entries", "error", "fields", "published")
+    __slots__ = ("_as_map", "_everything", "attributes", "capacity", "error", "published")
 
-    def __init__(self, published: PublishedDevice, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, published: PublishedDevice) -> None:
         self.published = published
-        self.driver = published.driver
-        self.entries = entries
-        self.fields: dict[str, Any] = {name: field.read(published) for name, field in FIELDS.items()}
+        self.attributes: dict[str, Any] = {}
+        self.capacity: dict[str, Any] = {}
         self.error: CelRuntimeError | None = None
         self._as_map: dict[str, Any] | None = None
         self._everything: Hashable = None
@@ -115,25 +118,35 @@ class DeviceView:
         If a name is there both with the driver's domain and without one, the one without is used (upstream uses the one
         that Go iterates last).
         """
-        driver, values = published.driver, dict[str, Any]()
-        capacity = {
-            _qualified(name, driver): found.value
-            for name, found in sorted(published.capacity.items(), key=_qualified_first)
-        }
-        self = cls(published, {"attributes": values, "capacity": capacity})
+        self, driver = cls(published), published.driver
+        for name, capacity in sorted(published.capacity.items(), key=_qualified_first):
+            self.capacity[_qualified(name, driver)] = capacity.value
         for name, attribute in sorted(published.attributes.items(), key=_qualified_first):
             try:
-                values[_qualified(name, driver)] = _value(attribute.value, gates)
+                self.attributes[_qualified(name, driver)] = _value(attribute.value, gates)
             except ValueError as problem:
                 self.error = CelRuntimeError(f"attribute {name}: {problem}", _UNUSABLE_HINT)
                 break
         return self
 
     @property
+    def driver(self) -> str:
+        return self.published.driver
+
+    def field(self, name: str) -> Any:
+        """The value of a field in `FIELDS`."""
+        return FIELDS[name].read(self.published)
+
+    def entries(self, section: Section) -> dict[str, Any]:
+        """The attributes, or the capacity."""
+        return self.attributes if section == "attributes" else self.capacity
+
+    @property
     def as_map(self) -> dict[str, Any]:
         """The value of `device`."""
         if self._as_map is None:
-            self._as_map = {**self.fields, **{section: _by_domain(found) for section, found in self.entries.items()}}
+            self._as_map = {name: self.field(name) for name in FIELDS}
+            self._as_map |= {"attributes": _by_domain(self.attributes), "capacity": _by_domain(self.capacity)}
         return self._as_map
 
     def read_key(self, reads: ReadSet) -> Hashable:
@@ -142,9 +155,9 @@ class DeviceView:
             return self.error.message
         if reads.everything:
             return self._all_values()
-        key: list[Hashable] = [self.fields[name] for name in reads.fields]
+        key: list[Hashable] = [self.field(name) for name in reads.fields]
         for section, domain, id_ in reads.entries:
-            value = self.entries[section].get(f"{domain}/{id_}")
+            value = self.entries(section).get(f"{domain}/{id_}")
             key.append(value if value.__class__ is str else _typed(value))
         key += [domain in self.as_map[section] for section, domain in reads.domains]
         return tuple(key)
@@ -152,8 +165,11 @@ class DeviceView:
     def _all_values(self) -> Hashable:
         """Everything there is, in the order in which it would be iterated."""
         if self._everything is None:
-            parts = [tuple((name, _typed(value)) for name, value in found.items()) for found in self.entries.values()]
-            self._everything = (*self.fields.values(), *parts)
+            parts = [
+                tuple((name, _typed(value)) for name, value in found.items())
+                for found in (self.attributes, self.capacity)
+            ]
+            self._everything = (*map(self.field, FIELDS), *parts)
         return self._everything
 
 

@@ -95,10 +95,15 @@ def device_read(qualifiers: tuple[Qualifier, ...]) -> Callable[[DeviceView], Any
     if len(keys) != len(qualifiers):
         return None
     if len(keys) == 1 and keys[0] in FIELDS:
-        return lambda view: view.fields[keys[0]]
+        field = FIELDS[keys[0]].read
+        return lambda view: field(view.published)
     if len(keys) == 3 and keys[0] in ("attributes", "capacity"):
-        section, name = keys[0], f"{keys[1]}/{keys[2]}"
-        return lambda view: view.entries[section].get(name)
+        name = f"{keys[1]}/{keys[2]}"
+        return (
+            (lambda view: view.attributes.get(name))
+            if keys[0] == "attributes"
+            else (lambda view: view.capacity.get(name))
+        )
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from dra_extender.cel.device import FIELDS, ReadSet
+from dra_extender.cel.device import FIELDS, ReadSet, Section
 from dra_extender.cel.syntax import Call, Ident, Index, Macro, Node, Select, Variable
 from dra_extender.cel.syntax import Literal as LiteralNode
 
@@ -52,8 +52,8 @@ class _Reader:
     def __init__(self) -> None:
         self.everything = False
         self.fields: set[str] = set()
-        self.entries: set[tuple[str, str, str]] = set()
-        self.domains: set[tuple[str, str]] = set()
+        self.entries: set[tuple[Section, str, str]] = set()
+        self.domains: set[tuple[Section, str]] = set()
         self._aliases: dict[Variable, Path] = {}
         """Variables of `cel.bind` that stand for a part of the device."""
 

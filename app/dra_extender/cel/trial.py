@@ -101,9 +101,9 @@ def value_of(reads: ReadSet, view: DeviceView) -> tuple[str, str] | None:
         return None
     if reads.fields:
         name = reads.fields[0]
-        return name, shown_value(view.fields[name])
+        return name, shown_value(view.field(name))
     section, domain, identifier = reads.entries[0]
-    return f"{domain}/{identifier}", shown_value(view.entries[section].get(f"{domain}/{identifier}"))
+    return f"{domain}/{identifier}", shown_value(view.entries(section).get(f"{domain}/{identifier}"))
 
 
 def shown_value(value: Any) -> str:
@@ -120,7 +120,7 @@ def shown_value(value: Any) -> str:
 def _names(view: DeviceView) -> list[str]:
     """The names of what the device has, and their domains."""
     found: dict[str, None] = {}
-    for name in (name for entries in view.entries.values() for name in entries):
+    for name in (*view.attributes, *view.capacity):
         domain, _, identifier = name.partition("/")
         found[identifier] = found[domain] = None
     return list(found)

@@ -49,8 +49,8 @@ class Vocabulary:
         """The words of one more device."""
         self.words[view.driver] = None
         self.values.setdefault("driver", {})[view.driver] = None
-        self.attributes.update(dict.fromkeys(view.entries["attributes"]))
-        for entries in view.entries.values():
+        self.attributes.update(dict.fromkeys(view.attributes))
+        for entries in (view.attributes, view.capacity):
             for name, value in entries.items():
                 domain, _, identifier = name.partition("/")
                 if len(self.words) < KNOWN and len(name) <= LONGEST:
