@@ -83,7 +83,6 @@ class EventRecorder:
         size: int = 1000,
         rate: float = 20.0,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.dropped = 0
         self.sent = 0
@@ -93,7 +92,6 @@ class EventRecorder:
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(size)
         self._pause = 1.0 / rate
         self._clock = clock
-        self._now = now
         self._serial = 0
         self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(4096)
 
@@ -135,7 +133,7 @@ class EventRecorder:
     async def _create(self, occurrence: Occurrence) -> _Written:
         namespace = occurrence.regarding.namespace or "default"
         self._serial += 1
-        now = self._now()
+        now = datetime.now(UTC)
         name = f"{occurrence.regarding.name[:180]}.{int(now.timestamp() * 1e9):x}{self._serial & 0xFFF:03x}"
         event = Event(
             api_version="events.k8s.io/v1",
@@ -157,7 +155,7 @@ class EventRecorder:
     async def _count(self, written: _Written) -> None:
         written.count += 1
         written.at = self._clock()
-        series = EventSeries(count=written.count, last_observed_time=format_micro_time(self._now()))
+        series = EventSeries(count=written.count, last_observed_time=format_micro_time(datetime.now(UTC)))
         await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
 
 
