@@ -115,9 +115,7 @@ def suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget = U
 
 
 def _known(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
-    """As the filter remembers it of a device that looks the same, once it is known what its selectors read: of
-    thousands of devices with serial numbers each is new to a bind. Errors are worded for each device.
-    """
+    """From the filter's answers by signature, if its selectors' reads are known. Raises TurnSpent and Deferred."""
     signatures = filter.signatures if filter.signatures is not None else _signatures(filter)
     if signatures is None:
         return _suitability(model, filter, budget)

@@ -64,8 +64,10 @@ def tally(
     work: Work | None = None,
 ) -> NodeTally:
     """The tally of one node. Raises what the budget does, and WorkExceeded when the verdict is not known by then."""
-    told, task = explain(prepared, view, holdings, step_budget, budget, work)
-    found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
+    explanation, task = explain(prepared, view, holdings, step_budget, budget, work)
+    found = NodeTally(
+        view.node, explanation.verdict, explanation.reason, stuck=explanation.stuck, pools=explanation.pools
+    )
     if isinstance(prepared, Failure) or view.error:
         return found
     try:
@@ -143,7 +145,7 @@ def _tallied(
     context.charge(1 + len(view.devices) // COUNTED)
     others = masks.get("class", 0).bit_count()
     lost = tuple(RuleCount(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
-    looked = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
+    evaluated = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
     return RequestTally(
         claim=prepared.claims[claim].label,
         request=ask.name,
@@ -154,7 +156,7 @@ def _tallied(
         others=others,
         losses=lost,
         left=left.bit_count(),
-        clauses=tuple(_clauses(ask, view, masks, budget)) if looked else (),
+        clauses=tuple(_clauses(ask, view, masks, budget)) if evaluated else (),
         taints=tuple(_taints(ask, context, masks.get("taint", 0))),
         errors=tuple(_errors(ask, context, masks.get("error", 0))),
     )

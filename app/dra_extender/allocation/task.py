@@ -74,7 +74,7 @@ class FatalError(Exception):
 
 
 def failed(objection: Objection, ask: Ask, claim: int) -> FatalError:
-    """The fatal error when a device is looked at for a request of the claim of this index."""
+    """The fatal error when a device is evaluated for a request of the claim of this index."""
     if objection.source == "class":
         return FatalError(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
     if objection.source == "request":

@@ -1,7 +1,7 @@
 """Counters as budgets: the least that all requests together must consume against what is left.
 
 Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
-accept the same devices share them. Looked at are each counter and, summed up over all sets and pools, each counter
+accept the same devices share them. Compared are each counter and, summed up over all sets and pools, each counter
 name.
 """
 

@@ -34,7 +34,7 @@ LEAST_STEPS: Final = 40
 """How many every question may take."""
 
 MOST_SETS: Final = 4
-"""How many different sets of acceptable devices are looked at."""
+"""How many different sets of accepted devices are compared."""
 
 SHARE: Final = 2
 """Units of work that it costs to see what one alternative consumes of one device."""
@@ -145,25 +145,27 @@ class Packing:
             demand for demand in found if demand.need and not demand.admin and not demand.mask & self._task.shareable
         ]
         groups = [*table.islands, ~table.known]
-        return all(self._set_fits(kind, members, groups, table) for kind in _sets(demand.mask for demand in members))
+        return all(
+            self._set_fits(accepted, members, groups, table) for accepted in _sets(demand.mask for demand in members)
+        )
 
-    def _set_fits(self, kind: int, members: Sequence[Demand], groups: Sequence[int], table: AttributeTable) -> bool:
+    def _set_fits(self, accepted: int, members: Sequence[Demand], groups: Sequence[int], table: AttributeTable) -> bool:
         """Whether the requests that accept only devices of this set have room in the groups."""
         self._task.charge(len(groups) * (1 + len(members) // SIZES))
-        rooms = [(group & kind).bit_count() for group in groups]
+        rooms = [(group & accepted).bit_count() for group in groups]
         sizes: list[int] = []
         together: dict[int, int] = defaultdict(int)
         for demand in members:
             mask = demand.mask
-            if mask & ~kind:
+            if mask & ~accepted:
                 continue
             binding = self._binding(demand, table)
             if binding is not None:
                 together[binding] += demand.need
                 continue
-            accepted = [index for index, group in enumerate(groups) if mask & group]
-            if len(accepted) == 1:
-                rooms[accepted[0]] -= demand.need
+            touched = [index for index, group in enumerate(groups) if mask & group]
+            if len(touched) == 1:
+                rooms[touched[0]] -= demand.need
             else:
                 sizes += [1] * demand.need
         if max(together.values(), default=0) < 2:
