@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dra_extender.cel import CelCompileError, DeviceView, compile_selector
 from dra_extender.cel.parser import parse
-from dra_extender.cel.syntax import Call, Conditional, Literal, Logic, Macro, Node, Select, walk
+from dra_extender.cel.syntax import Call, Conditional, Expr, Literal, Logic, Macro, Select, walk
 from dra_extender.cel.tokens import tokenize
 
 PIECES = [
@@ -36,7 +36,7 @@ def test_tokens_are_the_text_without_space(text: str) -> None:
     assert all(text.startswith(token.text, token.offset) for token in tokens)
 
 
-def shape(node: Node) -> str:
+def shape(node: Expr) -> str:
     """A tree in brackets."""
     if isinstance(node, Literal):
         return repr(node.value)

@@ -9,7 +9,7 @@ from dra_extender.cel.declarations import Run
 from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
-from dra_extender.cel.syntax import Call, Literal, Node
+from dra_extender.cel.syntax import Call, Expr, Literal
 from dra_extender.cel.values import Map, UInt, is_unhashable, type_name
 from dra_extender.cel.work import MANY, Meter, length
 
@@ -125,7 +125,7 @@ def remembered(name: str, operand: Evaluate, evaluate: Evaluate) -> Evaluate:
     return evaluate_once
 
 
-def is_sum(node: Node) -> bool:
+def is_sum(node: Expr) -> bool:
     """True when the node is a sum, not counting the addition of an empty list."""
     if not (isinstance(node, Call) and node.function == "_+_"):
         return False

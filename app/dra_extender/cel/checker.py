@@ -17,6 +17,7 @@ from dra_extender.cel.messages import MESSAGES, global_name
 from dra_extender.cel.syntax import (
     Call,
     Conditional,
+    Expr,
     Ident,
     Index,
     ListNode,
@@ -25,7 +26,6 @@ from dra_extender.cel.syntax import (
     Macro,
     MapNode,
     Message,
-    Node,
     Select,
     Variable,
     dotted,
@@ -60,7 +60,7 @@ _LITERALS: Final[dict[type, Type]] = {
 }  # fmt: skip
 
 
-def check(expression: str, tree: Node, language: Environment, work: Work) -> Type:
+def check(expression: str, tree: Expr, language: Environment, work: Work) -> Type:
     """The type of an expression. Raises CelCompileError and WorkExceeded."""
     checker = _Checker(expression, language, work)
     try:
@@ -84,20 +84,20 @@ class _Checker:
         self._fresh = 0
         self.bound = Substitution(work)
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: Expr) -> Type:
         """The type of a node, which is also noted in it."""
         kind: Type = self._METHODS[node.__class__](self, node)
         node.type = kind
         return kind
 
-    def _error(self, message: str, node: Node, hint: str = "") -> CelCompileError:
+    def _error(self, message: str, node: Expr, hint: str = "") -> CelCompileError:
         return CelCompileError(message, self._expression, node.offset, hint)
 
     def _new_variable(self) -> Type:
         self._fresh += 1
         return types.param(f"_{self._fresh}")
 
-    def _require(self, node: Node, wanted: Type, found: Type) -> None:
+    def _require(self, node: Expr, wanted: Type, found: Type) -> None:
         if not self.bound.fits(found, wanted):
             raise self._error(f"expected type '{wanted}' but found '{self._shown(found)}'", node)
 
@@ -175,11 +175,11 @@ class _Checker:
         kind, node.overloads = self._resolve(node, node.function, target is not None, tuple(arguments))
         return kind
 
-    def _result(self, node: Node, function: str, *arguments: Type, member: bool = False) -> Type:
+    def _result(self, node: Expr, function: str, *arguments: Type, member: bool = False) -> Type:
         return self._resolve(node, function, member, arguments)[0]
 
     def _resolve(
-        self, node: Node, name: str, member: bool, arguments: tuple[Type, ...]
+        self, node: Expr, name: str, member: bool, arguments: tuple[Type, ...]
     ) -> tuple[Type, tuple[Overload, ...]]:
         """The type of a call and the overloads that fit; dyn when they differ in it."""
         function = self._functions.get(name)
@@ -233,7 +233,7 @@ class _Checker:
             return kind
         return most_general(joined, kind) if self.bound.fits(joined, kind) else DYN
 
-    def _unwrapped(self, node: Node, optional: bool) -> Type:
+    def _unwrapped(self, node: Expr, optional: bool) -> Type:
         kind = self.check(node)
         if not optional:
             return kind
@@ -294,7 +294,7 @@ class _Checker:
         self._scope = {**outer, **{variable.name: variable for variable in bound}}
         return outer
 
-    def _within(self, node: Macro, kinds: tuple[Type, ...], body: Node) -> Type:
+    def _within(self, node: Macro, kinds: tuple[Type, ...], body: Expr) -> Type:
         outer = self._bind_variables(node, kinds)
         kind = self.check(body)
         self._scope = outer
@@ -365,7 +365,7 @@ class _Checker:
             step = self._inserted(node, kinds[0], self.check(body))
         return self._result(node, "_?_:_", test, step, step)
 
-    def _appended(self, node: Node, element: Type) -> Type:
+    def _appended(self, node: Expr, element: Type) -> Type:
         """The type of `[] + [element]`."""
         return self._result(node, "_+_", list_of(self._new_variable()), list_of(element))
 

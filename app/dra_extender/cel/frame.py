@@ -13,7 +13,7 @@ from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault, too_costly
 from dra_extender.cel.library.network import Cidr, Ip
 from dra_extender.cel.library.urls import Url
-from dra_extender.cel.syntax import Index, Node, Select
+from dra_extender.cel.syntax import Expr, Index, Select
 from dra_extender.cel.values import NONE, Lost, Option, SumQuantity, TypeValue, UInt, find, type_name
 from dra_extender.cel.work import Meter, Patterns, Work
 
@@ -75,13 +75,13 @@ Qualifier = tuple[Evaluate | None, Any, bool]
 """How to compute a key, or else the key; and whether it is optional."""
 
 
-def tests_optional(node: Node) -> bool:
+def tests_optional(node: Expr) -> bool:
     """True for `has()` of a chain with an optional part. As a branch of `?:` upstream takes it for the chain: it
     yields the optional, not whether there is something.
     """
     if not (isinstance(node, Select) and node.test):
         return False
-    part: Node = node
+    part: Expr = node
     while isinstance(part, Select | Index):
         if part.optional:
             return True

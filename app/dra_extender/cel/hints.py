@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dra_extender.cel.errors import CelCompileError, Kind
-from dra_extender.cel.syntax import Call, Message, Node
+from dra_extender.cel.syntax import Call, Expr, Message
 from dra_extender.cel.types import ANY, QUANTITY, SEMVER, STRING, Type
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
@@ -38,7 +38,7 @@ def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str
     return ""
 
 
-def undeclared(expression: str, node: Node, name: str, hint: str = "") -> CelCompileError:
+def undeclared(expression: str, node: Expr, name: str, hint: str = "") -> CelCompileError:
     """A variable, function or message that is not there."""
     problem = f"undeclared reference to '{name}'"
     upstream = f"{problem} (in container '')"
@@ -46,7 +46,7 @@ def undeclared(expression: str, node: Node, name: str, hint: str = "") -> CelCom
 
 
 def no_overload(
-    expression: str, node: Node, name: str, member: bool, arguments: Sequence[str], hint: str
+    expression: str, node: Expr, name: str, member: bool, arguments: Sequence[str], hint: str
 ) -> CelCompileError:
     """A function that does not take arguments of these types; the first is that of the receiver of a method."""
     applied = f"{arguments[0]}.({', '.join(arguments[1:])})" if member else f"({', '.join(arguments)})"
@@ -54,7 +54,7 @@ def no_overload(
     return CelCompileError(problem, expression, node.offset, hint, upstream_offset=_bracket(expression, node))
 
 
-def _bracket(expression: str, node: Node) -> int | None:
+def _bracket(expression: str, node: Expr) -> int | None:
     """Where a call that is written with a name, or a message, has its bracket: upstream points there."""
     if isinstance(node, Message):
         return expression.find("{", node.offset)

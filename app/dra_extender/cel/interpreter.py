@@ -43,6 +43,7 @@ from dra_extender.cel.messages import MESSAGES
 from dra_extender.cel.syntax import (
     Call,
     Conditional,
+    Expr,
     Ident,
     Index,
     ListNode,
@@ -51,7 +52,6 @@ from dra_extender.cel.syntax import (
     Macro,
     MapNode,
     Message,
-    Node,
     Select,
     weight,
 )
@@ -62,7 +62,7 @@ from dra_extender.cel.work import MANY, Patterns, Work
 class Interpreter:
     """An expression, ready to be evaluated."""
 
-    def __init__(self, tree: Node, functions: Functions) -> None:
+    def __init__(self, tree: Expr, functions: Functions) -> None:
         builder = _Builder(functions)
         self._weight = weight(tree)
         self._evaluate = builder.build(tree)
@@ -85,7 +85,7 @@ class _Builder:
         self._lazy: set[int] = set()
         self.variables = 0
 
-    def build(self, node: Node) -> Evaluate:
+    def build(self, node: Expr) -> Evaluate:
         evaluate: Evaluate = self._METHODS[node.__class__](self, node)
         return evaluate
 
@@ -142,7 +142,7 @@ class _Builder:
         read = device_read(qualifiers) if is_read else None
         return evaluate if read is None else reading(read, cost + len(qualifiers), evaluate)
 
-    def _chain(self, node: Node) -> tuple[Node, tuple[Qualifier, ...]]:
+    def _chain(self, node: Expr) -> tuple[Expr, tuple[Qualifier, ...]]:
         qualifiers: list[Qualifier] = []
         while True:
             if isinstance(node, Select) and not (node.test and qualifiers):
@@ -196,7 +196,7 @@ class _Builder:
 
         return evaluate
 
-    def _part(self, node: Node, *, branch: bool = False) -> Evaluate:
+    def _part(self, node: Expr, *, branch: bool = False) -> Evaluate:
         """A branch or an index: there a selection is cheaper by one."""
         if isinstance(node, Ident):
             return self._ident(node, 0)
@@ -204,7 +204,7 @@ class _Builder:
             return self._selection(node, 0, branch=branch)
         return self.build(node)
 
-    def _branch(self, node: Node) -> Evaluate:
+    def _branch(self, node: Expr) -> Evaluate:
         evaluate = self._part(node, branch=True)
         if isinstance(node, Literal | Ident | Select | Index | Conditional):
             return evaluate

@@ -13,6 +13,7 @@ from dra_extender.cel.errors import CelCompileError
 from dra_extender.cel.syntax import (
     Call,
     Conditional,
+    Expr,
     Ident,
     Index,
     ListNode,
@@ -21,7 +22,6 @@ from dra_extender.cel.syntax import (
     Macro,
     MapNode,
     Message,
-    Node,
     Select,
 )
 from dra_extender.cel.tokens import END, Token, byte_string, double, integer, string, tokenize, unsigned
@@ -60,7 +60,7 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _LITERALS: Final = frozenset(("string", "int", "float", "uint", *_CONSTANTS))
 
 
-def parse(expression: str) -> Node:
+def parse(expression: str) -> Expr:
     """The tree of an expression. Raises CelCompileError with the place of the first mistake."""
     try:
         size = len(expression.encode())
@@ -141,7 +141,7 @@ class _Parser:
 
     # --- Operators --------------------------------------------------------------------------------------------------
 
-    def expression(self) -> Node:
+    def expression(self) -> Expr:
         """`operators` or `operators ? operators : expression`"""
         self._nested += 1
         if self._nested > MAX_NESTED:
@@ -157,7 +157,7 @@ class _Parser:
         self._nested -= 1
         return node
 
-    def _operators(self, level: int) -> Node:
+    def _operators(self, level: int) -> Expr:
         """Operands joined by binary operators of this level or of one that binds more."""
         node = self._operand()
         while (found := _LEVELS.get(self.token.kind, -1)) >= level:
@@ -175,7 +175,7 @@ class _Parser:
                 node = Call(operator.offset, _OPERATORS[found][operator.kind], None, tuple(operands))
         return node
 
-    def _operand(self) -> Node:
+    def _operand(self) -> Expr:
         """`!` or `-` any number of times, and an operand with all that is selected of it."""
         sign, signs = self.token, 0
         if sign.kind == "!" or (sign.kind == "-" and self._tokens[self._place + 1].kind not in ("int", "float")):
@@ -201,7 +201,7 @@ class _Parser:
 
     # --- Selections -------------------------------------------------------------------------------------------------
 
-    def _selection(self, operand: Node) -> Node:
+    def _selection(self, operand: Expr) -> Expr:
         """`.name`, `.?name` or `.name(arguments)`"""
         dot = self._next()
         optional = self._accept("?")
@@ -214,7 +214,7 @@ class _Parser:
         self._deepen(self.depth)
         return Select(dot.offset, operand, name.text, optional=optional)
 
-    def _arguments(self) -> tuple[Node, ...]:
+    def _arguments(self) -> tuple[Expr, ...]:
         """`(a, b)`; `depth` becomes the largest of the arguments."""
         self._expect("(")
         args, deepest = [], 0
@@ -230,7 +230,7 @@ class _Parser:
 
     # --- Operands ---------------------------------------------------------------------------------------------------
 
-    def _literal(self) -> Node:
+    def _literal(self) -> Expr:
         kind, text, offset = self.token
         negative = kind == "-" and self._tokens[self._place + 1].kind in ("int", "float")
         if negative:
@@ -253,13 +253,13 @@ class _Parser:
             raise self._error(str(error), offset) from None
         return Literal(offset, _CONSTANTS[kind])
 
-    def _parentheses(self) -> Node:
+    def _parentheses(self) -> Expr:
         self._next()
         node = self.expression()
         self._expect(")")
         return node
 
-    def _name(self) -> Node:
+    def _name(self) -> Expr:
         """A variable, a function call or a message: `name`, `.name`, `name(…)`, `a.b.Name{…}`"""
         offset, prefix = self.token.offset, ""
         if self._accept("."):
@@ -278,7 +278,7 @@ class _Parser:
             return _function_or_macro(self._expression, token, args)
         return Ident(offset, prefix + token.text)
 
-    def _message(self, name: str, offset: int) -> Node | None:
+    def _message(self, name: str, offset: int) -> Expr | None:
         """A message, if what follows are more names and a brace; otherwise nothing is consumed."""
         place = self._place
         while self._tokens[place].kind == "." and self._tokens[place + 1].kind == "name":
@@ -290,14 +290,14 @@ class _Parser:
         fields, values, optional = self._entries(lambda: self._expect("name").text)
         return Message(offset, name, fields, values, optional)
 
-    def _map(self) -> Node:
+    def _map(self) -> Expr:
         offset = self.token.offset
         return MapNode(offset, *self._entries(self.expression))
 
-    def _entries(self, key: Callable[[], T]) -> tuple[tuple[T, ...], tuple[Node, ...], tuple[bool, ...]]:
+    def _entries(self, key: Callable[[], T]) -> tuple[tuple[T, ...], tuple[Expr, ...], tuple[bool, ...]]:
         """`{?key: value, …}`; `key` parses what is before the colon."""
         keys: list[T] = []
-        values: list[Node] = []
+        values: list[Expr] = []
 
         self._next()
         optional: list[bool] = []
@@ -311,8 +311,8 @@ class _Parser:
             self.depth = max(depth, self.depth)
         return tuple(keys), tuple(values), tuple(optional)
 
-    def _list(self) -> Node:
-        offset, elements, optional = self._next().offset, list[Node](), list[bool]()
+    def _list(self) -> Expr:
+        offset, elements, optional = self._next().offset, list[Expr](), list[bool]()
         for is_optional in self._items("]"):
             optional.append(is_optional)
             elements.append(self.expression())
@@ -332,7 +332,7 @@ class _Parser:
         self._expect(closing)
         self._deepen(depth)
 
-    _PRIMARY: Final[dict[str, Callable[[_Parser], Node]]] = {
+    _PRIMARY: Final[dict[str, Callable[[_Parser], Expr]]] = {
         "name": _name, ".": _name, "(": _parentheses, "[": _list, "{": _map,
     }  # fmt: skip
 
@@ -350,7 +350,7 @@ _UNWRAPPING: Final = {("optMap", 2), ("optFlatMap", 2)}
 _SORTABLE: Final = (ListNode, Ident, Select, Index, Call, Logic, Conditional, Macro)
 
 
-def _function_or_macro(expression: str, name: Token, args: tuple[Node, ...]) -> Node:
+def _function_or_macro(expression: str, name: Token, args: tuple[Expr, ...]) -> Expr:
     """The node of `name(args)`. Raises CelCompileError when it is `has` of anything but a selection."""
     if name.text != "has" or len(args) != 1:
         return Call(name.offset, name.text, None, args)
@@ -362,7 +362,7 @@ def _function_or_macro(expression: str, name: Token, args: tuple[Node, ...]) -> 
     return Select(name.offset, operand.operand, operand.field, test=True)
 
 
-def _method_or_macro(expression: str, name: Token, target: Node, args: tuple[Node, ...]) -> Node:
+def _method_or_macro(expression: str, name: Token, target: Expr, args: tuple[Expr, ...]) -> Expr:
     """The node of `target.name(args)`. Raises CelCompileError for arguments that a macro does not take."""
     form, offset = (name.text, len(args)), name.offset
     if form in _ONE_VARIABLE or form in _UNWRAPPING:
@@ -381,7 +381,7 @@ def _method_or_macro(expression: str, name: Token, target: Node, args: tuple[Nod
     return Call(offset, name.text, target, args)
 
 
-def _variable(expression: str, node: Node) -> str:
+def _variable(expression: str, node: Expr) -> str:
     if not isinstance(node, Ident):
         problem = "the argument must be a simple name"
         raise CelCompileError(problem, expression, node.offset, upstream="argument is not an identifier")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from dra_extender.cel.device import FIELDS, ReadSet, Section
-from dra_extender.cel.syntax import Call, Ident, Index, Macro, Node, Select, Variable
+from dra_extender.cel.syntax import Call, Expr, Ident, Index, Macro, Select, Variable
 from dra_extender.cel.syntax import Literal as LiteralNode
 
 
@@ -34,7 +34,7 @@ class Path(NamedTuple):
         return None
 
 
-def collect_reads(tree: Node) -> ReadSet:
+def collect_reads(tree: Expr) -> ReadSet:
     """What an expression reads of a device."""
     reader = _Reader()
     pending = [tree]
@@ -57,7 +57,7 @@ class _Reader:
         self._aliases: dict[Variable, Path] = {}
         """Variables of `cel.bind` that stand for a part of the device."""
 
-    def visit(self, node: Node) -> tuple[Node, ...]:
+    def visit(self, node: Expr) -> tuple[Expr, ...]:
         """Note what the node reads. The parts of it that are still to be visited."""
         path = self._resolve(node)
         if path is not None:
@@ -80,7 +80,7 @@ class _Reader:
                 return node.arguments
         return node.children
 
-    def _resolve(self, node: Node) -> Path | None:
+    def _resolve(self, node: Expr) -> Path | None:
         """The part of the device a node stands for, or None. A test (`has`) stands for none."""
         if isinstance(node, Ident):
             return Path("device") if node.variable is None else self._aliases.get(node.variable)

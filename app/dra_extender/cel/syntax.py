@@ -11,19 +11,19 @@ from dra_extender.cel.types import DYN, Type
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Expr:
     """A part of an expression. `offset` is its place in the text, `type` what the checker found."""
 
     offset: int
     type: Type = attribute(default=DYN, init=False)
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return ()
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class Literal(Expr):
     """A constant."""
 
     value: Any
@@ -39,7 +39,7 @@ class Variable:
 
 
 @dataclass(slots=True, eq=False)
-class Ident(Node):
+class Ident(Expr):
     """A name: `device`, a local variable, or a type. The checker sets `variable` or `constant` for the latter two."""
 
     name: str
@@ -48,117 +48,117 @@ class Ident(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.field`, `operand.?field` (optional), `has(operand.field)` (test).
 
     The checker sets `constant` when it is the name of a type, such as `net.IP`.
     """
 
-    operand: Node
+    operand: Expr
     field: str
     optional: bool = False
     test: bool = False
     constant: Any = attribute(default=None, init=False)
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.operand,)
 
 
 @dataclass(slots=True, eq=False)
-class Index(Node):
+class Index(Expr):
     """`operand[key]` or `operand[?key]`."""
 
-    operand: Node
-    key: Node
+    operand: Expr
+    key: Expr
     optional: bool = False
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.operand, self.key)
 
 
 @dataclass(slots=True, eq=False)
-class Logic(Node):
+class Logic(Expr):
     """`a && b && c` or `a || b || c`: one node however many terms."""
 
     is_and: bool
-    terms: tuple[Node, ...]
+    terms: tuple[Expr, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return self.terms
 
 
 @dataclass(slots=True, eq=False)
-class Conditional(Node):
+class Conditional(Expr):
     """`test ? then : otherwise`."""
 
-    test: Node
-    then: Node
-    otherwise: Node
+    test: Expr
+    then: Expr
+    otherwise: Expr
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.test, self.then, self.otherwise)
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class Call(Expr):
     """A function, method or operator. The checker clears `target` when it was a namespace, and sets `overloads`."""
 
     function: str
-    target: Node | None
-    args: tuple[Node, ...]
+    target: Expr | None
+    args: tuple[Expr, ...]
     overloads: tuple[Overload, ...] = attribute(default=(), init=False)
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         """The receiver, if any, and the arguments."""
         return self.args if self.target is None else (self.target, *self.args)
 
 
 @dataclass(slots=True, eq=False)
-class ListNode(Node):
+class ListNode(Expr):
     """`[a, ?b]`; `optional` is true for elements that are optionals."""
 
-    elements: tuple[Node, ...]
+    elements: tuple[Expr, ...]
     optional: tuple[bool, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return self.elements
 
 
 @dataclass(slots=True, eq=False)
-class MapNode(Node):
+class MapNode(Expr):
     """`{key: value, ?key: optional}`."""
 
-    keys: tuple[Node, ...]
-    values: tuple[Node, ...]
+    keys: tuple[Expr, ...]
+    values: tuple[Expr, ...]
     optional: tuple[bool, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return tuple(node for entry in zip(self.keys, self.values, strict=True) for node in entry)
 
 
 @dataclass(slots=True, eq=False)
-class Message(Node):
+class Message(Expr):
     """`google.protobuf.Int64Value{value: 1}`."""
 
     name: str
     fields: tuple[str, ...]
-    values: tuple[Node, ...]
+    values: tuple[Expr, ...]
     optional: tuple[bool, ...]
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return self.values
 
 
 @dataclass(slots=True, eq=False)
-class Macro(Node):
+class Macro(Expr):
     """`range.name(variables…, arguments…)`: a loop, or `cel.bind`, `optMap`, `optFlatMap`, `sortBy`.
 
     `range` is what is iterated, bound or unwrapped; `arguments` are the expressions that may use the variables. The
@@ -166,18 +166,18 @@ class Macro(Node):
     """
 
     name: str
-    range: Node
+    range: Expr
     variables: tuple[str, ...]
-    arguments: tuple[Node, ...]
+    arguments: tuple[Expr, ...]
     bound: tuple[Variable, ...] = attribute(default=(), init=False)
     keyed: bool = attribute(default=False, init=False)
 
     @property
-    def children(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Expr, ...]:
         return (self.range, *self.arguments)
 
 
-def dotted(node: Node) -> str | None:
+def dotted(node: Expr) -> str | None:
     """`a.b.c` as text, if the node is just names and dots."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:
@@ -188,7 +188,7 @@ def dotted(node: Node) -> str | None:
     return ".".join((node.name, *reversed(parts)))
 
 
-def walk(node: Node) -> list[Node]:
+def walk(node: Expr) -> list[Expr]:
     """All nodes below and including `node`, parents first. Without recursion."""
     nodes = [node]
     for current in nodes:  # grows while it is read
@@ -199,7 +199,7 @@ def walk(node: Node) -> list[Node]:
 _ONCE = frozenset(("bind", "optMap", "optFlatMap"))
 
 
-def weight(node: Node) -> int:
+def weight(node: Expr) -> int:
     """How many nodes are evaluated at most, not counting those in loops, of which each round counts for itself."""
     nodes = [node]
     for current in nodes:  # grows while it is read

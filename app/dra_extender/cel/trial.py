@@ -23,7 +23,7 @@ _LETTERS: Final = 5
 """Letters that are compared in a unit of work."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class DeviceMatch(msgspec.Struct, frozen=True):
     """`matches` is None when the selector failed for the device; `problem` says why, and for a device that does not
     match which clause is not satisfied, with the value that it compares. `place` is the line of the selector where it
     failed, with a caret below.
@@ -35,7 +35,7 @@ class Trial(msgspec.Struct, frozen=True):
     place: str = ""
 
 
-def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Programs) -> Iterator[Trial]:
+def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Programs) -> Iterator[DeviceMatch]:
     """The answer of `program` for each device."""
     for published in slices:
         spec = published.spec
@@ -44,11 +44,11 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Pr
             name = (spec.driver, spec.pool.name, device.name)
             try:
                 matches = program.evaluate(view)
-                yield Trial(name, matches, "" if matches else _unsatisfied(program, view, programs))
+                yield DeviceMatch(name, matches, "" if matches else _unsatisfied(program, view, programs))
             except CelRuntimeError as error:
                 word, near = misspelt(program.expression, error.key, view, unlimited())
                 meant = f"; did you mean {near}?" if near else ""
-                yield Trial(name, None, f"{error}{meant}", _place(program, error, word, view, programs))
+                yield DeviceMatch(name, None, f"{error}{meant}", _place(program, error, word, view, programs))
 
 
 def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:

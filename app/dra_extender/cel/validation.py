@@ -16,7 +16,7 @@ from dra_extender.cel.library.conversions import CONVERSIONS
 from dra_extender.cel.library.formatting import check_literal
 from dra_extender.cel.library.regexes import pattern
 from dra_extender.cel.library.times import from_seconds, parse_duration, parse_timestamp
-from dra_extender.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select, walk
+from dra_extender.cel.syntax import Call, Expr, Ident, Index, ListNode, Literal, MapNode, Select, walk
 from dra_extender.cel.types import Type
 from dra_extender.cel.values import Map, UInt, map_key
 from dra_extender.cel.work import Meter
@@ -24,7 +24,7 @@ from dra_extender.cel.work import Meter
 _INDEXES: Final = (str, int, bool, float, UInt)
 
 
-def validate(expression: str, tree: Node, meter: Meter) -> None:
+def validate(expression: str, tree: Expr, meter: Meter) -> None:
     """Refuse literals that cannot work. Raises CelCompileError and WorkExceeded."""
     exempt: set[int] = set()
     for node in walk(tree):
@@ -106,12 +106,12 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
 # --- Constants ------------------------------------------------------------------------------------------------------
 
 
-def fold(expression: str, tree: Node, functions: Functions, meter: Meter) -> Node:
+def fold(expression: str, tree: Expr, functions: Functions, meter: Meter) -> Expr:
     """The tree with constant conversions, lists and maps carried out. Raises CelCompileError and WorkExceeded.
 
     What is folded is no larger than the expression: no function that makes a text or list longer is carried out.
     """
-    folded: dict[int, Node] = {}
+    folded: dict[int, Expr] = {}
     for node in reversed(walk(tree)):
         _replace_children(node, folded)
         try:
@@ -136,22 +136,22 @@ def _compile_pattern(expression: str, call: Call, meter: Meter) -> None:
             raise CelCompileError(str(error), expression, regex.offset) from None
 
 
-def _replace_children(node: Node, folded: dict[int, Node]) -> None:
+def _replace_children(node: Expr, folded: dict[int, Expr]) -> None:
     if not any(id(child) in folded for child in node.children):
         return
     for slot in _slots(node):
         part = getattr(node, slot)
-        if isinstance(part, Node):
+        if isinstance(part, Expr):
             setattr(node, slot, folded.get(id(part), part))
         elif isinstance(part, tuple):
-            setattr(node, slot, tuple(folded.get(id(item), item) if isinstance(item, Node) else item for item in part))
+            setattr(node, slot, tuple(folded.get(id(item), item) if isinstance(item, Expr) else item for item in part))
 
 
-def _slots(node: Node) -> tuple[str, ...]:
+def _slots(node: Expr) -> tuple[str, ...]:
     return tuple(slot for slot in node.__class__.__slots__ if slot not in ("offset", "type"))
 
 
-def _constant(node: Node, functions: Functions, meter: Meter) -> Literal | None:
+def _constant(node: Expr, functions: Functions, meter: Meter) -> Literal | None:
     """The literal a node amounts to, or None."""
     if isinstance(node, Ident | Select):
         return None if node.constant is None else _literal(node, node.constant)
@@ -183,13 +183,13 @@ def _converted(call: Call, function: Function, meter: Meter) -> Literal | None:
     return _literal(call, function.run(())(meter, argument.value))
 
 
-def _literal(node: Node, value: Any) -> Literal:
+def _literal(node: Expr, value: Any) -> Literal:
     literal = Literal(node.offset, value)
     literal.type = node.type
     return literal
 
 
-def check_result(expression: str, tree: Node, allowed: tuple[Type, ...]) -> None:
+def check_result(expression: str, tree: Expr, allowed: tuple[Type, ...]) -> None:
     """A selector is a bool, or an attribute. Raises CelResultError."""
     if tree.type not in allowed or tree.type.nullable:
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"

@@ -11,7 +11,7 @@ from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import MAX_LEVELS, Fault, too_deep
 from dra_extender.cel.library.conversions import bytes_to_string, double_to_string, duration_to_string
 from dra_extender.cel.library.times import format_timestamp
-from dra_extender.cel.syntax import ListNode, MapNode, Node
+from dra_extender.cel.syntax import Expr, ListNode, MapNode
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
 from dra_extender.cel.work import Meter, text_bytes
 
@@ -293,7 +293,7 @@ _STRING_KINDS: Final = frozenset(
 )
 
 
-def check_literal(text: str, arguments: ListNode) -> tuple[str, Node | None]:
+def check_literal(text: str, arguments: ListNode) -> tuple[str, Expr | None]:
     """What is wrong with a format and its arguments, and where; an empty text when nothing is."""
     used = 0
     try:
@@ -317,11 +317,11 @@ def check_literal(text: str, arguments: ListNode) -> tuple[str, Node | None]:
     return "", None
 
 
-def _mismatch(verb: str, argument: Node) -> Node | None:
+def _mismatch(verb: str, argument: Expr) -> Expr | None:
     return None if argument.type.kind in ("dyn", *_KINDS[verb]) else argument
 
 
-def _unprintable(argument: Node) -> Node | None:
+def _unprintable(argument: Expr) -> Expr | None:
     """The part of an argument that has no text form."""
     pending = [argument]
     while pending:

@@ -14,7 +14,7 @@ import yaml
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
-from dra_extender.cel.trial import Trial, try_selector
+from dra_extender.cel.trial import DeviceMatch, try_selector
 from dra_extender.cli.answers.answer import UnanswerableError, answered, judging
 from dra_extender.cli.answers.asking import complaining
 from dra_extender.cli.answers.drafts import text_of
@@ -84,7 +84,7 @@ def _written(file: str) -> list[ResourceSlice]:
     return [convert(ResourceSlice, item) for item in found]
 
 
-def _lines(trials: Sequence[Trial], counts: Counter[bool | None]) -> Iterator[str]:
+def _lines(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Iterator[str]:
     if trials:
         head = ("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT")
         rows = [(*trial.device, _WORDS[trial.matches], trial.problem) for trial in trials]
