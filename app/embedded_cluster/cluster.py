@@ -29,9 +29,9 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import discover
 from embedded_cluster import hardware, invariants, manifests
 from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, Store
+from embedded_cluster.apiserver.kinds import RESOURCE_VERSIONS
 from embedded_cluster.controllers.manager import Controllers
 from embedded_cluster.driver import Driver
-from embedded_cluster.hardware import DevicePool
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
 from embedded_cluster.manifests import Manifest
@@ -39,11 +39,12 @@ from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler import ExtenderCall, Scheduler, SchedulerConfig, takeover
 
 SCHEDULER_NAMES = ("dra-scheduler", "default-scheduler")
-CLASSES = ("gpu.example.com", "nic.example.com")
+_HISTORY = 100_000
+"""Events kept per kind: watches of a slow client resume."""
 
 
 class EmbeddedCluster:
-    """Enter it to start it. `nodes` with `devices` GPUs each; `nics`: network cards too (one per PCIe root).
+    """Enter it to start it. `nodes` with `devices` GPUs each.
 
     With `installed=False` there is no driver yet: no DeviceClasses, no devices until a pod of the example driver runs.
     """
@@ -53,18 +54,15 @@ class EmbeddedCluster:
         nodes: int = 4,
         devices: int = 8,
         *,
-        nics: bool = False,
         installed: bool = True,
         port: int = 0,
-        versions: Iterable[str] = ("v1", "v1beta2", "v1beta1"),
         seed: int | None = None,
         fabric_delay: float = 1.0,
-        window: int = 20_000,
     ) -> None:
-        self._nodes, self._devices, self._nics = nodes, devices if installed else 0, nics and installed
+        self._nodes, self._devices = nodes, devices if installed else 0
         self._installed = installed
         self._fabric_delay = fabric_delay
-        self.server = EmbeddedAPIServer(port=port, versions=versions, seed=seed, window=window)
+        self.server = EmbeddedAPIServer(port, RESOURCE_VERSIONS, seed=seed, window=_HISTORY)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[KubeClient] = []
         self._scheduling: asyncio.Task[None] | None = None
@@ -120,8 +118,8 @@ class EmbeddedCluster:
     def _seed(self) -> None:
         """Namespaces exist; store classes, nodes and slices past HTTP."""
         store = self.server.store
-        drivers = CLASSES if self._nics else CLASSES[:1]
-        store.create_all(_device_class(name) for name in drivers if self._installed)
+        if self._installed:
+            store.create(_device_class(hardware.GPU_DRIVER))
         now = datetime.now(UTC)
         for index in range(self._nodes):
             stored = store.create_stored(hardware.node(index, now)).object
@@ -131,14 +129,10 @@ class EmbeddedCluster:
                 "name": stored["metadata"]["name"],
                 "uid": stored["metadata"]["uid"],
             }
-            for pool in self._pools(index):
-                store.create_all(self.driver.adopt(pool, owner=owner))
-
-    def _pools(self, index: int) -> list[DevicePool]:
-        # Small clusters have small GPUs too, so that selectors matter: on the last of two or three nodes.
-        small = True if 1 < self._nodes < 4 and index == self._nodes - 1 else None
-        pools = [hardware.gpus(index, self._devices, small=small)] if self._devices else []
-        return [*pools, hardware.nics(index, self._devices)] if self._nics else pools
+            # Small clusters have small GPUs too, so that selectors matter: on the last of two or three nodes.
+            small = True if 1 < self._nodes < 4 and index == self._nodes - 1 else None
+            if self._devices:
+                store.create_all(self.driver.adopt(hardware.gpus(index, self._devices, small=small), owner=owner))
 
     # --- scheduling
 

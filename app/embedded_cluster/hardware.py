@@ -1,4 +1,4 @@
-"""What the nodes of the embedded cluster have: GPUs and NICs, as the example drivers of Kubernetes publish them.
+"""What the nodes of the embedded cluster have: GPUs, as the example driver of Kubernetes publishes them.
 
 Pure builders. `DevicePool` is all devices of one driver on one node; `slices` makes ResourceSlices of a generation.
 """
@@ -27,7 +27,6 @@ from dra_extender.api.resource import (
 )
 
 GPU_DRIVER = "gpu.example.com"
-NIC_DRIVER = "nic.example.com"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 SLICE_DEVICES = 128
 """Most devices that one ResourceSlice may list."""
@@ -116,18 +115,6 @@ def gpu(node: str, index: int, *, small: bool = False) -> Device:
     )
 
 
-def nic(index: int) -> Device:
-    """One network card; those with the same number sit behind the same PCIe root as two of the GPUs."""
-    return Device(
-        name=f"nic-{index}",
-        attributes={
-            "index": DeviceAttribute(int_=index),
-            "model": DeviceAttribute(string="400G"),
-            PCIE_ROOT: DeviceAttribute(string=f"pci0000:{16 * index:02x}"),
-        },
-    )
-
-
 def gpus(index: int, devices: int, *, small: bool | None = None) -> DevicePool:
     """The GPUs of the node with this number; unless `small` says otherwise, every fourth node has small ones."""
     name = node_name(index)
@@ -138,11 +125,6 @@ def gpus(index: int, devices: int, *, small: bool | None = None) -> DevicePool:
 def example_gpus(node: str, devices: int) -> DevicePool:
     """What a pod of the example driver publishes for its node."""
     return DevicePool(GPU_DRIVER, node, tuple(gpu(node, number) for number in range(devices)))
-
-
-def nics(index: int, devices: int) -> DevicePool:
-    """The network cards of the node with this number, one per PCIe root."""
-    return DevicePool(NIC_DRIVER, node_name(index), tuple(nic(number) for number in range(-(-devices // _PER_ROOT))))
 
 
 def slices(pool: DevicePool, generation: int, *, most: int = SLICE_DEVICES) -> list[ResourceSlice]:

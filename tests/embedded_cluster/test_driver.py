@@ -41,11 +41,6 @@ def test_every_fourth_node_has_small_gpus() -> None:
     assert memory == ["80Gi", "80Gi", "80Gi", "8Gi"] * 2
 
 
-def test_a_network_card_sits_behind_the_root_of_two_gpus() -> None:
-    roots = {device.attributes[hardware.PCIE_ROOT].string for device in hardware.gpus(0, 8).devices}
-    assert {device.attributes[hardware.PCIE_ROOT].string for device in hardware.nics(0, 8).devices} == roots
-
-
 @pytest.mark.parametrize(
     ("devices", "most", "sizes"), [(8, 128, [8]), (130, 128, [128, 2]), (0, 128, [0]), (5, 2, [2, 2, 1])]
 )

@@ -79,7 +79,7 @@ async def _serve(nodes: int, devices: int) -> None:
     reader = asyncio.StreamReader(limit=2**27)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     # The size of the window does not limit a burst.
-    async with EmbeddedCluster(nodes, devices, window=100_000) as cluster:
+    async with EmbeddedCluster(nodes, devices) as cluster:
         _say(Answer(url=cluster.url))
         while line := await reader.readline():
             try:
