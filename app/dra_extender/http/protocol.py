@@ -223,7 +223,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._expect_reading()
 
     def _enforce_connection_limit(self) -> None:
-        """Over the limit, close an idle connection; if there is none, this one, or keep it for probes."""
+        """Over the limit, close an idle connection; without an idle one, close this one, or keep it for probes."""
         if len(self.connections) <= self.limits.connections:
             return
         others = [

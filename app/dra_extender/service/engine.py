@@ -174,7 +174,7 @@ class Engine:
         self._leadership_changed.set()
 
     async def drain(self, seconds: float) -> None:
-        """Wait up to so many seconds for running binds, then end the rest as a crash would."""
+        """Wait for running binds, at most these seconds, then end the rest as a crash would."""
         left = await self.extender.drain(seconds)
         await self.workers.close()
         if left:

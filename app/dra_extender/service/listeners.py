@@ -67,12 +67,12 @@ class Listeners:
         return PeerTLS(lambda: certificates.newest, settings.peer_name)
 
     async def stop_verbs(self, seconds: float) -> None:
-        """Accept no more calls of the verbs. Running ones may take so many seconds."""
+        """Accept no more calls of the verbs. Running ones may take this long."""
         for server in self._servers[:1]:
             await server.stop(seconds)
 
     async def stop(self, seconds: float) -> None:
-        """Stop everything else. Running requests may take so many seconds."""
+        """Stop everything else. Running requests may take this long."""
         for server in self._servers[1:]:
             await server.stop(seconds)
 

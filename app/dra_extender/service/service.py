@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 HANDOVER_SECONDS: Final = 0.5
 """How long the release of the lease waits for running binds, so that no two replicas bind at the same time. Most binds
-take some hundredths of a second; new calls wait meanwhile."""
+take some hundredths of a second; new calls wait until then."""
 
 
 class _Running(NamedTuple):

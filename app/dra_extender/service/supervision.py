@@ -75,7 +75,7 @@ class Supervision:
             log.exception("the service cannot continue", problem=self._replica.failure)
 
     async def hand_over(self, seconds: float) -> None:
-        """Release the lease, if any: when running binds have ended, at the latest after so many seconds. Longer binds
+        """Release the lease, if any: when running binds have ended, at the latest after these seconds. Longer binds
         continue.
         """
         replica = self._replica

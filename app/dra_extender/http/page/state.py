@@ -1,7 +1,7 @@
 """What the page shows, as encoded parts by key, and which parts each subscriber still has to receive.
 
 Promises: pure and bounded. A slow subscriber is never behind by more than all parts: of a part that changes ten times
-it gets the last version. A subscriber that comes back soon gets only what has changed meanwhile.
+it gets the last version. A subscriber that comes back soon gets only the changes since it left.
 """
 
 from __future__ import annotations
