@@ -13,12 +13,11 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 Place = Literal[
-    "selector", "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
+    "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
     "apiserver", "workers", "diagnosis", "feed",
 ]  # fmt: skip
 
 PLACES: Final[dict[Place, str]] = {
-    "selector": "a CEL selector; the interpreter answers where the compiled form cannot",
     "bind": "a bind; its writes were rolled back",
     "verb": "an extender verb; kube-scheduler got an error",
     "chores": "clearing unused allocations",

@@ -81,7 +81,7 @@ def test_an_unexpected_error_of_a_command_without_a_log_keeps_standard_output_cl
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     structlog.reset_defaults()
-    logs.log_unexpected("selector", RuntimeError("stumbled"), {"expression": "true"})
+    logs.log_unexpected("bind", RuntimeError("stumbled"), {})
     written = capsys.readouterr()
     assert written.out == ""
     assert logs.UNEXPECTED in written.err and "stumbled" in written.err
