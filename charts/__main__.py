@@ -6,7 +6,7 @@ from charts import dashboard, reference, schema
 
 
 def main() -> None:
-    """Write all of it anew."""
+    """Write all generated files."""
     table = reference.markdown_table(reference.VALUES.read_text())
     reference.README.write_text(reference.readme(reference.README.read_text(), table))
     schema.SCHEMA.write_text(schema.with_settings(schema.SCHEMA.read_text()))

@@ -1,6 +1,6 @@
-"""The Grafana dashboard: one row per question that somebody asks of it, one panel per metric that answers.
+"""The Grafana dashboard: one row per question, one panel per metric that answers it.
 
-Promises: the same text each time it is made, and no metric but those that the service has (a test compares).
+Promises: the same text each time, and only metrics that the service has (a test compares).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _query(text: str) -> str:
 
 
 def queries() -> list[str]:
-    """All expressions, for whoever checks them."""
+    """All expressions, for tests."""
     return [_query(query) for _, panels in ROWS for panel in panels for query, _ in panel.lines]
 
 

@@ -48,7 +48,7 @@ def kustomized(folder: Path, resources: Sequence[str], components: Sequence[str]
 
 
 def comparable(documents: Sequence[Document]) -> dict[str, Document]:
-    """By kind and name, less what only one of the two ways has, and says so here."""
+    """By kind and name, without what only one of the two ways has; each omission is listed here."""
     found = {}
     for document in documents:
         if document["kind"] == "Namespace":

@@ -124,7 +124,7 @@ def test_an_upgrade_keeps_certificates_and_a_rollback_restores_settings(release:
 
 def test_certificates_that_end_soon_or_name_another_client_are_made_anew(release: Release) -> None:
     def seen() -> tuple[str, str]:
-        """The authority, and what makes kube-scheduler start anew, since it reads it once."""
+        """The CA, and the checksum that restarts kube-scheduler, which reads the CA once."""
         template = release.site.get("deployment", "dra-scheduler", WHERE)["spec"]["template"]
         authorities = {release.secret(name)["ca.crt"] for name in ("dra-extender-tls", "dra-extender-client-tls")}
         (authority,) = authorities

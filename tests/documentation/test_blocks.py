@@ -1,4 +1,4 @@
-"""Every block of commands of the documentation says who runs it, or why nobody does."""
+"""Every block of commands in the documentation names the test that runs it, or the reason why none does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_block_of_commands_is_run_or_says_why_not(block: Block) -> None:
     if block.kind == "run":
         assert block.place in PLACES
     elif block.kind == "not run":
-        assert len(block.what.split()) > 3, "that is no reason"
+        assert len(block.what.split()) > 3, "the reason is too short"
     elif block.what == ".ci/run":
         lines = (ROOT / ".ci" / "run").read_text().splitlines()
         told = [command.text.partition("#")[0].strip() for command in block.commands()]

@@ -2,7 +2,7 @@
 pages that ask a cluster, page by page.
 
 Only these differ from a reader's: `git clone` copies this checkout, `make` finds the environment installed, and the
-address of the page is the one that the demo prints, which is another one where somebody has taken port 8888.
+address of the page is the one that the demo prints, which differs when port 8888 is in use.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def _close(terminal: subprocess.Popen[bytes]) -> None:
-    """With all that runs in it; by SIGTERM, because in the background, where tests may run, nobody hears Ctrl-C."""
+    """End the terminal and its processes with SIGTERM; processes in the background ignore Ctrl-C."""
     os.killpg(terminal.pid, signal.SIGTERM)
     terminal.wait(LONGEST)
     deadline = time.monotonic() + LONGEST

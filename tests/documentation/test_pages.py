@@ -41,7 +41,7 @@ def test_reasons_of_events_are_all_looked_up() -> None:
 
 
 def test_figures_of_the_comparison_stand_where_they_were_measured() -> None:
-    """A figure that is measured anew is changed in both places."""
+    """After a new measurement, change both places."""
     measured = "\n".join((DOCS / page).read_text() for page in ("performance.md", "placement.md"))
     figures = {figure for row in rows("comparison.md") for figure in re.findall(r"\d+\.\d+", " ".join(row))}
     figures -= {"1.34", "1.36"}

@@ -1,4 +1,4 @@
-"""What somebody who reports something is asked for can be had: forms are valid, and name commands that exist."""
+"""Issue forms are valid, and the commands and files that they name exist."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_files_that_the_forms_name_exist() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_whoever_is_treated_badly_or_finds_a_hole_knows_where_to_go() -> None:
+def test_the_code_of_conduct_and_the_security_policy_name_a_contact() -> None:
     assert "SECURITY.md" in (ROOT / "CODE_OF_CONDUCT.md").read_text()
     assert "Report a vulnerability" in (ROOT / "SECURITY.md").read_text()
     (link,) = read(TEMPLATES / "config.yml")["contact_links"]

@@ -51,7 +51,7 @@ def described(wheel: Path) -> Message:
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist as it lies on somebody's disk."""
+    """The unpacked sdist."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build(ROOT, "sdist", folder)) as archive:
         archive.extractall(folder, filter="data")

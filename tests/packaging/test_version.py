@@ -21,7 +21,7 @@ CARRIERS = [
     ("docs/install.md", IMAGE, 5),
     ("docs/insight.md", r"by dra-extender (\d+\.\d+\.\d+)$", 1),
 ]
-"""File, what the version stands in, and how often it does."""
+"""File, pattern of the version, and number of occurrences."""
 
 
 @pytest.mark.parametrize(("file", "pattern", "times"), CARRIERS, ids=str)
