@@ -58,7 +58,7 @@ UNITS: Final = 1_000_000
 """Units of work that count as one second."""
 
 MARGIN_SECONDS: Final = 1.0
-"""Pods are requeued so much later than a pause ends."""
+"""How long after the end of a pause pods are requeued."""
 
 REMEMBERED_CONTENTS: Final = 10_000
 
@@ -80,7 +80,7 @@ class WorkQueue:
     def __init__(self) -> None:
         self._size = 0
         self._namespaces: dict[str, dict[Hashable, deque[WorkItem]]] = {}
-        """In the order of their turns, as are the contents of each."""
+        """Ordered by turn, and so are the contents of each namespace."""
         self._sizes: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class _Call:
         self._content: Hashable = None
 
     def content(self, budget: WorkBudget = UNLIMITED) -> Hashable:
-        """The content of the claims that need devices; that of the pod alone when there are none. Raises TurnSpent."""
+        """The content of the pending claims, or the pod's UID without such claims. Raises TurnSpent."""
         if self._content is None:
             claims = self._view.claims_of(self._pod)
             pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
@@ -162,7 +162,7 @@ class _Call:
         return self._content
 
     def budgets(self, make: Callable[[bool], TurnBudget], most: int) -> Iterator[TurnBudget]:
-        """Turn by turn. `make(last)`: the last turn is the one that reaches `most` units of work."""
+        """Turn by turn. `make(last)`: the last turn reaches `most` units of work."""
         turn_work = self._view.config.turn_work
         while True:
             self.budget = make(most - self.used <= turn_work)
@@ -209,7 +209,7 @@ class DeferredWork:
         return await run(self._deciding(pod, decision))
 
     async def decide_within(self, seconds: float, pod: Pod, decision: Callable[[View, Pod], T]) -> T:
-        """As `decide`, and wait for deferred work, at most so many seconds."""
+        """As `decide`, but wait up to `seconds` for deferred work."""
         deadline = self._view.clock.monotonic() + seconds
         while True:
             found, open_ = await self.decide(pod, lambda view: decision(view, pod))
@@ -272,7 +272,7 @@ class DeferredWork:
         return bool(self._spent) and self._spent.get(call.content(), 0.0) >= self._view.config.worker_claim_seconds
 
     def _charge(self, content: Hashable, seconds: float) -> None:
-        """Claims of this content took so long. When that is too much, drop their queued work."""
+        """Count time that claims of this content have used. Drop their queued work when it is too much."""
         config, spent = self._view.config, self._spent.get(content, 0.0)
         self._spent[content] = spent + seconds
         if spent + seconds < config.worker_claim_seconds:
@@ -284,7 +284,7 @@ class DeferredWork:
                 self._close(item)
 
     def _requeue_after(self, seconds: float) -> None:
-        """Requeue the pods whose work is refused for so long."""
+        """Requeue the pods whose work is refused, when the pause is over."""
         asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
 
     # --- the queue ---------------------------------------------------------------------------------------------------

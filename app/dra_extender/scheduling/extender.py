@@ -246,11 +246,11 @@ class Extender:
                 unexpected("chores", problem)
 
     async def settle(self, seconds: float) -> None:
-        """Wait at most so long for binds in progress. They go on."""
+        """Wait up to `seconds` for binds in progress. They go on."""
         await self._binder.settle(seconds)
 
     async def drain(self, seconds: float) -> int:
-        """Wait at most so long for binds in progress, then cancel them. How many were cancelled."""
+        """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""
         left = await self._binder.drain(seconds)
         await self._deferred.drain()
         return left

@@ -41,7 +41,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     observer: Observer = msgspec.field(default_factory=Silent)
 
 
-class Leadership:
+class LeaderCheck:
     """Whether this replica leads, by its own clock. Call it before each write: a process can sleep for longer than its
     lease lasts without noticing. True until `check` says otherwise.
     """
@@ -62,4 +62,4 @@ class Handle(msgspec.Struct, frozen=True):
     deferred: DeferredWork
     requeue: RequeueTrigger
     observer: Observer
-    leading: Leadership = msgspec.field(default_factory=Leadership)
+    leading: LeaderCheck = msgspec.field(default_factory=LeaderCheck)

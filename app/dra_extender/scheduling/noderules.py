@@ -29,8 +29,8 @@ NodeRule = Literal[
 
 
 class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is not for the pod, devices aside. `what`: the resource, the taint, the label; `asked` for, and what
-    the node `has` of it.
+    """Why the node does not suit the pod, apart from devices. `what`: the resource, taint or label; `asked`: what the
+    pod asks for; `has`: what the node has.
     """
 
     rule: NodeRule
@@ -45,7 +45,7 @@ _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
 
 LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
-"""Labels in which all nodes differ."""
+"""Labels with a different value on every node."""
 
 Amounts = Mapping[str, int]
 """Resource to nano units."""
@@ -74,7 +74,7 @@ def ports(pod: Pod) -> frozenset[Port]:
 
 
 def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
-    """The first of the wanted ports that is taken already: the wildcard address takes all addresses."""
+    """The first wanted port that is taken; the wildcard address takes all addresses."""
     everywhere = {port[1:] for port in taken if port[0] == ANY_ADDRESS}
     somewhere = {port[1:] for port in taken}
     for port in wanted:
@@ -84,9 +84,7 @@ def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
 
 
 class Wants:
-    """What one pod wants of a node. `by_devices`: resources that a device class stands behind, which a node that does
-    not have them may provide all the same.
-    """
+    """What one pod needs of a node. `by_devices`: resources that device classes provide, also on nodes without them."""
 
     def __init__(self, pod: Pod, by_devices: frozenset[str] = frozenset()) -> None:
         self.pod = pod
@@ -99,33 +97,33 @@ class Wants:
         size = size_of(required) if required is not None else 0
         self._affinity = _matcher(required) if required is not None and size <= PARTS_OF_POD else None
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
-        """True when the pod may tell nodes apart that differ in their names only."""
+        """True when nodes that differ only in their names may differ for the pod."""
         self.cost = (
             1 + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
         )
-        """Units of work that one look at a node takes, about a microsecond each."""
+        """Units of work for one node, about a microsecond each."""
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
-        """All that keeps the pod away. `used` by the `pods` pods that are there, which have `taken` ports."""
+        """Everything that keeps the pod from the node, whose `pods` pods have `used` resources and `taken` ports."""
         yield from self.unsuited(node)
         if self.ports and (port := conflicting(self.ports, taken)) is not None:
             yield Obstacle("host port", f"{port[2]}/{port[1]}")
         yield from self._room(node, used, pods)
 
     def unsuited(self, node: Node) -> Iterator[Obstacle]:
-        """What keeps such a pod away however empty the node is: cordon, taints, labels."""
+        """What keeps the pod from the node even if it is empty: cordon, taints, labels."""
         spec = node.spec
         if spec.unschedulable and not self.tolerates(UNSCHEDULABLE):
             yield Obstacle("cordoned")
         for taint in spec.taints:
-            told = spec.unschedulable and taint.key == UNSCHEDULABLE.key
-            if taint.effect in KEEPING_AWAY and not told and not self.tolerates(taint):
+            reported = spec.unschedulable and taint.key == UNSCHEDULABLE.key
+            if taint.effect in KEEPING_AWAY and not reported and not self.tolerates(taint):
                 yield Obstacle("node taint", str(taint))
         if self.pod.spec.node_selector or self._affinity is not None:
             yield from self._labels(node)
 
     def left(self, node: Node, used: Amounts) -> Iterator[tuple[str, int]]:
-        """What the node has left of each resource that the pod asks for, in nano units; no less than nothing."""
+        """What the node has left of each resource that the pod requests, in nano units; at least 0."""
         for name in self.amounts:
             offered = node.status.allocatable.get(name)
             if offered is not None:
@@ -167,7 +165,7 @@ def _required(pod: Pod) -> NodeSelector | None:
 
 
 def _matcher(selector: NodeSelector) -> Matcher:
-    """What cannot be parsed matches nothing."""
+    """A selector that cannot be parsed matches no node."""
     try:
         return parse(selector)
     except NodeSelectorError:
@@ -175,7 +173,7 @@ def _matcher(selector: NodeSelector) -> Matcher:
 
 
 def is_large(pod: Pod) -> bool:
-    """True when more is to be looked at for the pod than there is time for in a moment."""
+    """True when the pod has more parts than can be compared with nodes in one step."""
     spec = pod.spec
     lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
     if len(spec.topology_spread_constraints) > PARTS_OF_POD or any(len(each) > PARTS_OF_POD for each in lists):
@@ -189,7 +187,7 @@ def _has_large_affinity(pod: Pod) -> bool:
 
 
 def unchecked(pod: Pod) -> Iterator[str]:
-    """Rules that were not looked at and may count for this pod."""
+    """The rules that were not checked and may apply to this pod."""
     affinity = pod.spec.affinity
     if _has_large_affinity(pod):
         yield f"node affinity of more than {PARTS_OF_POD:,} requirements"
@@ -207,7 +205,7 @@ _NOTHING: Final[Used] = ({}, 0, frozenset())
 
 
 class Tenants:
-    """Of one state of the cluster; those that have ended are left out."""
+    """The pods of one state of the cluster by node, without finished pods."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._by_node: dict[str, list[Pod]] = {}

@@ -158,7 +158,7 @@ class Attempt:
             pod = await self._catch_up(pod)
             decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
         self._check_active()
-        self._require_classes(pod)  # anew: the decision is on the present state
+        self._require_classes(pod)  # again: the decision is on the present state
         if isinstance(decision, Unschedulable | Unfit):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, NodeAllocation):
@@ -384,7 +384,7 @@ class Attempt:
         return f"{rollback.problem.text}; {failure.NOT_ROLLED_BACK}"
 
     def _rollback(self, problem: BindFailure) -> Rollback:
-        """Of what is or may be stored. Other holds are released."""
+        """The rollback of everything that is or may be stored. Other holds are released."""
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:

@@ -98,12 +98,12 @@ class Binder:
             self._context.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
 
     async def settle(self, seconds: float) -> None:
-        """Wait until the binds in progress have ended, at most so many seconds. They go on."""
+        """Wait until the binds in progress have ended, or `seconds` are over. They go on."""
         if self._running:
             await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
 
     async def drain(self, seconds: float) -> int:
-        """Wait for binds at most so many seconds, then cancel the rest. How many were cancelled."""
+        """Wait for binds in progress, cancel those that are left after `seconds`, and return their number."""
         tasks = {task for _, task in self._running.values()}
         if not tasks:
             return 0

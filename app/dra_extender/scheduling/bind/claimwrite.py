@@ -81,7 +81,7 @@ class ClaimWrite:
     def adopt(self, created: ResourceClaim) -> None:
         """Hold the devices of the placeholder for the created claim. Without an await, so no other bind takes them.
 
-        Raises BindFailure when another writer has allocated one of them meanwhile.
+        Raises BindFailure when another writer has allocated one of them.
         """
         if self.hold is None:
             raise ValueError("only a claim to be allocated can be created")

@@ -1,7 +1,7 @@
 """What all binds of a service share, how they hold devices, and the pod that a bind is for.
 
-Promises: `Holds` is the one writer of holds; a pod's claims are held all or none; whoever waits for the end of a hold
-is requeued and notified. `LivePod` never takes a pod with another UID for the one that the call names.
+Promises: `Holds` is the one writer of holds; a pod's claims are held all or none; pods and binds that wait for the end
+of a hold are requeued and notified. `LivePod` never takes a pod with another UID for the one that the call names.
 """
 
 from __future__ import annotations
