@@ -37,7 +37,7 @@ def demo(
     directory: Annotated[Path, typer.Option(metavar="FOLDER", help="directory for kubeconfig and log")] = Path(".demo"),
     with_samples: Annotated[bool, typer.Option("--samples/--no-samples", help="apply the sample workloads")] = True,
     once: Annotated[
-        bool, typer.Option("--once", help="exit 0 when everything is where it should be, 1 after --timeout")
+        bool, typer.Option("--once", help="exit 0 when all pods run or wait as expected, 1 after --timeout")
     ] = False,
     tour: Annotated[
         bool, typer.Option("--tour", help="a guided tour of 4 nodes: why pods wait, what helps, preemption, moves")

@@ -265,14 +265,14 @@ def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
     here = _short(Path(sys.executable).parent / "dra-extender")
     about_pods = (
         ("kubectl describe pod unschedulable -n dra-samples", "the last event: why it waits, what helps"),
-        (f"{here} why unschedulable -n dra-samples", "the same, and more of it"),
-        ("kubectl delete pod pod0 -n dra-tutorial", "its claim is pending again, the GPU free"),
+        (f"{here} why unschedulable -n dra-samples", "the same, in more detail"),
+        ("kubectl delete pod pod0 -n dra-tutorial", "its claim is pending again, its GPU is free"),
     )
     tried = (
         *(about_pods[:2] if options.with_samples else ()),
         (f"{here} top nodes", "what is free, and where"),
         *(about_pods[2:] if options.with_samples else ()),
-        (f"kill -9 {pid or 'PID'}", "the service: nothing is lost, nothing doubled"),
+        (f"kill -9 {pid or 'PID'}", "the service: no allocation is lost or made twice"),
     )
     longest = max(len(command) for command, _ in tried)
     return tuple(f"{command:<{longest}}  # {why}" for command, why in tried)

@@ -101,7 +101,7 @@ class Tour:
         await self._ask("why", "unschedulable", "-n", _SAMPLES)
 
     async def _remedy(self, number: str) -> None:
-        self._title(number, "What was said to help is done, and the pod runs.")
+        self._title(number, "The remedy is applied, and the pod runs.")
         self._typed(f"sed s/{_WRONG}/{_RIGHT}/ manifests/samples/unschedulable.yaml | kubectl replace --force -f -")
         text = (samples() / "unschedulable.yaml").read_text(encoding="utf-8")
         for kind in ("pods", "resourceclaims"):
@@ -112,12 +112,12 @@ class Tour:
         await self._runs("unschedulable")
 
     async def _breaks(self, number: str) -> None:
-        self._title(number, "Its GPU breaks: the driver taints it, and the pod has to go.")
+        self._title(number, "Its GPU breaks: the driver taints it, and the pod is evicted.")
         pool, device = self._device("no-such-gpu")
         self._say(f"the driver taints {device} of {pool} with broken:NoExecute")
         await self._cluster.driver.taint(pool, device, "broken", "NoExecute")
         await self._until(lambda: not self._stored("pods", "unschedulable"), f"the pod leaves {pool}")
-        self._say("pod unschedulable is gone; nothing new comes to the device:")
+        self._say("pod unschedulable is gone; no other pod gets the device:")
         await self._ask("devices", "--node", pool)
         await self._cluster.driver.untaint(pool, device, "broken")
 
@@ -130,7 +130,7 @@ class Tour:
                 self._say(f"  event on urgent: {reason}: {note}")
 
     async def _makes_room(self, number: str) -> None:
-        self._title(number, "A pod wants all GPUs of a node, and everywhere one is in use.")
+        self._title(number, "A pod wants all GPUs of a node, but on every node one is in use.")
         self._typed("kubectl apply -f small.yaml -f whole-node.yaml")
         await self._cluster.apply(_SMALL)
         await self._until(lambda: len(self._small()) == NODES and self._all_run(), "the small pods run")
