@@ -1,4 +1,4 @@
-"""What people are told when a selector is wrong."""
+"""The errors of selectors: place, message, hint, and the text of the API server."""
 
 import pickle
 

@@ -80,7 +80,7 @@ def charged(program: Program) -> int:
 
 
 def compiled(expression: str) -> Program | None:
-    """Hypothesis also makes patterns that are none."""
+    """Hypothesis also makes invalid patterns."""
     try:
         return compile_selector(expression)
     except CelCompileError:

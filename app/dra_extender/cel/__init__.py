@@ -1,7 +1,7 @@
 """Device selectors: the expression language of `selectors[].cel`, exactly as Kubernetes 1.36 understands it.
 
 Compiling and evaluating take a `Work`: how many units of work they may do (a unit is about a microsecond). An event
-loop gives a small number and handles `WorkExceeded` beside the errors:
+loop gives a small number and handles `WorkExceeded` as well as the errors:
 
     work = Work(20_000)
     programs = Programs()  # remembers what it compiles

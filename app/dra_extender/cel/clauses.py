@@ -1,4 +1,4 @@
-"""A selector taken apart: the terms of its `&&`, where something stands in it, and the same with one word changed.
+"""The clauses of a selector, the places of words in it, and variants of it with one word changed.
 
 Promises: only what is written is looked at; every part is a text of the language when the whole is one. An expression
 that cannot be read as tokens is one clause, and nothing can be changed in it.
@@ -18,12 +18,12 @@ _CLOSING: Final = frozenset(")]}")
 _LOOSER: Final = frozenset(("||", "?"))
 _WAY: Final = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
 _DIGITS: Final = 20
-"""Of the longest number that there is."""
+"""Digits of the longest 64-bit number."""
 _FLIPPED: Final = {"true": "false", "false": "true"}
 
 
 def clauses(expression: str) -> tuple[str, ...]:
-    """The terms that are ANDed at the top, in order; all of it when there is no such `&&`."""
+    """The operands of the outermost `&&`, in order; the whole expression if `&&` is not its outermost operator."""
     depth, start = 0, 0
     found: list[str] = []
     for token in _tokens(expression):
@@ -45,7 +45,7 @@ def without(expression: str, index: int) -> str:
 
 
 def pointed(expression: str, word: str) -> str:
-    """The line where the word stands first, as a name or a string, with a caret below it; empty when it is nowhere."""
+    """The line of the first name or string that is this word, with a caret below it; empty if there is none."""
     for token in _tokens(expression):
         if word in (token.text, _content(token)):
             return excerpt(expression, token.offset)
@@ -53,7 +53,7 @@ def pointed(expression: str, word: str) -> str:
 
 
 def strings(expression: str) -> tuple[str, ...]:
-    """What stands in strings that are written the simple way, in order."""
+    """The contents of string literals without escapes, in order."""
     return tuple(content for token in _tokens(expression) if (content := _content(token)))
 
 
@@ -106,7 +106,7 @@ def _quoted(word: str) -> str:
 
 
 def _content(token: Token) -> str:
-    """What stands in a string that is written the simple way; empty for all others."""
+    """The content of a string literal without escapes; empty for all other tokens."""
     text = token.text
     simple = token.kind == "string" and text[0] in "\"'" and text[:3] not in ('"""', "'''") and "\\" not in text
     return text[1:-1] if simple else ""

@@ -72,7 +72,7 @@ class Function:
         return partial(self._first, overloads if len(overloads) == 1 else self.overloads)
 
     def _first(self, overloads: Sequence[Overload], meter: Meter, *values: Any) -> Any:
-        """Carry out the first overload that accepts the values. Raises Fault when there is none."""
+        """Carry out the first overload that accepts the values. Raises Fault if no overload does."""
         for overload in overloads:
             if overload.run is not None and overload.accepts(values):
                 return overload.run(meter, *values)

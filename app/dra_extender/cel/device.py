@@ -3,7 +3,7 @@
 A `DeviceView` is built once per device: names are split into domain and id, versions are parsed. Building never raises.
 If a value of the device cannot be used, every evaluation on the device fails with the same error, as upstream's does.
 
-A field that selectors read stands here only: in `PublishedDevice`, which takes it from the slice, and in `FIELDS`.
+To add a field that selectors read, add it to `PublishedDevice`, which takes it from the slice, and to `FIELDS`.
 """
 
 from __future__ import annotations

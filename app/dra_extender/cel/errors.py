@@ -15,7 +15,7 @@ _QUOTED: Final = 128
 
 
 def shown(text: str, limit: int = _QUOTED) -> str:
-    """A text of somebody else as it may be put into an error: cut where it is long, with the length said."""
+    """A text of an expression or object as errors quote it: a long one is cut, and its length follows."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 

@@ -39,7 +39,7 @@ def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str
 
 
 def undeclared(expression: str, node: Expr, name: str, hint: str = "") -> CelCompileError:
-    """A variable, function or message that is not there."""
+    """A variable, function or message that the language does not have."""
     problem = f"undeclared reference to '{name}'"
     upstream = f"{problem} (in container '')"
     return CelCompileError(problem, expression, node.offset, hint, upstream, _bracket(expression, node))
@@ -48,7 +48,7 @@ def undeclared(expression: str, node: Expr, name: str, hint: str = "") -> CelCom
 def no_overload(
     expression: str, node: Expr, name: str, member: bool, arguments: Sequence[str], hint: str
 ) -> CelCompileError:
-    """A function that does not take arguments of these types; the first is that of the receiver of a method."""
+    """No overload of the function takes arguments of these types. The first type is the receiver of a method."""
     applied = f"{arguments[0]}.({', '.join(arguments[1:])})" if member else f"({', '.join(arguments)})"
     problem = f"found no matching overload for '{name}' applied to '{applied}'"
     return CelCompileError(problem, expression, node.offset, hint, upstream_offset=_bracket(expression, node))

@@ -240,7 +240,7 @@ class _Builder:
         return CALLS.get(node.function)
 
     def _or_else(self, node: Call) -> Evaluate:
-        """The argument is evaluated only if the optional is empty. What is no optional is returned as it is."""
+        """Evaluate the argument only if the optional is empty. A value of another type is returned unchanged."""
         option, other = map(self.build, node.children)
         unwrap = node.function == "orValue"
 

@@ -47,7 +47,7 @@ _OPERATORS: Final = (
     {"+": "_+_", "-": "_-_"},
     {"*": "_*_", "/": "_/_", "%": "_%_"},
 )
-"""Binary operators and the functions that carry them out, from those that bind least."""
+"""Binary operators and their functions, in order of increasing precedence."""
 _CHAINED: Final = ("||", "&&")
 _LEVELS: Final = {symbol: level for level, symbols in enumerate(_OPERATORS) for symbol in symbols}
 

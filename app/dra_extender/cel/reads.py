@@ -1,4 +1,4 @@
-"""Which parts of the device an expression reads, as far as its text says so."""
+"""The parts of the device that an expression reads."""
 
 from __future__ import annotations
 

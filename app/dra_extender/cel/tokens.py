@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokenize(expression: str) -> list[Token]:
-    """The tokens of an expression, an `end` token last. Raises CelCompileError at the first text that is none."""
+    """The tokens of an expression, an `end` token last. Raises CelCompileError at the first text that is not a token."""
     tokens: list[Token] = []
     place, length, match = 0, len(expression), _TOKEN.match
     while place < length:
@@ -110,7 +110,7 @@ def double(text: str, negative: bool) -> float:
 
 
 def string(text: str) -> str:
-    """The text in a string literal. Raises ValueError for an escape that is no Unicode character."""
+    """The text in a string literal. Raises ValueError for an escape that does not name a Unicode character."""
     raw, body = _body(text)
     if raw or "\\" not in body:
         return body

@@ -52,8 +52,8 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Pr
 
 
 def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:
-    """(the word that is wrong, the name of the device that is nearly the same, or empty), where the device does not
-    have `key`: a name that is there in another domain is right, and the domain is not. Raises WorkExceeded.
+    """(the word that is wrong, the name of the device that is nearly the same, or empty), for a device without
+    `key`. If another domain of the device has the name, the domain is wrong. Raises WorkExceeded.
     """
     names = list(_names(view))
     if key in names:

@@ -109,7 +109,7 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
 def fold(expression: str, tree: Expr, functions: Functions, meter: Meter) -> Expr:
     """The tree with constant conversions, lists and maps carried out. Raises CelCompileError and WorkExceeded.
 
-    What is folded is no larger than the expression: no function that makes a text or list longer is carried out.
+    A folded constant is not larger than the expression, because only conversions are carried out.
     """
     folded: dict[int, Expr] = {}
     for node in reversed(walk(tree)):

@@ -29,7 +29,7 @@ MANY: Final = 128
 
 REFERENCE: Final = 8
 TEXT: Final = 56
-"""Bytes of a reference, and of a text beside its characters."""
+"""Bytes of a reference, and of a text without its characters."""
 
 _ENTRY: Final = 120
 _SIZED: Final[frozenset[Any]] = frozenset((str, bytes, list))
@@ -80,12 +80,12 @@ class Meter:
         self.work.charge(units)
 
     def room(self, size: int) -> None:
-        """Check that a value of so many bytes may be made. Raises Abort."""
+        """Check that the limit allows another value of this size, in bytes. Raises Abort."""
         if size >= SMALL and self.kept + self.passing + size > LIMIT:
             raise Abort(f"operation cancelled: the values take more than {LIMIT >> 20} MiB of memory", "too large")
 
     def keep(self, value: Any, size: int | None = None) -> None:
-        """Count a value that was made; its size is that of its own if it is not given. Raises Abort."""
+        """Count a new value; `size` is in bytes, by default without its elements. Raises Abort."""
         if size is None:
             size = own_bytes(value)
         if size >= SMALL:
@@ -108,7 +108,7 @@ class Meter:
         return size
 
     def forget(self, before: int, size: int, result: Any) -> None:
-        """A variable with so many bytes is gone; the result of its body, begun at `before`, may have parts of them."""
+        """A variable of this size goes out of scope. The result of its body, begun at `before`, may refer to its value."""
         self.kept -= size
         self.passing += size
         self.done(before, result)
@@ -123,7 +123,7 @@ def text_bytes(text: str) -> int:
 
 
 def own_bytes(value: Any) -> int:
-    """What a value takes, without its elements."""
+    """The memory of a value without its elements."""
     kind = value.__class__
     if kind is str:
         return text_bytes(value)
@@ -135,7 +135,7 @@ def own_bytes(value: Any) -> int:
 
 
 def part_bytes(text: str) -> int:
-    """What a new text in a list takes; one character of ASCII is not made anew."""
+    """The memory of a new text in a list. CPython shares texts of one ASCII character."""
     return REFERENCE if len(text) < 2 and text.isascii() else REFERENCE + TEXT + text_bytes(text)
 
 

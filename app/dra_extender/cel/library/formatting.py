@@ -43,7 +43,7 @@ Verb = Callable[[Any, int | None], str]
 
 
 def _parts(text: str) -> Iterator[str | Clause]:
-    """Plain text and clauses, in turn. Raises Fault at a clause that is none."""
+    """Plain text and clauses, in turn. Raises Fault at an invalid clause."""
     place = 0
     while place < len(text):
         percent = text.find("%", place)
@@ -158,7 +158,7 @@ def _integers(form: str, refusal: str, *kinds: type) -> Verb:
 
 
 def _special(value: Any) -> str | None:
-    """The text of what is no finite number; also of texts that say so."""
+    """The text of a number that is not finite; also of the texts NaN, Infinity and -Infinity. None for all others."""
     if value.__class__ is str:
         return _SPECIAL_TEXTS.get(value)
     if isnan(value):
@@ -169,7 +169,7 @@ def _special(value: Any) -> str | None:
 
 
 def _precision(value: Any, precision: int | None, refusal: str) -> int:
-    """The precision, or the default one. Raises Fault for a value that is no double."""
+    """The precision, or the default one. Raises Fault if the value is not a double."""
     if value.__class__ is not float and not (value.__class__ is str and value in _SPECIAL_TEXTS):
         raise _refused(refusal, value)
     return _DEFAULT_PRECISION if precision is None else precision

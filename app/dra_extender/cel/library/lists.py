@@ -30,7 +30,7 @@ def _affordable(comparisons: int) -> None:
 
 
 def _look_at(values: list[Any], meter: Meter, times: int = 1) -> None:
-    """Charge for comparing each value with others, so many times."""
+    """Charge for comparing each value with `times` others."""
     meter.charge(1 + len(values))
     meter.charge(times * sum(map(compared, values)))
 

@@ -20,7 +20,7 @@ from dra_extender.cel.work import REFERENCE, Meter, Patterns, part_bytes
 LIBRARY: Final = Library()
 
 _MEMORY: Final = (256 * 2**10, 8 * 2**20)
-"""Bytes for one pattern: those that do not fit into the first get the second, which is RE2's own limit."""
+"""Bytes for one pattern. A pattern that exceeds the first limit gets the second, which is RE2's default."""
 _ALL_PATTERNS: Final = 48 * 2**20
 
 _PIECE: Final = 10

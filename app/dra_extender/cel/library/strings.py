@@ -101,7 +101,7 @@ def substring(text: str, start: int, end: int | None = None) -> str:
 
 @LIBRARY.method("replace", "string, string, string -> string", "string, string, string, int -> string", metered=True)
 def replace(meter: Meter, text: str, old: str, new: str, limit: int = -1) -> str:
-    """An empty `old` is found before every character and at the end. A negative limit is none."""
+    """An empty `old` is found before every character and at the end. A negative limit means no limit."""
     found = text.count(old)
     found = min(found, limit) if limit >= 0 else found
     if not found:
@@ -114,7 +114,7 @@ def replace(meter: Meter, text: str, old: str, new: str, limit: int = -1) -> str
 
 @LIBRARY.method("split", "string, string -> list(string)", "string, string, int -> list(string)", metered=True)
 def split(meter: Meter, text: str, separator: str, limit: int = -1) -> list[str]:
-    """At most `limit` parts, the last being the rest. A negative limit is none."""
+    """At most `limit` parts, the last being the rest. A negative limit means no limit."""
     if limit == 0:
         return []
     if not separator:

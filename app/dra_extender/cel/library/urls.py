@@ -29,7 +29,7 @@ _PORT: Final = re.compile(r"(?::[0-9]*)?")
 _USERINFO: Final = re.compile(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 _MAX_QUERY_PARAMETERS: Final = 10_000
 _PER_CHARACTER: Final = 8
-"""A character of a URL takes as much time as so many of a text."""
+"""A character of a URL takes as much time as this many characters of a text."""
 
 
 class Parts(NamedTuple):
@@ -72,7 +72,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _unescape(text: str, plus_is_space: bool = False) -> str:
-    """Raises ValueError for a percent sign that is no escape."""
+    """Raises ValueError for an invalid escape."""
     if _BAD_ESCAPE.search(text) is not None:
         raise ValueError("invalid URL escape")
     if plus_is_space:
@@ -203,7 +203,7 @@ def _escaped_path(path: str) -> str:
 
 
 def _escaped(text: str, allowed: frozenset[int], kept: frozenset[int]) -> str:
-    """`text` as it was written, if that is well escaped; otherwise escaped anew."""
+    """`text` as written if it is well escaped; otherwise unescaped and escaped again."""
     if all(byte in allowed or byte in kept for byte in _bytes(text)):
         return text
     return _escape(_unescape(text), allowed)
