@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def tokenize(expression: str) -> list[Token]:
-    """The tokens of an expression, an `end` token last. Raises CelCompileError at the first text that is not a token."""
+    """The tokens of an expression, an `end` token last. Raises CelCompileError at the first invalid text."""
     tokens: list[Token] = []
     place, length, match = 0, len(expression), _TOKEN.match
     while place < length:

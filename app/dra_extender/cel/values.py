@@ -18,6 +18,7 @@ Code distinguishes the classes by `value.__class__`, because to Python True is a
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
@@ -59,28 +60,18 @@ class SumQuantity(Quantity):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class TypeValue:
     """A type as a value: what `type(x)` gives."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeValue) and self.name == other.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class Option:
     """An optional value; `NONE` is the empty one. Whoever needs the value takes `content`."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
     @property
     def content(self) -> Any:
@@ -91,36 +82,30 @@ class Option:
         return value
 
 
+@dataclass(slots=True, eq=False)
 class Lost:
     """What became of a value of an extension type that upstream cannot put back into an optional."""
 
-    __slots__ = ("kind",)
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    kind: str
 
 
 NONE: Final = Option(None)
 """The one optional without a value (an optional of null has one)."""
 
 
+@dataclass(slots=True, eq=False)
 class Duration:
     """A span of time in nanoseconds, within int64."""
 
-    __slots__ = ("nanos",)
-
-    def __init__(self, nanos: int) -> None:
-        self.nanos = nanos
+    nanos: int
 
 
+@dataclass(slots=True, eq=False)
 class Timestamp:
     """An instant in nanoseconds since 1970, and the offset from UTC (seconds) it was written with."""
 
-    __slots__ = ("nanos", "offset")
-
-    def __init__(self, nanos: int, offset: int = 0) -> None:
-        self.nanos = nanos
-        self.offset = offset
+    nanos: int
+    offset: int = 0
 
 
 class Opaque:

@@ -108,7 +108,7 @@ class Meter:
         return size
 
     def forget(self, before: int, size: int, result: Any) -> None:
-        """A variable of this size goes out of scope. The result of its body, begun at `before`, may refer to its value."""
+        """A variable of this size goes out of scope; the result of its body, begun at `before`, may refer to it."""
         self.kept -= size
         self.passing += size
         self.done(before, result)

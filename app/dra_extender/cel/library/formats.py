@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_extender.cel.declarations import Library
@@ -28,17 +29,15 @@ _BASE64: Final = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
 
 
+@dataclass(slots=True, eq=False)
 class NamedFormat(Opaque):
     """A format: its name, its check, and how long a regular expression its check is worth (for costs)."""
 
-    __slots__ = ("check", "name", "weight")
     type_name = "kubernetes.NamedFormat"
     hashable = False
-
-    def __init__(self, name: str, check: Check, weight: int) -> None:
-        self.name = name
-        self.check = check
-        self.weight = weight
+    name: str
+    check: Check
+    weight: int
 
     def same(self, other: Any) -> bool:
         return bool(self.name == other.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
@@ -18,14 +19,12 @@ _LINK_LOCAL_MULTICAST: Final = ip_network("224.0.0.0/24")
 _BROADCAST: Final = ip_address("255.255.255.255")
 
 
+@dataclass(slots=True, eq=False)
 class Ip(Opaque):
     """An address: no zone, no IPv4 in IPv6."""
 
-    __slots__ = ("address",)
     type_name = "net.IP"
-
-    def __init__(self, address: IPv4Address | IPv6Address) -> None:
-        self.address = address
+    address: IPv4Address | IPv6Address
 
     def same(self, other: Any) -> bool:
         return bool(self.address == other.address)
@@ -39,15 +38,13 @@ class Ip(Opaque):
         return self.address.compressed
 
 
+@dataclass(slots=True, eq=False)
 class Cidr(Opaque):
     """A block: an address, whose host bits may be set, and the length of the prefix."""
 
-    __slots__ = ("address", "bits")
     type_name = "net.CIDR"
-
-    def __init__(self, address: IPv4Address | IPv6Address, bits: int) -> None:
-        self.address = address
-        self.bits = bits
+    address: IPv4Address | IPv6Address
+    bits: int
 
     def same(self, other: Any) -> bool:
         return bool(self.address == other.address and self.bits == other.bits)
