@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.pages import SIZE
-from dra_extender.kube.reflector import Backoff, Reflector, portioned
+from dra_extender.kube.reflector import Backoff, Reflector, batches
 from dra_extender.kube.resources import NODES
 from dra_extender.service.engine import WatchHealth
 from tests.support.kube.scripted import Lines, ScriptedServer
@@ -317,4 +317,4 @@ async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
 )
 def test_large_objects_are_decoded_a_few_at_a_time(sizes: list[int], portions: list[int]) -> None:
     items = [msgspec.Raw(b"x" * size) for size in sizes]
-    assert [len(portion) for portion in portioned(items)] == portions
+    assert [len(batch) for batch in batches(items)] == portions

@@ -1,6 +1,6 @@
-"""What happens to the objects of a cluster, as watches, lists and replies show it.
+"""Events of objects of the cluster: applied, removed, or undecodable.
 
-`ClusterEvent` is the one input of cluster state: an object is there in some version, is gone, or cannot be decoded.
+Cluster state changes only through `ClusterEvent`s. They come from watches, lists, and replies to requests of our own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 
 Source = Literal["watch", "list", "reply"]
-"""Where an event comes from. After a `list` versions of the object may have been missed; a `reply` to a request of ours
-may be ahead of the watch, or behind it.
+"""Where an event comes from. A `list` may have skipped versions of the object. A `reply` to a request of our own may be
+ahead of the watch, or behind it.
 """
 
 
@@ -38,12 +38,12 @@ class Removed(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, obj: Any, source: Source = "watch") -> Removed:
-        """The end of an object of one of the kinds in `api`."""
+        """The removal of this object."""
         return cls(ObjectKey(type(obj).__name__, obj.metadata.key), obj.metadata.uid, source)
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """An object that exists and cannot be decoded. `partial`: what can be read of it, if it is a claim."""
+    """An object that exists and cannot be decoded. `partial`: the part of a claim's allocation that can be read."""
 
     key: ObjectKey
     problem: str

@@ -1,9 +1,8 @@
-"""What has been seen of one kind of objects, and which events a list or a line of a watch brings.
+"""The events that a list or a watch of one kind contains, found by comparison with the known objects.
 
-`Mirror` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: the end of every object is
-reported, also when the object disappeared between two watches; an object that cannot be decoded is reported by name and
-changes nothing for the others, and so is an object whose event fails; no version is reported twice in a row. It is
-synchronous and does no I/O.
+`Mirror` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: an object that is deleted between
+two watches is removed, too; an object that cannot be decoded or applied is reported as undecodable and does not affect
+the others; a list applies no object whose version is known. It is synchronous and does no I/O.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ _status = msgspec.json.Decoder(FailureStatus)
 
 
 class Mirror(Generic[T]):
-    """Which objects of one kind exist, by key, in which versions. `apply` gets the events."""
+    """The known objects of one kind: keys and versions. `apply` gets the events."""
 
     def __init__(self, resource: Resource[T], apply: Callable[[ClusterEvent], object]) -> None:
         self.version = ""
-        """The resourceVersion up to which everything has been seen; empty before the first complete list."""
+        """The resourceVersion at which the next watch starts; empty: list first."""
         self._resource = resource
         self._apply = apply
         self._known: dict[str, tuple[str, str]] = {}
-        """UID and resourceVersion of the objects that could be decoded, as they were last."""
+        """UID and resourceVersion of each object's last decodable version, by key."""
         self._undecodable: dict[str, Undecodable] = {}
         self._listed: set[str] = set()
         self._changed: list[tuple[Identity, T | Undecodable]] = []
@@ -65,8 +64,8 @@ class Mirror(Generic[T]):
         self._listed, self._changed = set(), []
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
-        """Some objects of a list in progress. They are decoded here, so that the step that reports them is a short one.
-        Those already known at the same version are only ticked off.
+        """Decode some objects of a list in progress, unless their version is known. `report` applies them later: it has
+        no await, so it must be short.
         """
         for raw in items:
             identity = identify(raw)
@@ -76,13 +75,13 @@ class Mirror(Generic[T]):
                 self._changed.append((identity, self._read(raw, identity)))
 
     def report(self) -> None:
-        """Apply what `listed` has found so far."""
+        """Apply what `listed` has decoded so far."""
         changed, self._changed = self._changed, []
         for identity, found in changed:
-            self._take(found, identity, listed=True)
+            self._apply_object(found, identity, listed=True)
 
     def end_list(self, version: str) -> None:
-        """The list is complete: report what has changed and what is gone, in one step."""
+        """The list is complete: apply the changed objects, and remove those that it does not have."""
         self.report()
         for key in [key for key in {**self._undecodable, **self._known} if key not in self._listed]:
             self._remove(key)
@@ -90,7 +89,7 @@ class Mirror(Generic[T]):
         self.version = version
 
     def watched(self, line: bytes) -> None:
-        """One event of a watch. Raises GoneError when the list must be read again, ApiError for a broken watch."""
+        """Apply one event of a watch. Raises GoneError: list again; ApiError: watch again."""
         try:
             event = _read_event(line)
         except UNDECODABLE as problem:
@@ -99,7 +98,7 @@ class Mirror(Generic[T]):
             raise _watch_error(event.object)
         identity = identify(event.object)
         if event.type in ("ADDED", "MODIFIED"):
-            self._take(self._read(event.object, identity), identity)
+            self._apply_object(self._read(event.object, identity), identity)
         elif event.type == "DELETED":
             self._remove(identity.key)
         if identity.resource_version:
@@ -115,13 +114,13 @@ class Mirror(Generic[T]):
             read = self._resource.read_partially
             found = read(raw) if read is not None else None
             return Undecodable(self._key(identity.key), problem.problem, found)
-        except Exception as problem:  # one object must never stop the others
+        except Exception as problem:  # a bug must not stop the watch of other objects
             return self._failed(identity.key, problem)
 
-    def _take(self, found: T | Undecodable, identity: Identity, *, listed: bool = False) -> None:
+    def _apply_object(self, found: T | Undecodable, identity: Identity, *, listed: bool = False) -> None:
         key = identity.key
         if isinstance(found, Undecodable):
-            self._leave_out(found)
+            self._apply_undecodable(found)
             return
         meta = found.metadata
         try:
@@ -130,7 +129,7 @@ class Mirror(Generic[T]):
             self._known[key] = meta.uid, meta.resource_version
             self._apply(Applied(found, "list" if listed or key in self._undecodable else "watch"))
         except Exception as problem:  # as above
-            self._leave_out(self._failed(key, problem))
+            self._apply_undecodable(self._failed(key, problem))
         else:
             self._undecodable.pop(key, None)
 
@@ -143,7 +142,7 @@ class Mirror(Generic[T]):
         except Exception as problem:  # as above
             self._failed(key, problem)
 
-    def _leave_out(self, found: Undecodable) -> None:
+    def _apply_undecodable(self, found: Undecodable) -> None:
         if self._undecodable.get(found.key.name) != found:
             self._undecodable[found.key.name] = found
             self._apply(found)
@@ -154,7 +153,7 @@ class Mirror(Generic[T]):
 
 
 def _read_event(line: bytes) -> _WatchEvent:
-    """The object of the event may be anything between brackets. Raises one of UNDECODABLE."""
+    """The object of the event need not be valid JSON, only balanced. Raises one of UNDECODABLE."""
     try:
         return _event.decode(line)
     except UNDECODABLE as problem:
@@ -165,7 +164,7 @@ def _read_event(line: bytes) -> _WatchEvent:
 
 
 def _outlined_event(line: bytes) -> _WatchEvent:
-    """The API server writes the type before the object, which then ends with the line: its end need not be searched."""
+    """The API server writes the type first and the object last, so the object ends where the line ends."""
     outline = Outline(line)
     kind = ""
     for name, at in outline.members():
@@ -175,7 +174,7 @@ def _outlined_event(line: bytes) -> _WatchEvent:
             whole = kind and line.rstrip().endswith(b"}}")
             raw = msgspec.Raw(line[at : line.rindex(b"}")]) if whole else outline.value(at)
             kind = kind or outline.text(outline.member("type"))
-            if kind and identify(raw).resource_version:  # otherwise the watch could not go on behind it
+            if kind and identify(raw).resource_version:  # the next watch starts after this version
                 return _WatchEvent(kind, raw)
     raise OutlineError("no event")
 

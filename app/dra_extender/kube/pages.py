@@ -1,9 +1,8 @@
 """Lists in pages, their items not decoded yet.
 
-Promises: all pages are of one consistent list; every failure is an ApiError, an answer that is not a list
-included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others. A page has
-at most `SIZE` items and, unless a single one is larger, `BYTES` bytes: who fills a namespace with objects as large as
-they may be gets more pages, not a process without memory.
+Promises: all pages belong to one consistent list; every failure is an ApiError, also a response that is not a list. An
+item that is nested too deeply for the decoder is returned like the others. A page has at most `SIZE` items, and at most
+`BYTES` bytes unless a single item is larger, so large objects cannot exhaust the memory.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _meta = msgspec.json.Decoder(_ListMeta)
 
 
 async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapping[str, str]) -> AsyncIterator[Page]:
-    """At least one page. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
+    """One page or more. `selector`: fieldSelector and labelSelector. Raises ApiError."""
     token, size = "", SIZE
     while True:
         params = {**selector, "limit": str(size)} | ({"continue": token} if token else {})
@@ -66,14 +65,14 @@ async def _decoded(resource: Resource[Any], data: bytes) -> Page:
         return _page.decode(data)
     except UNDECODABLE as problem:
         try:
-            # Seconds for a page full of brackets: the event loop must not wait.
+            # A page full of brackets takes seconds: a thread scans it, so the event loop goes on.
             return await asyncio.to_thread(_outlined, data)
         except UNDECODABLE:
             raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None
 
 
 def _outlined(data: bytes) -> Page:
-    """The items as they are between their brackets. Raises ValueError."""
+    """The page, found by its brackets. Raises ValueError."""
     page = Outline(data, steps=None)
     parts = {name: at for name, at in page.members() if name in ("metadata", "items")}
     if parts.keys() != {"metadata", "items"}:
@@ -88,7 +87,7 @@ T = TypeVar("T")
 async def list_all(
     client: KubeClient, resource: Resource[T], selector: Mapping[str, str] | None = None
 ) -> tuple[list[T], list[DecodeError]]:
-    """All objects of the kind. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
+    """All objects of the kind, and the errors of those that cannot be decoded. Raises ApiError."""
     found: list[T] = []
     problems: list[DecodeError] = []
     async for page in list_pages(client, resource, selector or {}):

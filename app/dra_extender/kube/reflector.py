@@ -1,10 +1,10 @@
 """List and watch of one kind, until cancelled.
 
-`Reflector` promises: it survives every failure and tries again; a cut watch goes on where it was; when the server no
-longer has the events in between (410), or watches bring nothing but a failure, the list is read again and the
-differences are reported in one step; pauses after failures grow and are jittered; `progress` shows at any moment how
-current the picture is. Lists are consistent reads in pages: a list from some API server's cache (resourceVersion=0)
-could be older than what was seen already and make existing objects look deleted.
+`Reflector` promises: after every failure it tries again, with growing and jittered pauses. A new watch continues at
+the last resourceVersion. The reflector lists again when the API server no longer has the events after that version
+(410), and when several watches in a row fail on the same event; it then applies all differences without an await.
+Lists are consistent reads in pages: a list from the watch cache (resourceVersion=0) could be older than known objects,
+which would then look deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dra_extender.unexpected import unexpected
 
 
 class Backoff:
-    """Each `next` is about twice the one before, from `first` up to `most` seconds; `reset` starts over."""
+    """Growing pauses: each is about twice the previous one, from `first` up to `most` seconds."""
 
     def __init__(self, first: float = 0.5, most: float = 15.0, *, chance: Callable[[], float] = random.random) -> None:
         self._first = first
@@ -51,22 +51,22 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=Named)
 
-_BREATH = 100
-"""Objects decoded in one go before other work on the event loop gets a turn, unless they are large:"""
-_MOUTHFUL = 2**20
-"""bytes in one go, and what one more object has."""
-_QUIET = 30.0
+_BATCH_OBJECTS = 100
+"""Objects decoded in one turn of the event loop, at most."""
+_BATCH_BYTES = 2**20
+"""A batch ends with the object that reaches this size."""
+_LOG_PERIOD = 30.0
 """Seconds between log lines about the same problem."""
 _STEADY = 5.0
-"""Seconds after which a watch that ends counts as having worked: the next attempt need not wait long."""
-_FRUITLESS = 3
-"""How many watches in a row may fail on what they bring first, before the list is read again."""
+"""A watch that stays open for this many seconds works: the pause after it is short."""
+_MOST_FAILED_WATCHES = 3
+"""Watches in a row that may fail on their first event; then the reflector lists again."""
 _TOO_NEW = "Too large resource version"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a reflector is. `behind`: seconds since the watch was last known to work, 0 while it does. `stuck`: how
-    often watches made no progress, so that the kind was listed again.
+    """The state of one reflector. `behind`: seconds since its watch last worked; 0 while it works. `stuck`: how often
+    it listed again because several watches failed on their first event.
     """
 
     kind: str
@@ -83,7 +83,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Reflector(Generic[T]):
-    """Brings the events of one kind. `run` never returns; cancel it to stop."""
+    """Lists and watches one kind. `run` never returns; cancel it to stop."""
 
     def __init__(
         self,
@@ -96,7 +96,9 @@ class Reflector(Generic[T]):
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`selector` holds fieldSelector and labelSelector; `apply` gets the events."""
+        """`apply` gets the events. `selector`: fieldSelector and labelSelector. `on_synced`: called after the first
+        list.
+        """
         self.resource = resource
         self._client = client
         self._mirror = Mirror(resource, apply)
@@ -105,35 +107,35 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._synced = False
-        self._alive_at = clock()
-        self._opened_at = self._alive_at
+        self._worked_at = clock()
+        self._opened_at = self._worked_at
         self._watching = False
-        self._fruitless = 0
+        self._failed_watches = 0
         self._lists = self._watches = self._events = self._stuck = 0
         self._problem = ""
         self._not_found = False
-        self._reported = ("", -_QUIET)
+        self._reported = ("", -_LOG_PERIOD)
 
     @property
     def synced(self) -> bool:
-        """True once a whole list has been reported."""
+        """True after the first complete list."""
         return self._synced
 
     @property
     def behind(self) -> float:
-        """Seconds since the watch was last known to work; 0 while it does."""
-        return 0.0 if self._works else self._clock() - self._alive_at
+        """Seconds since the watch last worked; 0 while it works."""
+        return 0.0 if self._works else self._clock() - self._worked_at
 
     @property
     def _works(self) -> bool:
-        """True while a watch is open; after one that brought a failure first, the next has to bring something else, or
-        to stay open for a while.
+        """True while a watch is open. After a watch that failed on its first event, the next one works only after a
+        good event, or after `_STEADY` seconds.
         """
-        return self._watching and (not self._fruitless or self._clock() - self._opened_at > _STEADY)
+        return self._watching and (not self._failed_watches or self._clock() - self._opened_at > _STEADY)
 
     @property
     def not_found(self) -> bool:
-        """True when the server, asked last, knew no such kind of objects."""
+        """True when the API server answered the last request with 404: it does not serve the kind."""
         return self._not_found
 
     def progress(self) -> Progress:
@@ -152,7 +154,7 @@ class Reflector(Generic[T]):
         )
 
     async def run(self) -> None:
-        """Take steps until cancelled; after one that failed, wait a little."""
+        """Repeat `step` until cancelled, with the pauses that it returns."""
         while True:
             pause = await self.step()
             if pause:
@@ -166,37 +168,36 @@ class Reflector(Generic[T]):
                 await self._list()
             await self._watch()
         except GoneError as problem:
-            log.info("events are gone, listing again", kind=self.resource.kind, reason=problem.message)
+            log.info("resourceVersion expired, listing again", kind=self.resource.kind, reason=problem.message)
             self._mirror.version = ""
         except ApiError as problem:
             return self._failed(problem)
-        except Exception as problem:  # the loop outlives every mistake
+        except Exception as problem:  # a bug must not end the loop
             unexpected("watch", problem, kind=self.resource.kind)
             return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
         finally:
-            self._left()
-        # Some pause is needed for a server that ends every watch at once.
+            self._watch_ended()
+        # The API server may end every watch at once: such a watch is followed by a pause.
         return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
 
     async def _list(self) -> None:
-        """The first list is reported page by page, any other in one step: a reader that has seen a version of one
-        object then has seen every earlier version of all others, as with a watch. Binds that look for rivals count on
-        that.
+        """Apply the first list batch by batch, and every later one without an await: when one object of a version is
+        known, all earlier changes of other objects are, as after a watch. Binds rely on it to find rivals.
         """
         self._mirror.begin_list()
         version = ""
         async for page in list_pages(self._client, self.resource, self._selector):
             items, version = page.items or [], page.metadata.resource_version
-            for portion in portioned(items):
-                self._mirror.listed(portion)
+            for batch in batches(items):
+                self._mirror.listed(batch)
                 if not self._synced:
                     self._mirror.report()
                 await asyncio.sleep(0)
         self._mirror.end_list(version)
         self._lists += 1
-        self._alive_at = self._clock()
-        self._fruitless = min(self._fruitless, 1)  # the next watch has to show that it works, and gets its tries
-        self._alive()
+        self._worked_at = self._clock()
+        self._failed_watches = min(self._failed_watches, 1)  # the next watch has not shown yet that it works
+        self._connected()
         if not self._synced:
             self._synced = True
             log.info("synced", kind=self.resource.kind, objects=len(self._mirror))
@@ -210,35 +211,35 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(random.randint(300, 600)),
         }
         self._watches += 1
-        async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._alive)) as lines:
+        async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._connected)) as lines:
             async for line in lines:
-                self._take_in(line)
+                self._apply_line(line)
 
-    def _take_in(self, line: bytes) -> None:
-        """One event. Raises what the mirror raises; what failed comes again with the next watch."""
+    def _apply_line(self, line: bytes) -> None:
+        """Apply one event. Raises what the mirror raises; the next watch then starts with the same event."""
         try:
             self._mirror.watched(line)
         except GoneError:
             raise
         except Exception:
-            self._fruitless = 1 if self._works else self._fruitless + 1
+            self._failed_watches = 1 if self._works else self._failed_watches + 1
             raise
         self._events += 1
-        self._alive_at = self._clock()
-        self._fruitless, self._problem = 0, ""
+        self._worked_at = self._clock()
+        self._failed_watches, self._problem = 0, ""
         self._backoff.reset()
 
-    def _alive(self) -> None:
+    def _connected(self) -> None:
         if not self._watching:
             self._watching = True
             self._opened_at = self._clock()
         self._not_found = False
-        if not self._fruitless:
+        if not self._failed_watches:
             self._problem = ""
 
-    def _left(self) -> None:
+    def _watch_ended(self) -> None:
         if self._works:
-            self._alive_at = self._clock()
+            self._worked_at = self._clock()
         if self._watching:
             self._watching = False
             if self._clock() - self._opened_at > _STEADY:
@@ -246,17 +247,17 @@ class Reflector(Generic[T]):
 
     def _failed(self, problem: ApiError) -> float:
         if _TOO_NEW in problem.message:
-            self._mirror.version = ""  # the server was set back, from a backup for example: what we know is its future
-        elif self._fruitless >= _FRUITLESS and self._mirror.version:
-            self._list_anew(problem)
+            self._mirror.version = ""  # etcd was restored from a backup: the known version is newer than the newest
+        elif self._failed_watches >= _MOST_FAILED_WATCHES and self._mirror.version:
+            self._list_again(problem)
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
         self._not_found = isinstance(problem, NotFoundError)
         reported, when = self._reported
-        if reported != problem.message or self._clock() - when >= _QUIET:
+        if reported != problem.message or self._clock() - when >= _LOG_PERIOD:
             self._reported = (problem.message, self._clock())
             log.warning(
-                "cannot follow, will retry",
+                "list or watch failed, will retry",
                 kind=self.resource.kind,
                 problem=problem.message,
                 status=problem.status,
@@ -264,24 +265,24 @@ class Reflector(Generic[T]):
             )
         return pause
 
-    def _list_anew(self, problem: ApiError) -> None:
-        """No watch from this version gets any further."""
+    def _list_again(self, problem: ApiError) -> None:
+        """Give up the version: every watch that starts there fails."""
         self._stuck += 1
         log.warning(
             "watches make no progress, listing again",
             kind=self.resource.kind,
             version=self._mirror.version,
-            watches=self._fruitless,
+            watches=self._failed_watches,
             problem=problem.message,
         )
         self._mirror.version = ""
 
 
-def portioned(items: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:
-    """All of them, in order, as many at a time as can be decoded in one go."""
+def batches(items: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:
+    """All items in order, in batches that one turn of the event loop can decode."""
     start = size = 0
     for end, item in enumerate(items, start=1):
         size += len(memoryview(item))
-        if size >= _MOUTHFUL or end - start == _BREATH or end == len(items):
+        if size >= _BATCH_BYTES or end - start == _BATCH_OBJECTS or end == len(items):
             yield items[start:end]
             start, size = end, 0

@@ -1,8 +1,7 @@
-"""The kinds of objects that are read from the API server: in which versions, where, and how JSON becomes a struct.
+"""The kinds that the service reads from the API server: versions, URL paths and decoders.
 
-`discover` promises the newest version of the resource API that is served: v1, else v1beta2, else v1beta1; and taint
-rules if any version has them. A `Resource` is pure data and a decoder: `decode` gives the v1 form whatever version is
-served.
+`discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2, else v1beta1;
+and a version of DeviceTaintRules if any is served. `Resource.decode` returns the v1 form of every version.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def discover(client: KubeClient) -> Served:
-    """Ask the server. Raises RejectedError when it has no resource API, and other ApiErrors as the client does."""
+    """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io, and the client's ApiErrors."""
     try:
         group = await _get(client, f"/apis/{GROUP}", _Group)
     except NotFoundError:
@@ -90,7 +89,7 @@ async def _server_version(client: KubeClient) -> str:
 
 
 async def _get(client: KubeClient, path: str, kind: type[T]) -> T:
-    """Raises ApiError, also for an answer that makes no sense: a proxy may show a page while the server is away."""
+    """Raises ApiError, also for a body that cannot be decoded: a proxy may answer while the API server is down."""
     try:
         return msgspec.json.decode(await client.get(path), type=kind)
     except (msgspec.DecodeError, ValueError) as problem:
@@ -115,7 +114,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     decode: Callable[[bytes | msgspec.Raw], T]
     namespaced: bool = False
     read_partially: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
-    """Reads what an object that cannot be decoded holds."""
+    """Reads the devices of a claim that cannot be decoded."""
 
     @property
     def api_version(self) -> str:
@@ -124,7 +123,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of the collection, of one object, or of its subresource; no namespace means all of them.
 
-        Raises NotFoundError for names that cannot exist, before anything is asked.
+        Raises NotFoundError for names that cannot exist.
         """
         namespace, name = segment(namespace), segment(name)
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
@@ -136,10 +135,9 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
 def segment(name: str) -> str:
     """A name as one segment of a URL path.
 
-    Names come from requests and from objects of other people: every character is part of the name, also a slash or
-    a question mark. "." and ".." cannot be quoted: on its way such a segment is taken for a step to another path.
-    Kubernetes gives no object these names (IsValidPathSegmentName of k8s.io/apimachinery): raises
-    NotFoundError.
+    Names come from requests and from objects, so every character is quoted, also a slash or a question mark. Raises
+    NotFoundError for "." and "..": they cannot be quoted, clients and proxies resolve such segments, and no object has
+    these names (IsValidPathSegmentName of k8s.io/apimachinery).
     """
     if name in (".", ".."):
         raise NotFoundError(NOT_FOUND, "NotFound", f'no object can have the name "{name}": nothing was asked for')
@@ -158,7 +156,7 @@ class _Identified(Object, frozen=True, gc=False):
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """What can be read even of an object that does not decode."""
+    """The part of the metadata that can be read even of an undecodable object."""
 
     namespace: str = ""
     name: str = ""
@@ -174,7 +172,7 @@ _envelope = msgspec.json.Decoder(_Identified)
 
 
 def identify(data: bytes | msgspec.Raw) -> Identity:
-    """The identity of any object, however little of it can be read; fields that cannot be are empty."""
+    """The identity of any object; fields that cannot be read are empty."""
     try:
         meta = _envelope.decode(data).metadata
     except UNDECODABLE:
@@ -217,7 +215,7 @@ def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
 
 
 def followed(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
-    """All kinds that decisions are made of, in the versions that are served. `budgets`: those of preemption, too."""
+    """All kinds that decisions read, in the served versions. `budgets`: PodDisruptionBudgets, too."""
     kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
     more = (BUDGETS,) if budgets else ()

@@ -1,7 +1,7 @@
-"""All kinds of objects that are followed, as one thing with one state: synced or not, how far behind, what is wrong.
+"""The watches of all kinds that decisions read, and whether they work.
 
-`Watches` promises: `apply` gets the events of every kind, one at a time; `on_synced` is called once, when every kind
-was listed; one kind that cannot be followed does not stop the others.
+`Watches` promises: `apply` gets the events of every kind, one at a time; `on_synced` is called once, after the first
+list of every kind; a kind whose watch fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dra_extender.kube.reflector import Progress, Reflector
 from dra_extender.kube.resources import PODS, Served, followed
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-"""As kube-scheduler follows them: a pod that finishes counts as removed."""
+"""As kube-scheduler's informer: a pod that finishes counts as removed."""
 
 
 class Watches:
@@ -31,7 +31,7 @@ class Watches:
         budgets: bool = False,
         on_synced: Callable[[], object] = lambda: None,
     ) -> None:
-        """`budgets`: follow PodDisruptionBudgets, too."""
+        """`budgets`: watch PodDisruptionBudgets, too."""
         self._on_synced = on_synced
         self._synced = False
         self._reflectors = tuple(
@@ -47,29 +47,27 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """True once every kind was listed."""
+        """True after the first list of every kind."""
         return self._synced
 
     def progress(self) -> Sequence[Progress]:
         return [reflector.progress() for reflector in self._reflectors]
 
     def longest_gap(self) -> float:
-        """Seconds since the watch of the kind that is worst off was last known to work; infinite while a kind was not
-        listed.
-        """
+        """The largest `behind` of all kinds; infinite before the first list of every kind."""
         if not self._synced:
             return math.inf
         return max(reflector.behind for reflector in self._reflectors)
 
     @property
     def not_found(self) -> bool:
-        """True when the server no longer knows some kind: its version may have been withdrawn."""
+        """True when the API server does not serve a kind: its version may have been withdrawn."""
         return any(reflector.not_found for reflector in self._reflectors)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"follow {reflector.resource.plural}")
+                group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _one_synced(self) -> None:
         if not self._synced and all(reflector.synced for reflector in self._reflectors):
