@@ -14,7 +14,7 @@ from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, Resource
 from dra_extender.devices.inventory import node_view
 from dra_extender.devices.models import traits_of
 from dra_extender.devices.pools import NodeView
-from dra_extender.devices.validity import defects, stands_alone
+from dra_extender.devices.validity import defects, valid_alone
 
 Json = dict[str, Any]
 
@@ -131,7 +131,7 @@ def test_duplicate_names_and_missing_counters_make_a_pool_invalid(slices: list[J
 )
 def test_devices_stand_alone_when_a_pool_of_them_has_no_defects(entry: Json) -> None:
     only = convert(ResourceSlice, entry)
-    assert stands_alone(only.spec.devices) == (not list(defects([only], ON)))
+    assert valid_alone(only.spec.devices) == (not list(defects([only], ON)))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dra_extender.allocation.selectors import compiled
 from dra_extender.allocation.workerrequests import CompileReply
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.cel import CelCompileError, ReadSet
-from dra_extender.devices.content import Belongings, encode, shortened
+from dra_extender.devices.content import WeakIdentityDict, encode, shortened
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.pools import Pool
@@ -39,7 +39,7 @@ class ClaimSignatures:
     """
 
     def __init__(self) -> None:
-        self._known: Belongings[ResourceClaimSpec, bytes] = Belongings()
+        self._known: WeakIdentityDict[ResourceClaimSpec, bytes] = WeakIdentityDict()
 
     def of(self, claims: Iterable[ResourceClaim], budget: WorkBudget = UNLIMITED) -> tuple[bytes, ...]:
         """The signature of each claim. Raises what the budget does."""
@@ -51,7 +51,7 @@ class ClaimSignatures:
             return known.value
         budget.spend(0)
         encoded = encode(spec)
-        found = self._known.give(spec, shortened(encoded))
+        found = self._known.put(spec, shortened(encoded))
         budget.spend(len(encoded) // BYTES_PER_UNIT)
         return found
 
@@ -178,7 +178,7 @@ class PoolSignatures:
         self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
         self._signatures: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
         self._by_content: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
-        self.known: Belongings[SeenPool, PoolSignature] = Belongings()
+        self.known: WeakIdentityDict[SeenPool, PoolSignature] = WeakIdentityDict()
         """The signatures made so far; ask `of` for the others."""
 
     def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget = UNLIMITED) -> PoolSignature:
@@ -187,7 +187,7 @@ class PoolSignatures:
         if known is not None:
             return known.value
         budget.spend(1 + 2 * len(pool.models))
-        return self.known.give(seen, self._of(pool))
+        return self.known.put(seen, self._of(pool))
 
     def _of(self, pool: Pool) -> PoolSignature:
         localities = _localities(pool)

@@ -1,7 +1,7 @@
-"""A pool assembled for one node from the slices of the cluster.
+"""A pool as one node sees it, assembled from the slices of the cluster.
 
-Promises: pure; the order in which slices are handed in matters only where upstream's does (slices of one generation
-that disagree about their number). Slices are laid out by name, devices as listed.
+Promises: pure. The order of the given slices matters only if slices of one generation have different
+resourceSliceCounts, as upstream. The pool has its slices by name, and devices in the order of their slice.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.models import Block, Consumption, consumption
+from dra_extender.devices.models import Consumption, DeviceList, consumption
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import defects, is_complete, with_devices
 
-BlockOf = Callable[[ResourceSlice], Block]
-"""The devices of a slice, as the allocator has to see them."""
+DevicesOf = Callable[[ResourceSlice], DeviceList]
+"""The devices of a slice, with the taints of rules."""
 
 
 class GatherError(ValueError):
-    """The node selection of a slice cannot be understood: fatal for every pod that looks at the pool."""
+    """The node selection of a slice is invalid. No pod with claims can be placed on a node that needs it."""
 
 
 class Peers:
-    """All slices of a pool in the cluster, as far as nodes that do not see all of them have to know them."""
+    """All slices of a pool in the cluster, by generation: their number, and those that consume counters."""
 
     __slots__ = ("_consuming", "_counts", "newest")
 
@@ -58,17 +58,16 @@ def gather_pool(
     node: str,
     labels: Mapping[str, str],
     features: FeatureGates,
-    block_of: BlockOf,
+    devices_of: DevicesOf,
     peers: Callable[[], Peers] | None = None,
 ) -> Pool | None:
-    """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
-
-    With `peers`, which answers for all slices and is asked only when the node does not see a whole pool, `slices` may
-    leave out those that belong to other nodes. Raises GatherError.
+    """The pool as the node sees it; None when the node does not see it. `slices` has all slices of the pool, or, with
+    `peers`, all but other nodes' own slices; `peers` is called when the node sees an incomplete pool. Raises
+    GatherError.
     """
     collected: list[ResourceSlice] = []
     generation = 0
-    for item in sorted(slices, key=is_own, reverse=True):  # slices of one node come before those open to many
+    for item in sorted(slices, key=is_own, reverse=True):  # upstream's order
         if not _relevant(item, node, labels, features):
             continue
         current = item.spec.pool.generation
@@ -89,11 +88,11 @@ def gather_pool(
         names = {item.metadata.name for item in collected}
         others = [item for item in everywhere.consuming(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
-    return _assemble(id, collected, others, node, labels, features, block_of)
+    return _assemble(id, collected, others, node, labels, features, devices_of)
 
 
 def is_own(item: ResourceSlice) -> bool:
-    """Whether the slice is filed under the one node it names."""
+    """Whether only the node that it names sees the slice."""
     return bool(item.spec.node_name) and not item.spec.shared_counters
 
 
@@ -115,7 +114,7 @@ def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], feature
 
 
 def _any_device_matches(item: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
-    """Devices after the first match are not looked at."""
+    """Stops at the first match, as upstream: an invalid selector after it is no error."""
     for device in item.spec.devices:
         try:
             if NodeSelection(device).matches(node, labels):
@@ -135,12 +134,12 @@ def _assemble(
     node: str,
     labels: Mapping[str, str],
     features: FeatureGates,
-    block_of: BlockOf,
+    devices_of: DevicesOf,
 ) -> Pool:
-    """Check a complete pool and lay out its devices."""
+    """A complete pool, valid or not."""
     usable = with_devices(slices, features)
-    blocks = [block_of(item) for item in usable]
-    alone = len(slices) == len(blocks) == 1 and not others and blocks[0].stands_alone
+    device_lists = [devices_of(item) for item in usable]
+    alone = len(slices) == len(device_lists) == 1 and not others and device_lists[0].valid_alone
     defect = None if alone else next(defects(slices, features, others), None)
     if defect is not None:
         return Pool(id, invalid=defect.what)
@@ -167,7 +166,7 @@ def _assemble(
             selections.append(selection)
     return Pool(
         id,
-        blocks,
+        device_lists,
         tuple(selections),
         counters=counters,
         consumers=_consumers(usable + others) if counters else (),

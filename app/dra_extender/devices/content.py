@@ -1,8 +1,7 @@
-"""Content as bytes, and values that are kept as long as they are in use.
+"""Objects compared by content (bytes, digests, shared instances), and values that live as long as an object.
 
-Promises: equal content has equal bytes, whatever the order of maps, and content that a decision can distinguish has
-different bytes. An `Interner` keeps one object per content, `Belongings` keep a value per object: both for as long as
-the object is in use.
+Promises: equal content has equal bytes, in any order of maps; content that a decision can distinguish has different
+bytes. `Interner` and `WeakIdentityDict` do not keep their objects alive.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ H = TypeVar("H", bound=Hashable)
 
 DIGEST_BYTES: Final = 16
 SHARED_VALUES: Final = 8_192
-"""How many distinct values are kept for sharing; what is rarer (serial numbers) is kept by its owners only."""
+"""Distinct values that are kept for sharing. Rarer values, such as serial numbers, are not shared."""
 LARGEST_SHARED: Final = 1024
-"""Bytes of content. Larger values are seldom repeated, and would keep much after their owners are gone."""
+"""Bytes of content. Larger values are seldom equal, and would keep memory in use after their owners are gone."""
 
 
 def _exact(value: Any) -> Any:
-    """A selector can tell how an amount was written, not only how much it is."""
+    """A quantity as a selector can distinguish it: `1Gi` and `1073741824` are equal amounts, not equal content."""
     if isinstance(value, Quantity):
         return (str(value.nano), value.format, value.scale, value.fast)
     raise TypeError(f"{type(value).__name__} has no content that can be compared")
@@ -45,12 +44,12 @@ def encode(value: Any) -> bytes:
 
 
 def digest(*values: Any) -> bytes:
-    """The content of structs, lists and maps in short. Several values are one list."""
+    """A digest of the content of structs, lists and maps. Several values are one list."""
     return shortened(encode(values))
 
 
 def shortened(content: bytes) -> bytes:
-    """Equal for equal content only, as far as anybody can tell."""
+    """A digest of encoded content, without known collisions."""
     return blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
@@ -62,7 +61,7 @@ class Interner(Generic[P, T]):
         self._known: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
 
     def of(self, content: Hashable, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The object of this content. The arguments say how to make it: they have to follow from the content."""
+        """The object of this content, made from the arguments if there is none. Equal content needs equal arguments."""
         found = self._known.get(content)
         if found is None:
             found = self._known[content] = self._make(*args, **kwargs)
@@ -73,12 +72,12 @@ class Interner(Generic[P, T]):
 
 
 class SharedValues:
-    """The values of equal content that were seen lately, for parts that many owners repeat."""
+    """One value for equal content, for parts that many objects have in common. The most recent values are kept."""
 
     def __init__(self) -> None:
         self._by_content: LRUCache[bytes, Any] = LRUCache(SHARED_VALUES)
         self.hashable: Callable[[H], H] = lru_cache(SHARED_VALUES)(_itself)
-        """As `of`, and faster, for values that are hashable."""
+        """As `of`, but faster, for hashable values."""
 
     def of(self, value: T) -> T:
         """The first value of this content, unless it is large."""
@@ -97,8 +96,8 @@ Owner = TypeVar("Owner")
 V = TypeVar("V")
 
 
-class Belonging(ref[Owner], Generic[Owner, V]):
-    """A value, and the owner it goes with."""
+class _Entry(ref[Owner], Generic[Owner, V]):
+    """A weak reference to the owner, with the value."""
 
     __slots__ = ("number", "value")
 
@@ -106,31 +105,33 @@ class Belonging(ref[Owner], Generic[Owner, V]):
     value: V
 
 
-class Belongings(dict[int, Belonging[Owner, V]], Generic[Owner, V]):
-    """By `id` of the owner: an entry goes before its owner's identity can be another's. Ask with `get`."""
+class WeakIdentityDict(dict[int, _Entry[Owner, V]], Generic[Owner, V]):
+    """Values by `id` of their owner. An entry is removed with its owner, so a later object with the same `id` does
+    not find it. Read with `get`.
+    """
 
-    __slots__ = ("__weakref__", "_lose")
+    __slots__ = ("__weakref__", "_remove")
 
     def __init__(self) -> None:
         super().__init__()
-        self._lose = _loser(self)
+        self._remove = _remover(self)
 
-    def give(self, owner: Owner, value: V) -> V:
+    def put(self, owner: Owner, value: V) -> V:
         """Keep the value for as long as the owner lives. Returns it."""
-        belonging: Belonging[Owner, V] = Belonging(owner, self._lose)
-        belonging.number, belonging.value = id(owner), value
-        self[belonging.number] = belonging
+        entry: _Entry[Owner, V] = _Entry(owner, self._remove)
+        entry.number, entry.value = id(owner), value
+        self[entry.number] = entry
         return value
 
 
-def _loser(belongings: Belongings[Owner, V]) -> Callable[[ref[Owner]], None]:
-    """Removes an entry when its owner is gone. It keeps no reference to the other entries."""
-    known = ref(belongings)
+def _remover(entries: WeakIdentityDict[Owner, V]) -> Callable[[ref[Owner]], None]:
+    """Removes the entry of a dead owner. It holds no strong reference to the dict."""
+    known = ref(entries)
 
-    def lose(gone: ref[Owner]) -> None:
+    def remove(gone: ref[Owner]) -> None:
         found = known()
         if found is not None:
-            assert isinstance(gone, Belonging)
+            assert isinstance(gone, _Entry)
             found.pop(gone.number, None)
 
-    return lose
+    return remove

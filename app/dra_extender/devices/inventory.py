@@ -13,7 +13,7 @@ from itertools import chain, count
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
-from dra_extender.devices.models import Blocks
+from dra_extender.devices.models import DeviceLists
 from dra_extender.devices.nodes import Nodes, SeenNode
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.publishedpool import PublishedPool, TaintRules, reaches
@@ -63,7 +63,7 @@ class Inventory:
         self.nodes = Nodes(features, self.pool)
         self._features = features
         self._rules = TaintRules()
-        self._blocks = Blocks()
+        self._device_lists = DeviceLists()
         self._pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
         self._problems: dict[PoolID, tuple[ObjectProblem, ...]] = {}
@@ -82,7 +82,7 @@ class Inventory:
             return False
         published = self._pools.setdefault(pool, PublishedPool(pool))
         own_before = published.own_node(name)
-        published.put(item, self._blocks, self._active_rules())
+        published.put(item, self._device_lists, self._active_rules())
         self._pool_of_slice[name] = pool
         self._changed(pool, own_before, published.own_node(name))
         return True
@@ -127,7 +127,7 @@ class Inventory:
             return
         for pool, published in self._pools.items():
             if any(reaches(rule.spec, pool) for rule in rules):
-                published.retaint(self._blocks, self._rules)
+                published.retaint(self._device_lists, self._rules)
                 self.nodes.pool_changed(pool)
 
     def _active_rules(self) -> TaintRules:
@@ -147,7 +147,7 @@ class Inventory:
             if pool not in own:
                 known = self._pools.get(pool)
                 own[pool] = known.copy() if known is not None else PublishedPool(pool)
-            own[pool].put(item, self._blocks, self._active_rules())
+            own[pool].put(item, self._device_lists, self._active_rules())
         return self.nodes.would_see(node, own)
 
     def pools_seen(self, node: str) -> Iterable[PoolID]:

@@ -1,11 +1,10 @@
-"""Traits of devices, the models that devices with equal traits share, and the blocks of devices that slices publish.
+"""Traits of devices, the models that devices with equal traits share, and the device lists of slices.
 
-Promises: `Traits` are all that a decision may read of a device: a search, a score or an explanation reads nothing else,
-and the equivalence cache compares traits as a whole. A decision that needs one more field of the device adds it to the
-struct and to `traits_of`, and nowhere else; a field that selectors read goes to `cel.PublishedDevice` instead. The name
-of a device and where it can be used are no traits: its pool knows them (`PooledDevice`). Equal lists of devices of one
-driver are one `Block`, devices with equal traits have one `DeviceModel`, equal attribute values are one object, for as
-long as they are in use.
+Promises: a search, a score or an explanation reads nothing of a device but its `Traits`, and the equivalence cache
+compares whole traits. A new field that decisions read is added to the struct and to `traits_of`; a field that selectors
+read is added to `cel.PublishedDevice`. The name and the node selection of a device are not traits (`PooledDevice` has
+them). While in use, equal lists of devices of one driver are one `DeviceList`, devices with equal traits have one
+`DeviceModel`, and equal attribute values are one object.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceAttribute, DeviceTaint
 from dra_extender.cel import PublishedDevice
 from dra_extender.devices.content import Interner, SharedValues, digest
-from dra_extender.devices.validity import stands_alone
+from dra_extender.devices.validity import valid_alone
 
 CounterID = tuple[str, str]
 """(counter set, counter)."""
@@ -28,25 +27,23 @@ Consumption = tuple[tuple[str, str, int], ...]
 """What a device consumes: (counter set, counter, nano units)."""
 
 ACTIVE_EFFECTS: Final = ("NoSchedule", "NoExecute")
-"""Taints with other effects, None and unknown ones included, keep no pod away."""
+"""The effects that keep pods away. Other effects do not, also None and unknown effects."""
 
 
 class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
-    """What a device is, whatever its name is: what selectors read of it, and what other rules do. Immutable."""
+    """All properties of a device that decisions read. Immutable."""
 
     consumes: Consumption = ()
     partition: bool = False
     """`consumesCounters` is set."""
     taints: tuple[DeviceTaint, ...] = ()
-    """Only those with an active effect, without the time at which they were added."""
+    """The taints with an active effect, without `timeAdded`."""
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     binds_to_node: bool = False
 
     def attribute(self, name: str) -> DeviceAttribute | None:
-        """The attribute with this full name (`domain/id`), or without the domain when that is the driver's; None when
-        there is none.
-        """
+        """The attribute with this full name (`domain/id`); the driver's own domain may be left out. None without it."""
         found = self.attributes.get(name)
         if found is None:
             domain, _, identifier = name.partition("/")
@@ -56,7 +53,7 @@ class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
 
 
 def traits_of(driver: str, device: Device) -> Traits:
-    """The traits of a device as its slice and the taint rules describe it."""
+    """The traits of a published device, to which taint rules have been applied."""
     return Traits.of(
         driver,
         device,
@@ -103,14 +100,12 @@ LONG_TEXT: Final = 256
 
 
 class DeviceModel:
-    """Traits, and what was found out about them.
+    """Traits, and memoised results that follow from them.
 
-    `bare` and `rest` are equal for models whose traits are equal but for their attributes, or for ordinary ones. An
-    attribute is ordinary when it has a plain value that nothing but itself depends on: versions, lists and unknown or
-    overlong values are not, because one that cannot be used makes every selector fail on the device; nor is an unusual
-    number of attributes, on which the cost of a selector may depend.
-
-    Both are made on demand: a decision about one node never compares models.
+    Models with equal `bare` differ only in attributes; models with equal `rest` differ only in ordinary attributes. An
+    attribute is ordinary if only selectors that name it depend on it: a bool, an int or a short text. `rest` has the
+    other attributes (an invalid version, list or long text makes every selector fail on the device), and the number of
+    attributes when it is large (it can make selectors expensive).
     """
 
     __slots__ = ("__weakref__", "_bare", "_rest", "memo", "traits")
@@ -119,18 +114,18 @@ class DeviceModel:
         self.traits = traits
         self._bare = self._rest = b""
         self.memo: dict[Any, Any] = {}
-        """Where callers may remember what follows from the traits alone. Use `remember`, which keeps it small."""
+        """Results that follow from the traits alone, by key. Write with `remember`, which bounds the size."""
 
     @property
     def bare(self) -> bytes:
-        """What the traits are without their attributes."""
+        """Digest of the traits without attributes."""
         if not self._bare:
             self._bare = digest(_bare(self.traits))
         return self._bare
 
     @property
     def rest(self) -> bytes:
-        """What the traits are without their ordinary attributes."""
+        """Digest of the traits without ordinary attributes."""
         if not self._rest:
             attributes = self.traits.attributes
             odd = {name: value for name, value in attributes.items() if not _ordinary(value)}
@@ -139,7 +134,7 @@ class DeviceModel:
         return self._rest
 
     def prepare(self, values: SharedValues) -> None:
-        """Make `bare` and `rest` of shared values, so that no question has to do it for all devices there are."""
+        """Compute `bare` and `rest` now, so that no question computes them for all devices."""
         self._bare, self._rest = values.hashable(self.bare), values.hashable(self.rest)
 
     def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
@@ -159,48 +154,48 @@ def _ordinary(attribute: DeviceAttribute) -> bool:
     return type(value) in (bool, int) or (type(value) is str and len(value) <= LONG_TEXT)
 
 
-class Block:
-    """Devices in list order; `names[i]` and `models[i]` are those of device i. Immutable.
+class DeviceList:
+    """The devices of a slice, in its order; `names[i]` and `models[i]` belong to device i. Immutable.
 
-    `late`: one has binding conditions. `stands_alone`: a pool of these alone has no defect.
+    `late`: a device has binding conditions. `valid_alone`: a pool of these devices only has no defect.
     """
 
-    __slots__ = ("__weakref__", "devices", "late", "models", "names", "stands_alone")
+    __slots__ = ("__weakref__", "devices", "late", "models", "names", "valid_alone")
 
     def __init__(self, devices: tuple[Device, ...], models: tuple[DeviceModel, ...]) -> None:
         self.devices = devices
         self.models = models
         self.names = tuple([device.name for device in devices])
         self.late = any(model.traits.binding_conditions for model in models)
-        self.stands_alone = stands_alone(devices)
+        self.valid_alone = valid_alone(devices)
 
 
-class Blocks:
-    """The blocks in use, by content."""
+class DeviceLists:
+    """The device lists in use, one per content."""
 
     def __init__(self) -> None:
-        self._blocks = Interner(self._made)
+        self._device_lists = Interner(self._made)
         self._models = Interner(DeviceModel)
         self._values = SharedValues()
 
-    def of(self, driver: str, devices: tuple[Device, ...]) -> Block:
-        """The block of these devices."""
-        return self._blocks.of((driver, digest(devices)), driver, devices)
+    def of(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
+        """The list of these devices."""
+        return self._device_lists.of((driver, digest(devices)), driver, devices)
 
-    def _made(self, driver: str, devices: tuple[Device, ...]) -> Block:
+    def _made(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
         shared_devices = tuple(map(self._shared, devices))
-        block = Block(shared_devices, tuple(self._model(driver, device) for device in shared_devices))
-        for model in block.models:
+        device_list = DeviceList(shared_devices, tuple(self._model(driver, device) for device in shared_devices))
+        for model in device_list.models:
             model.prepare(self._values)
-        return block
+        return device_list
 
     def _model(self, driver: str, device: Device) -> DeviceModel:
-        """One model for devices with equal traits, for as long as it is in use."""
+        """The one model of devices with equal traits."""
         traits = traits_of(driver, device)
         return self._models.of(digest(traits), traits)
 
     def _shared(self, device: Device) -> Device:
-        """The same device made of shared values."""
+        """An equal device with shared values."""
         values = self._values
         return msgspec.structs.replace(
             device,

@@ -20,7 +20,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool
 from dra_extender.devices.holdings import PoolState
-from dra_extender.devices.models import Block
+from dra_extender.devices.models import DeviceList
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
@@ -226,7 +226,7 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, "", {}, self._features, _no_block, published.peers)
+        pool = gather_pool(published.id, counters, "", {}, self._features, _no_devices, published.peers)
         return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def own_pools(self, name: str) -> Iterable[PoolID]:
@@ -356,13 +356,15 @@ class Nodes(Mapping[str, Node]):
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
         name, labels = node.name, node.metadata.labels
         try:
-            pool = gather_pool(published.id, slices, name, labels, self._features, published.block, published.peers)
+            pool = gather_pool(
+                published.id, slices, name, labels, self._features, published.device_list, published.peers
+            )
         except GatherError as problem:
             return SeenPool(None, str(problem))
         return SeenPool(pool)
 
 
-def _no_block(item: ResourceSlice) -> Block:
+def _no_devices(item: ResourceSlice) -> DeviceList:
     raise AssertionError(f"slice {item.metadata.name} of counters has devices")
 
 

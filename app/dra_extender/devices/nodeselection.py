@@ -28,7 +28,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 
 _VALUES: Final = 8
-"""So many values take the memory of a requirement."""
+"""Values that cost as much as one requirement."""
 
 
 class NodeSelectorError(ValueError):
@@ -41,7 +41,7 @@ def matches(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> boo
 
 
 def size_of(selector: NodeSelector) -> int:
-    """How many parts a selector has that are looked at one by one."""
+    """The cost of matching a selector, in requirements."""
     requirements = (
         found for term in selector.node_selector_terms for found in (*term.match_expressions, *term.match_fields)
     )
@@ -49,7 +49,7 @@ def size_of(selector: NodeSelector) -> int:
 
 
 def parse(selector: NodeSelector) -> Matcher:
-    """The selector made ready for many nodes. Raises NodeSelectorError."""
+    """The selector in compiled form. Raises NodeSelectorError."""
     only = _only_node(selector)
     if only is not None:
         return lambda name, _: name == only
@@ -62,13 +62,13 @@ def parse(selector: NodeSelector) -> Matcher:
 
 
 def one_node(name: str) -> NodeSelector:
-    """The selector that allocations carry when they are for one node."""
+    """The selector of an allocation for one node."""
     requirement = NodeSelectorRequirement(FIELD_NODE_NAME, "In", (name,))
     return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
 
 
 def _only_node(selector: NodeSelector) -> str | None:
-    """The node's name when that is all the selector says; it is what most allocations say."""
+    """The name of the node, if the selector selects one node by name, as in most allocations."""
     if len(selector.node_selector_terms) != 1 or len(selector.node_selector_terms[0].match_fields) != 1:
         return None
     field = selector.node_selector_terms[0].match_fields[0]
@@ -149,7 +149,7 @@ def _integer(text: str) -> int | None:
 
 
 class NodeSelection:
-    """Where a device can be used: what an allocation of it says about nodes. The first that is set decides."""
+    """The nodes that can use a device. The first field that is set decides."""
 
     __slots__ = ("all_nodes", "node_name", "node_selector")
 
@@ -159,7 +159,7 @@ class NodeSelection:
         self.node_selector: NodeSelector | None = source.node_selector
 
     def matcher(self) -> Matcher | None:
-        """The selection made ready for many nodes; None when nothing known is set. Raises NodeSelectorError."""
+        """The selection in compiled form; None when no known field is set. Raises NodeSelectorError."""
         wanted = self.node_name
         if wanted:
             return lambda name, _: name == wanted
@@ -168,7 +168,7 @@ class NodeSelection:
         return parse(self.node_selector) if self.node_selector is not None else None
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:
-        """Whether it is for the node; None when nothing known is set. Raises NodeSelectorError."""
+        """Whether the node can use the device; None when no known field is set. Raises NodeSelectorError."""
         if self.node_name:
             return name == self.node_name
         matcher = self.matcher()
@@ -185,11 +185,11 @@ def _always(_name: str, _labels: Mapping[str, str]) -> bool:
 
 
 Visibility = Callable[[str, Mapping[str, str]], Hashable]
-"""(node name, node labels) -> what the slice is to the node: falsy when it is nothing."""
+"""(node name, node labels) -> a value that decides what the node sees of a slice; falsy: the node does not see it."""
 
 
 def visibility_of(item: ResourceSlice) -> Visibility:
-    """How nodes see the slice."""
+    """Nodes with the same value see the same devices of the slice."""
     spec = item.spec
     if spec.shared_counters:
         return _always
@@ -209,7 +209,7 @@ def visibility_of(item: ResourceSlice) -> Visibility:
 
 
 def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
-    """The node selection; the text of the error when it cannot be understood. None when nothing is set."""
+    """The node selection; it returns the text of the error if it is invalid. None when no field is set."""
     try:
         return NodeSelection(source).matcher()
     except NodeSelectorError as error:

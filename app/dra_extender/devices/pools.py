@@ -1,7 +1,7 @@
-"""Resource pools as one node sees them, and all of them together in the order of the search.
+"""The pools that one node sees, and their devices in search order.
 
-Promises: immutable. A pool that cannot be used keeps its place, flagged, without devices. Device i of a `NodeView` is
-bit i of every mask over that view: pools by (binding conditions last, driver, name), slices by name, devices as listed.
+Promises: immutable. An unusable pool keeps its place, without devices. Device i of a `NodeView` is bit i of every mask
+over that view. Order: pools by (binding conditions last, driver, name), slices by name, devices as in their slice.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from dra_extender.api.resource import DeviceID
-from dra_extender.devices.models import REMEMBERED, Block, Consumption, DeviceModel
+from dra_extender.devices.models import REMEMBERED, Consumption, DeviceList, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
 
@@ -22,7 +22,7 @@ NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 class PooledDevice:
-    """A device in its pool: who it is, and the model it shares with equal devices."""
+    """A device in its pool: its ID, its model and its node selection."""
 
     __slots__ = ("id", "model", "selection")
 
@@ -36,12 +36,11 @@ class PooledDevice:
 
 
 class Pool:
-    """One pool as a node sees it: the blocks of its slices, laid out. Immutable.
+    """One pool as a node sees it: the devices of its slices, in order. Immutable.
 
-    `names`, `models` and `selections` are those of its devices, in search order. `incomplete` and `invalid` (the
-    reason, empty when valid) pools have no devices. `counters` are what the pool's
-    counter sets offer before anything is allocated: set -> counter -> nano units. `consumers` are all devices that
-    consume counters, also those for other nodes.
+    `names`, `models` and `selections` belong to its devices, in search order. A pool that is `incomplete` or `invalid`
+    (the reason; empty when valid) has no devices. `counters`: what the counter sets offer before any allocation, set ->
+    counter -> nano units. `consumers`: all devices that consume counters, also those of other nodes.
     """
 
     __slots__ = (
@@ -52,7 +51,7 @@ class Pool:
     def __init__(
         self,
         id: PoolID,
-        blocks: Sequence[Block] = (),
+        device_lists: Sequence[DeviceList] = (),
         selections: tuple[NodeSelection, ...] = (),
         *,
         counters: Mapping[str, Mapping[str, int]] | None = None,
@@ -65,21 +64,21 @@ class Pool:
         self.id = id
         self.names: tuple[str, ...]
         self.models: tuple[DeviceModel, ...]
-        if len(blocks) == 1:
-            self.names, self.models = blocks[0].names, blocks[0].models
+        if len(device_lists) == 1:
+            self.names, self.models = device_lists[0].names, device_lists[0].models
         else:
-            self.names = tuple(chain.from_iterable(block.names for block in blocks))
-            self.models = tuple(chain.from_iterable(block.models for block in blocks))
+            self.names = tuple(chain.from_iterable(device_list.names for device_list in device_lists))
+            self.models = tuple(chain.from_iterable(device_list.models for device_list in device_lists))
         self.selections = selections
         self.counters = counters or NOTHING
         self.consumers = consumers
         self.elsewhere = elsewhere
-        """Mask of the devices whose own node selection leaves this node out."""
+        """Mask of the devices whose own node selection excludes this node."""
         self.unmatchable = unmatchable or NOTHING
-        """Devices whose own node selection cannot be understood, with the reason."""
+        """Devices whose own node selection is invalid, with the reason."""
         self.incomplete = incomplete
         self.invalid = invalid
-        self.late = any(block.late for block in blocks)
+        self.late = any(device_list.late for device_list in device_lists)
         """Pools with binding conditions are searched last."""
 
     def reordered(self, order: Sequence[int]) -> Pool:
@@ -94,7 +93,7 @@ class Pool:
 
     @property
     def devices(self) -> tuple[PooledDevice, ...]:
-        """Built for each call: a cluster has many, and decisions examine few nodes in detail."""
+        """Built on each call, to save memory: decisions examine few nodes in detail."""
         return tuple(
             PooledDevice((*self.id, name), model, selection)
             for name, model, selection in zip(self.names, self.models, self.selections, strict=True)
@@ -119,10 +118,8 @@ T = TypeVar("T")
 
 
 class NodeView:
-    """All pools of a node in search order; their devices are the bits of every mask. Immutable, except for `masks`,
-    where callers may remember what follows from the view alone.
-
-    `offsets[i]` is the first bit of pool i. `error` is set when the slices of the node cannot be evaluated at all.
+    """All pools of a node in search order. Immutable, except for `masks`: callers remember there what follows from the
+    view alone. `offsets[i]`: the first bit of pool i. `error`: why the slices of the node cannot be evaluated.
     """
 
     __slots__ = (
@@ -161,15 +158,15 @@ class NodeView:
 
     @property
     def multi(self) -> int:
-        """Mask of the devices that allow multiple allocations, whatever the features are."""
-        return (self._traits or self._look())[0]
+        """Mask of the devices that allow multiple allocations; feature gates are not considered."""
+        return (self._traits or self._read_traits())[0]
 
     @property
     def consuming(self) -> int:
         """Mask of the devices that consume counters."""
-        return (self._traits or self._look())[1]
+        return (self._traits or self._read_traits())[1]
 
-    def _look(self) -> tuple[int, int]:
+    def _read_traits(self) -> tuple[int, int]:
         multi = consuming = 0
         for index, device in enumerate(self.devices):
             if device.model.traits.multi:

@@ -1,10 +1,10 @@
-"""The slices of one pool as published: all generations, by name, with the taints of DeviceTaintRules added.
+"""The published slices of one pool: all generations, by name, with the taints of DeviceTaintRules added.
 
-Promises: a rule appends its taint and replaces nothing; the order of rules does not matter. A rule without
-`deviceSelector` selects nothing, an empty one selects every device (the API documentation of Kubernetes 1.36; its
-tracker, dynamic-resource-allocation/resourceslice/tracker/tracker.go, differs in the first). A slice is a node's own if
-it has `nodeName` and no shared counters; all others are open to every node (Kubernetes 1.36,
-structured/internal/incubating/pools_incubating.go).
+Promises: a rule appends its taint; the order of rules does not matter. A rule without `deviceSelector` selects no
+device, a rule with an empty one selects every device (API documentation of Kubernetes 1.36; its tracker,
+dynamic-resource-allocation/resourceslice/tracker/tracker.go, selects every device in both cases). A slice is a node's
+own if it has `nodeName` and no shared counters; every other slice is open: each node checks whether it sees it
+(Kubernetes 1.36, structured/internal/incubating/pools_incubating.go).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dra_extender.api.resource import (
     ResourceSlice,
 )
 from dra_extender.devices.assembly import Peers, is_own
-from dra_extender.devices.models import Block, Blocks
+from dra_extender.devices.models import DeviceList, DeviceLists
 from dra_extender.devices.nodeselection import Visibility, visibility_of
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import is_complete
@@ -42,7 +42,7 @@ class TaintRules(dict[str, DeviceTaintRule]):
     """The known rules by name. Changed by the inventory only."""
 
     def tainted(self, pool: PoolID, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """The devices of the pool as the allocator has to see them."""
+        """The devices with the taints of the rules."""
         rules = [
             (rule.spec.device_selector.device, rule.spec.taint)
             for _, rule in sorted(self.items())
@@ -59,14 +59,14 @@ def _tainted(device: Device, rules: list[tuple[str | None, DeviceTaint]]) -> Dev
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
-    __slots__ = ("_blocks", "_by_name", "_open", "_own", "_peers", "_published", "_visibilities", "id", "slices")
+    __slots__ = ("_by_name", "_device_lists", "_open", "_own", "_peers", "_published", "_visibilities", "id", "slices")
 
     def __init__(self, pool: PoolID) -> None:
         self.id = pool
         self.slices: dict[str, ResourceSlice] = {}
-        """By name, as the allocator sees them: shared values, rules' taints added."""
-        self._blocks: dict[str, Block] = {}
-        self._published: dict[str, tuple[ResourceSlice, Block]] = {}
+        """By name, with shared values and the taints of rules."""
+        self._device_lists: dict[str, DeviceList] = {}
+        self._published: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, None] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
@@ -74,48 +74,52 @@ class PublishedPool:
         self._peers: Peers | None = None
 
     def copy(self) -> PublishedPool:
-        """The same slices in a pool of their own, to which others can be added."""
+        """A copy, to which slices can be added."""
         made = PublishedPool(self.id)
-        made.slices, made._blocks, made._published = dict(self.slices), dict(self._blocks), dict(self._published)
+        made.slices, made._device_lists, made._published = (
+            dict(self.slices),
+            dict(self._device_lists),
+            dict(self._published),
+        )
         made._own = {node: dict(names) for node, names in self._own.items()}
         made._open = dict(self._open)
         return made
 
-    def put(self, published: ResourceSlice, blocks: Blocks, rules: TaintRules) -> None:
+    def put(self, published: ResourceSlice, device_lists: DeviceLists, rules: TaintRules) -> None:
         """Add or replace a slice."""
         name = published.metadata.name
         if name in self.slices:
-            self._unfile(name)
-        block = blocks.of(self.id[0], published.spec.devices)
-        spec = msgspec.structs.replace(published.spec, devices=block.devices)
-        self._published[name] = (msgspec.structs.replace(published, spec=spec), block)
-        self._apply(name, blocks, rules)
+            self._unindex(name)
+        device_list = device_lists.of(self.id[0], published.spec.devices)
+        spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
+        self._published[name] = (msgspec.structs.replace(published, spec=spec), device_list)
+        self._apply(name, device_lists, rules)
         if is_own(published):
             self._own.setdefault(published.spec.node_name or "", {})[name] = None
         else:
             self._open[name] = None
 
-    def retaint(self, blocks: Blocks, rules: TaintRules) -> None:
+    def retaint(self, device_lists: DeviceLists, rules: TaintRules) -> None:
         """The rules changed."""
         for name in self._published:
-            self._apply(name, blocks, rules)
+            self._apply(name, device_lists, rules)
 
-    def _apply(self, name: str, blocks: Blocks, rules: TaintRules) -> None:
-        published, block = self._published[name]
+    def _apply(self, name: str, device_lists: DeviceLists, rules: TaintRules) -> None:
+        published, device_list = self._published[name]
         tainted = rules.tainted(self.id, published.spec.devices)
         if tainted is not published.spec.devices:
-            block = blocks.of(self.id[0], tainted)
-            spec = msgspec.structs.replace(published.spec, devices=block.devices)
+            device_list = device_lists.of(self.id[0], tainted)
+            spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
             published = msgspec.structs.replace(published, spec=spec)
-        self.slices[name], self._blocks[name] = published, block
+        self.slices[name], self._device_lists[name] = published, device_list
         self._by_name = self._peers = self._visibilities = None
 
     def drop(self, name: str) -> None:
-        self._unfile(name)
-        del self._published[name], self.slices[name], self._blocks[name]
+        self._unindex(name)
+        del self._published[name], self.slices[name], self._device_lists[name]
         self._by_name = self._peers = self._visibilities = None
 
-    def _unfile(self, name: str) -> None:
+    def _unindex(self, name: str) -> None:
         node = self.slices[name].spec.node_name or ""
         names = self._own.get(node, {})
         if name in names:
@@ -148,25 +152,25 @@ class PublishedPool:
         return tuple(sorted(self._own.get(node, ())))
 
     def open_slices(self) -> tuple[ResourceSlice, ...]:
-        """The slices that every node has to look at, by name."""
+        """The slices that are no node's own, by name."""
         return tuple(self.slices[name] for name in sorted(self._open))
 
     @property
     def visibilities(self) -> tuple[Visibility, ...]:
-        """What decides how a node sees each of the open slices."""
+        """The visibility of each open slice."""
         if self._visibilities is None:
             self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
         return self._visibilities
 
     def peers(self) -> Peers:
-        """All slices, as nodes that see a part of them have to know them."""
+        """All slices by generation. A new object after every change."""
         if self._peers is None:
             self._peers = Peers(self.slices.values())
         return self._peers
 
-    def block(self, item: ResourceSlice) -> Block:
+    def device_list(self, item: ResourceSlice) -> DeviceList:
         """The devices of one of the slices."""
-        return self._blocks[item.metadata.name]
+        return self._device_lists[item.metadata.name]
 
     def newest(self) -> Iterator[ResourceSlice]:
         """The slices of the newest generation, by name."""

@@ -1,7 +1,7 @@
-"""What makes a pool unusable: the one place where slices are checked, for decisions and for people alike.
+"""Reasons why a pool is unusable. Decisions and problem reports use the same checks.
 
 Promises: a decision leaves out the devices of a pool exactly if `is_complete` or `defects` finds a reason in the slices
-that its node sees, and gives the first one; `problems_of` reports the same of the pool as a whole.
+that the node sees, and reports the first reason; `problems_of` applies the checks to all slices of the pool.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -42,14 +42,12 @@ def is_complete(wanted: int, found: int) -> bool:
 
 
 def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> list[ResourceSlice]:
-    """Without the slices whose devices do not count, because they define counters."""
+    """The slices without those that define counters: these have no devices."""
     return [item for item in slices if not (features.DRAPartitionableDevices and item.spec.shared_counters)]
 
 
-def stands_alone(devices: Sequence[Device]) -> bool:
-    """True when a pool of one slice with these devices, and without counters, has no defects. Follows from the devices
-    alone, so nodes with equal devices need one check.
-    """
+def valid_alone(devices: Sequence[Device]) -> bool:
+    """True when a pool with only these devices has no defect. Nodes with equal devices need one check."""
     distinct = len({device.name for device in devices}) == len(devices)
     return distinct and not any(device.consumes_counters for device in devices)
 
@@ -57,8 +55,8 @@ def stands_alone(devices: Sequence[Device]) -> bool:
 def defects(
     slices: Sequence[ResourceSlice], features: FeatureGates, others: Sequence[ResourceSlice] = ()
 ) -> Iterator[Defect]:
-    """What makes a pool of these slices invalid, for each slice and rule the first one. `others` are slices that the
-    node does not see, but whose devices consume the counters of the pool.
+    """Why a pool of these slices is invalid: the first defect for each slice and rule. `others`: slices that the node
+    does not see, and whose devices consume counters of the pool.
     """
     devices = with_devices(slices, features)
     yield from _duplicate_devices(devices)
@@ -78,7 +76,7 @@ def _duplicate_counter_sets(slices: Iterable[ResourceSlice]) -> Iterator[Defect]
 
 
 def _duplicates(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Defect]:
-    """`named`: slices and the names in them. The slice that had the name first is reported as well."""
+    """`named`: the names in each slice. A duplicate is reported for both slices."""
     seen: dict[str, str] = {}
     for item, names in named:
         repeated = ""

@@ -15,7 +15,7 @@ import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.signatures import PoolSignatures
-from dra_extender.devices.content import Belongings, digest
+from dra_extender.devices.content import WeakIdentityDict, digest
 from dra_extender.devices.holdings import remaining_counters
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.nodes import SeenPool
@@ -94,13 +94,13 @@ class PoolGroupings:
         self._groups = groups
         self._shares = shares
         self._counters = counters
-        self._by_pool: Belongings[SeenPool, PoolGrouping] = Belongings()
+        self._by_pool: WeakIdentityDict[SeenPool, PoolGrouping] = WeakIdentityDict()
         self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
 
     def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
         """The grouping of what a node sees; `pool` is what `seen` shows. Raises TurnSpent."""
         known = self._by_pool.get(id(seen))
-        return known.value if known is not None else self._by_pool.give(seen, self._grouping(seen, pool, budget))
+        return known.value if known is not None else self._by_pool.put(seen, self._grouping(seen, pool, budget))
 
     def _grouping(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
         plain: list[tuple[str, DeviceModel, float]] = []

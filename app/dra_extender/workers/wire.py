@@ -36,7 +36,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.cel import CelGates, DeviceView, PublishedDevice
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.models import Block, Consumption, DeviceModel, Traits
+from dra_extender.devices.models import Consumption, DeviceList, DeviceModel, Traits
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
@@ -258,7 +258,7 @@ def _unwired_pool(found: PoolWire, models: Sequence[DeviceModel], selections: Se
     devices = tuple(Device(name) for name, _, _ in found.devices)
     return Pool(
         found.id,
-        (Block(devices, tuple(models[model] for _, model, _ in found.devices)),),
+        (DeviceList(devices, tuple(models[model] for _, model, _ in found.devices)),),
         tuple(selections[selection] for _, _, selection in found.devices),
         counters=found.counters,
         consumers=found.consumers,

@@ -25,7 +25,7 @@ from dra_extender.allocation.requests import REMEMBERED_BYTES, DeviceFilter, Pre
 from dra_extender.allocation.scoring import Scorer
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import PoolSignature, PoolSignatures
-from dra_extender.devices.content import Belongings
+from dra_extender.devices.content import WeakIdentityDict
 from dra_extender.devices.holdings import PoolState, PoolStates
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import DeviceModel
@@ -93,12 +93,12 @@ class DeviceSignatures:
         self._reads = reads
         self._numbers: dict[Hashable, int] = {}
         self._next = count(NOT_SELECTED + 1)
-        self._known: Belongings[DeviceModel, int] = Belongings()
+        self._known: WeakIdentityDict[DeviceModel, int] = WeakIdentityDict()
 
     def of(self, model: DeviceModel, budget: WorkBudget = UNLIMITED) -> int:
         """The signature of devices with this model. Raises TurnSpent and Deferred."""
         known = self._known.get(id(model))
-        return known.value if known is not None else self._known.give(model, self._number(model, budget))
+        return known.value if known is not None else self._known.put(model, self._number(model, budget))
 
     def prepare(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
         """Evaluate the filters one after the other: not all compiled selectors together may be remembered. Raises
@@ -151,7 +151,7 @@ class EquivalenceKeys:
         self._states = states
         self._numbers: dict[Hashable, int] = {}
         self._selected: dict[Selected, Selected] = {}
-        self._parts: Belongings[PoolSignature, _PoolParts] = Belongings()
+        self._parts: WeakIdentityDict[PoolSignature, _PoolParts] = WeakIdentityDict()
         self._remembered = 0
         self._next = count(1)
 
@@ -199,7 +199,7 @@ class EquivalenceKeys:
             self._selected.clear()
             self._remembered = 0
         known = self._parts.get(id(signature))
-        parts = known.value if known is not None else self._parts.give(signature, _PoolParts())
+        parts = known.value if known is not None else self._parts.put(signature, _PoolParts())
         content = self._content(signature, state, parts, budget)
         if isinstance(content, int):
             number = content

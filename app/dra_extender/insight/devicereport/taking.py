@@ -102,7 +102,7 @@ def counting(
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
     for item in with_devices(tuple(published.newest()), view.features):
-        models = published.block(item).models
+        models = published.device_list(item).models
         yield from classes.learn(models)
         pool = _PoolCount(published, view.ledger, view.features, problem)
         for device, model in zip(item.spec.devices, models, strict=True):
