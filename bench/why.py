@@ -12,7 +12,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from bench.machine import described
-from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape
 from tests.support.diagnosis.stage import POD, view_of

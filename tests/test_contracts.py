@@ -55,7 +55,7 @@ BREACHES = {
     ],
     "images": [
         ("app/dra_extender/http/health.py", "import embedded_cluster.driver"),
-        ("app/dra_extender/cli/why.py", "import embedded_cluster.demo.board"),
+        ("app/dra_extender/cli/questions.py", "import embedded_cluster.demo.board"),
     ],
     "pure": [
         ("app/dra_extender/cel/program.py", "from threading import Lock"),

@@ -1,14 +1,17 @@
-"""A small cluster behind an API server, and how commands are told where it is."""
+"""A small cluster behind an API server, and the options of commands that read it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from dra_extender.cli.source import Source
 from tests.support.service.world import World, populated
+
+S = TypeVar("S", bound=Source)
 
 
 @pytest.fixture
@@ -25,3 +28,8 @@ def kubeconfig(world: World, tmp_path: Path) -> Path:
 @pytest.fixture
 def source(kubeconfig: Path) -> Source:
     return Source(kubeconfig=str(kubeconfig))
+
+
+def options(kind: type[S], source: Source, **more: Any) -> S:
+    """The options of a command that reads this cluster or file."""
+    return kind(**{name: getattr(source, name) for name in Source.__struct_fields__}, **more)

@@ -9,8 +9,8 @@ import pytest
 from dra_extender.api.decoding import encode
 from dra_extender.api.resource import FINALIZER
 from dra_extender.cli.answers.audit import answer
-from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.cli.options import AuditOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from embedded_cluster.cluster import EmbeddedCluster
 
 
@@ -43,7 +43,7 @@ async def test_a_clean_cluster_is_told_to_be_clean(
 ) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 1)
-    assert await answer(Source(kubeconfig=str(cluster.kubeconfig))) == YES
+    assert await answer(AuditOptions(kubeconfig=str(cluster.kubeconfig))) == YES
     assert capsys.readouterr().out == "2 allocated claims, 0 violations\n"
 
 
@@ -52,7 +52,7 @@ async def test_a_device_in_two_claims_is_listed_with_both(
 ) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 0)
-    assert await answer(Source(kubeconfig=str(cluster.kubeconfig))) == NO
+    assert await answer(AuditOptions(kubeconfig=str(cluster.kubeconfig))) == NO
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("device gpu.example.com/")
     assert first.endswith("allocated to 2 claims; claims: default/one, default/two")
@@ -63,5 +63,5 @@ async def test_a_device_in_two_claims_is_listed_with_both(
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
     cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
-    assert await answer(Source(gates=gates, kubeconfig=file or str(cluster.kubeconfig))) == FAILED
+    assert await answer(AuditOptions(feature_gates=gates, kubeconfig=file or str(cluster.kubeconfig))) == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")

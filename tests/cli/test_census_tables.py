@@ -6,16 +6,15 @@ import re
 
 import pytest
 
-from dra_extender.cli.answers.censustables import device_table, painted, sum_table, summed
-from dra_extender.cli.columns import folded, table
-from dra_extender.insight.devicereport.report import CountedDevice
-from dra_extender.insight.devicereport.taking import Asked, census
-from dra_extender.insight.devicereport.totals import sums
+from dra_extender.cli.answers.devices import device_table, painted, sum_table, summed
+from dra_extender.cli.output import folded, table
+from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.report import CountedDevice, sums
 from tests.support.scheduling.census import scene
 
 
 def devices(*nodes: str) -> tuple[CountedDevice, ...]:
-    return census(scene().view(), Asked(nodes=frozenset(nodes))).devices
+    return device_report(scene().view(), DeviceQuery(nodes=frozenset(nodes))).devices
 
 
 def test_a_device_is_a_line_with_what_explains_its_state() -> None:
@@ -80,7 +79,7 @@ def test_a_namespace_has_what_its_claims_hold() -> None:
 
 
 def test_the_totals_are_a_sentence() -> None:
-    found = census(scene().view(), Asked(nodes=frozenset({"s1"})))
+    found = device_report(scene().view(), DeviceQuery(nodes=frozenset({"s1"})))
     assert summed(found.totals) == "3 devices: 1 free, 1 shared, 1 unusable; 25% taken"
 
 

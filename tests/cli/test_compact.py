@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from dra_extender.cli.answers import compact, headroom
-from dra_extender.cli.headroom import MOST
+from dra_extender.cli.options import CompactOptions, HeadroomOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from embedded_cluster.hardware import GPU_DRIVER
+from tests.cli.conftest import options
 from tests.support.service.world import Json, World
 
 
@@ -49,13 +49,13 @@ def run(world: World, name: str, node: str) -> None:
     world.allocate(name, name, node)
 
 
-async def report(
-    source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] | None = (), **more: Any
-) -> int:
+async def report(source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] | None = ()) -> int:
     """The exit status of the command."""
-    filename = str(file) if file is not None else ""
+    filename, names = str(file) if file is not None else "", list(schedulers or ())
     return await compact.answer(
-        compact.Question(pod=pod, filename=filename, schedulers=schedulers, source=source, **more)
+        options(
+            CompactOptions, source, pod=pod, filename=filename, scheduler_name=names, all_schedulers=schedulers is None
+        )
     )
 
 
@@ -83,7 +83,7 @@ async def test_pods_of_another_scheduler_than_that_of_the_pod_stay(
     assert stored["spec"].get("schedulerName", "default-scheduler") == "default-scheduler"
     assert await report(source, "default/big", None, ()) == NO
     out = capsys.readouterr().out
-    assert out.startswith("no moves make room for pod default/big\nnot to be moved:\n")
+    assert out.startswith("no evictions make room for pod default/big\npods that cannot be moved:\n")
     assert "3 pods: scheduled by dra-scheduler (default/p0, default/p1, default/p2)" in out
     assert await report(source, "default/big", None, None) == YES
 
@@ -123,18 +123,18 @@ async def test_a_budget_is_named_and_its_pod_stays(
 async def test_headroom_counts_again_after_the_moves(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = headroom.Question(device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=source)
-    assert await headroom.answer(question) == YES
+    given = options(HeadroomOptions, source, device_class=GPU_DRIVER, count=2, after_compaction=True)
+    assert await headroom.answer(given) == YES
     out = capsys.readouterr().out
-    assert out.startswith(f"Pods with 2 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nAfter 1 move (")
+    assert out.startswith(f"Pods with 2 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nAfter 1 eviction (")
     assert "1 more fits, on 1 of 3 nodes." in out
 
 
-async def test_without_a_wish_devices_are_made_whole(
+async def test_without_a_request_devices_are_made_whole(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await report(source, "", None, ()) == NO
-    assert capsys.readouterr().out == "no move leaves more devices whole\n"
+    assert capsys.readouterr().out == "no eviction frees a whole device\n"
 
 
 async def test_what_fits_already_needs_no_move(
@@ -149,11 +149,11 @@ async def test_what_fits_already_needs_no_move(
 @pytest.mark.parametrize(
     ("key", "content", "problem"),
     [
-        ("default/none", "", "pod default/none is not known: it does not exist, or has finished"),
+        ("default/none", "", "pod default/none not found: it does not exist or has finished"),
         ("default/p0", "", "pod default/p0 is bound to node"),
-        ("default/alone", "", "pod default/alone has claims that are allocated already, extended resources, or no"),
-        ("", "---", "has no ResourceClaim and no ResourceClaimTemplate"),
-        ("", "kind: Pod", "Pod is no ResourceClaim and no ResourceClaimTemplate with a spec"),
+        ("default/alone", "", "pod default/alone has allocated claims, extended resources, or no"),
+        ("", "---", "contains no ResourceClaim and no ResourceClaimTemplate"),
+        ("", "kind: Pod", "Pod is not a ResourceClaim or ResourceClaimTemplate with a spec"),
         ("", "kind: ResourceClaim\nspec: {devices: {requests: [{name: r}]}}", "request r"),
         ("", "[", "while parsing"),
     ],

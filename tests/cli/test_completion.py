@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli import names
+from dra_extender.cli import options
 from dra_extender.cli.completion import kubectl_words
 from dra_extender.cli.main import app
 from dra_extender.cli.snapshot import take
@@ -44,7 +44,7 @@ async def asked(source: Source, command: str, *words: str) -> list[str]:
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is put into it is gone afterwards, and a busy machine gets its time."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(names, "SECONDS", LONGEST)
+    monkeypatch.setattr(options, "SECONDS", LONGEST)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_without_a_cluster_nothing_is_offered_and_nothing_is_said(
 async def test_a_cluster_that_does_not_answer_is_not_waited_for(
     world: World, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "SECONDS", 0.05)
+    monkeypatch.setattr(options, "SECONDS", 0.05)
     stuck = asyncio.Event()
     world.api.faults.add(RequestFault(until=stuck))
     assert await asked(source, "why", "") == [":0"]

@@ -10,14 +10,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from dra_extender.cli.answers.devices import Question, add_up, list_devices
-from dra_extender.cli.devices import DeviceState
+from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.main import app
+from dra_extender.cli.options import DevicesOptions, DeviceStateName, TopOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.insight.devicereport.report import STATES
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.hardware import GPU_DRIVER
+from tests.cli.conftest import options
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import World, serve
 
@@ -34,7 +35,7 @@ def world(world: World) -> World:
 async def test_devices_are_listed_with_their_holders(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await list_devices(Question(source=source)) == YES
+    assert await list_devices(options(DevicesOptions, source)) == YES
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 6 + 1
     assert lines[0].split() == ["NODE", "DRIVER", "DEVICE", "STATE", "DETAILS"]
@@ -52,17 +53,17 @@ async def test_the_command_lists_what_the_service_tells(
         status, told = await world.get(f"{service.insight_url}/insight/devices")
     assert status == 200
     capsys.readouterr()
-    assert await list_devices(Question(source=source, output=output)) == YES
+    assert await list_devices(options(DevicesOptions, source, output=output)) == YES
     out = capsys.readouterr().out
     assert (json.loads(out) if output == "json" else yaml.safe_load(out)) == told
     assert told["totals"]["used"] == 1
 
 
 async def test_devices_are_added_up_by_node(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await add_up(Question(source=source), "nodes") == YES
+    assert await sum_devices(options(TopOptions, source)) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [world.nodes[1], "2", "1", "1", "50%", "1", "1"]
-    assert await add_up(Question(source=source, output="json"), "namespaces") == YES
+    assert await sum_devices(options(TopOptions, source, by="namespaces", output="json")) == YES
     (sum,) = json.loads(capsys.readouterr().out)["namespaces"]
     assert (sum["name"], sum["totals"]["used"]) == ("default", 1)
 
@@ -70,44 +71,37 @@ async def test_devices_are_added_up_by_node(world: World, source: Source, capsys
 async def test_a_cluster_without_a_driver_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with EmbeddedCluster(nodes=1, installed=False) as cluster:
         kubeconfig = cluster.server.write_kubeconfig(tmp_path / "kubeconfig")
-        assert await list_devices(Question(source=Source(kubeconfig=str(kubeconfig)))) == NO
+        assert await list_devices(DevicesOptions(kubeconfig=str(kubeconfig))) == NO
     captured = capsys.readouterr()
-    assert captured.err == "dra-extender: there are no devices: no driver has published any in a ResourceSlice\n"
+    assert captured.err == "dra-extender: there are no devices: no driver has published a ResourceSlice with devices\n"
 
 
 @pytest.mark.parametrize(
-    ("question", "status", "said"),
+    ("given", "status", "said"),
     [
-        (Question(nodes=("nowhere",)), FAILED, "node nowhere is not known"),
-        (Question(classes=("gqu",)), FAILED, "DeviceClass gqu is not known"),
-        (Question(drivers=("none",)), FAILED, "driver none is not known: it has published no ResourceSlice"),
-        (Question(namespace="empty"), NO, "there are no such devices"),
-        (Question(source=Source(gates="Nonsense")), FAILED, "Nonsense"),
+        ({"node": ["nowhere"]}, FAILED, "node nowhere not found"),
+        ({"device_class": ["gqu"]}, FAILED, "DeviceClass gqu not found"),
+        ({"driver": ["none"]}, FAILED, "driver none not found: it has published no ResourceSlice"),
+        ({"namespace": "empty"}, NO, "no device matches"),
     ],
 )
-async def test_an_answer_that_is_none_says_so(
-    source: Source, capsys: pytest.CaptureFixture[str], question: Question, status: int, said: str
+async def test_an_empty_answer_says_why(
+    source: Source, capsys: pytest.CaptureFixture[str], given: Any, status: int, said: str
 ) -> None:
-    gates = question.source.gates
-    asked = Question(
-        nodes=question.nodes, drivers=question.drivers, classes=question.classes, namespace=question.namespace,
-        source=Source(gates=gates, kubeconfig=source.kubeconfig),
-    )  # fmt: skip
-    assert await list_devices(asked) == status
+    assert await list_devices(options(DevicesOptions, source, **given)) == status
     captured = capsys.readouterr()
     assert (captured.out, said in captured.err) == ("", True)
 
 
-async def test_devices_that_nobody_holds_are_in_no_namespace(
-    source: Source, capsys: pytest.CaptureFixture[str]
+async def test_devices_that_no_claim_holds_are_in_no_namespace(
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = Question(states=("free",), source=source)
-    assert await add_up(asked, "namespaces") == NO
+    assert await sum_devices(options(TopOptions, source, by="namespaces", node=[world.nodes[0]])) == NO
     assert "no claim holds any of these devices" in capsys.readouterr().err
 
 
-def test_the_states_of_the_command_are_those_of_the_census() -> None:
-    assert tuple(DeviceState) == STATES
+def test_the_states_of_the_command_are_those_of_the_report() -> None:
+    assert tuple(DeviceStateName) == STATES
 
 
 @pytest.mark.parametrize("command", [["devices", "--state", "gone"], ["top", "pods"], ["devices", "-o", "xml"]])

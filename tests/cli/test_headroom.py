@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dra_extender.cli.answers.headroom import Question, answer
-from dra_extender.cli.headroom import MOST
+from dra_extender.cli.answers.headroom import answer
 from dra_extender.cli.main import app
+from dra_extender.cli.options import MOST_ALLOCATIONS, HeadroomOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.insight.headroom import DECISIONS
 from embedded_cluster.hardware import GPU_DRIVER
+from tests.cli.conftest import options
 from tests.support.patience import LONGEST
 from tests.support.service.world import World, serve
 
 
-def about(source: Source, name: str = GPU_DRIVER, **more: Any) -> Question:
-    return Question(device_class=name, limit=MOST, source=source, **more)
+def about(source: Source, name: str = GPU_DRIVER, **more: Any) -> HeadroomOptions:
+    return options(HeadroomOptions, source, device_class=name, **more)
 
 
 async def test_the_command_says_what_the_service_says(
@@ -42,7 +43,7 @@ async def test_the_answer_is_a_few_lines(world: World, source: Source, capsys: p
     assert lines == [
         f"Pods with 1 device of class {GPU_DRIVER}: 6 more fit, on 3 of 3 nodes.",
         f"  2 on each of 3 nodes: {', '.join(world.nodes)}",
-        "Not looked at: CPU, memory and taints of nodes, affinity, quotas.",
+        "Not checked: CPU, memory and taints of nodes, affinity, quotas.",
     ]
 
 
@@ -54,7 +55,7 @@ async def test_a_claim_in_a_file_is_asked_about(
         "kind: ResourceClaim\nmetadata: {name: pair}\n"
         f"spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {GPU_DRIVER}, count: 2}}}}]}}}}\n"
     )
-    assert await answer(Question(filename=str(file), limit=MOST, source=source)) == YES
+    assert await answer(options(HeadroomOptions, source, filename=str(file))) == YES
     assert capsys.readouterr().out.startswith("Pods with claim pair: 3 more fit, on 3 of 3 nodes.")
 
 
@@ -63,12 +64,12 @@ async def test_when_nothing_fits_and_nobody_can_move_both_are_said(
 ) -> None:
     assert await answer(about(source, count=3, after_compaction=True)) == NO
     out = capsys.readouterr().out
-    assert out.startswith(f"Pods with 3 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nNo moves would ")
+    assert out.startswith(f"Pods with 3 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nNo evictions would ")
 
 
 async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     assert await answer(about(source, "gqu")) == FAILED
-    assert "DeviceClass gqu is not known" in capsys.readouterr().err
+    assert "DeviceClass gqu not found" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["headroom"], ["headroom", "gpu", "-f", "claim.yaml"]])
@@ -78,4 +79,4 @@ def test_either_a_class_or_a_file_is_named(command: list[str]) -> None:
 
 
 def test_the_limit_of_the_command_is_that_of_the_service() -> None:
-    assert MOST == DECISIONS
+    assert MOST_ALLOCATIONS == DECISIONS

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from dra_extender.cli.lines import answer_lines
 from dra_extender.cli.main import app
+from dra_extender.cli.scenarios import answer_lines
 
 SLICE = """
 apiVersion: resource.k8s.io/v1

@@ -13,15 +13,16 @@ import pytest
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers import compact, headroom, why
-from dra_extender.cli.answers.devices import Question, add_up, list_devices
-from dra_extender.cli.headroom import MOST
+from dra_extender.cli.answers.devices import list_devices, sum_devices
+from dra_extender.cli.options import CompactOptions, DevicesOptions, HeadroomOptions, TopOptions, WhyOptions
+from dra_extender.cli.output import FAILED, YES
 from dra_extender.cli.snapshot import take
-from dra_extender.cli.snapshotfile import FORMAT, KIND, load
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, YES
+from dra_extender.insight.snapshotfile import FORMAT, KIND, load
 from dra_extender.kube import resources
 from dra_extender.kube.resources import resource_claims
 from embedded_cluster.hardware import GPU_DRIVER
+from tests.cli.conftest import options
 from tests.support.service.world import Json, World
 
 SECRET = "hunter2"
@@ -62,20 +63,20 @@ Ask = Callable[[Source], Awaitable[int]]
 
 
 def diagnosis(source: Source) -> Awaitable[int]:
-    return why.answer(why.Question(pod="waits", everything=True, namespace="default", source=source))
+    return why.answer(options(WhyOptions, source, pod="waits", everything=True, namespace="default"))
 
 
 def moves(source: Source) -> Awaitable[int]:
-    return compact.answer(compact.Question(pod="default/waits", schedulers=None, source=source))
+    return compact.answer(options(CompactOptions, source, pod="default/waits", all_schedulers=True))
 
 
 COMMANDS: dict[str, Ask] = {
     "why": diagnosis,
     "compact": moves,
-    "devices": lambda source: list_devices(Question(output="json", source=source)),
-    "top": lambda source: add_up(Question(source=source), "nodes"),
+    "devices": lambda source: list_devices(options(DevicesOptions, source, output="json")),
+    "top": lambda source: sum_devices(options(TopOptions, source)),
     "headroom": lambda source: headroom.answer(
-        headroom.Question(device_class=GPU_DRIVER, after_compaction=True, limit=MOST, source=source)
+        options(HeadroomOptions, source, device_class=GPU_DRIVER, after_compaction=True)
     ),
 }
 
@@ -91,7 +92,7 @@ async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
         status = await ask(source)
         live = capsys.readouterr()
         assert live.out, command
-        assert (await ask(Source(file=str(file))), capsys.readouterr()) == (status, live), command
+        assert (await ask(Source(from_file=str(file))), capsys.readouterr()) == (status, live), command
 
 
 @pytest.mark.parametrize("without", [False, True])
@@ -126,11 +127,11 @@ async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
         patch.setattr(resources, "resource_claims", lambda version: unreadable)
         assert await take(file, source) == YES
         capsys.readouterr()
-        status = await list_devices(Question(source=source))
+        status = await list_devices(options(DevicesOptions, source))
     live = capsys.readouterr()
     assert "note: ResourceClaim default/held: cannot be read: spec: nonsense" in live.err
     assert "default/held (unreadable)" in live.out
-    assert (await list_devices(Question(source=Source(file=str(file)))), capsys.readouterr()) == (status, live)
+    assert (await list_devices(DevicesOptions(from_file=str(file))), capsys.readouterr()) == (status, live)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +152,13 @@ async def test_a_file_that_is_no_snapshot_is_refused(
     if content is not None:
         file.write_bytes(content)
     for ask in COMMANDS.values():
-        assert await ask(Source(file=str(file))) == 2
+        assert await ask(Source(from_file=str(file))) == 2
         said = capsys.readouterr()
         assert (said.out, problem in said.err) == ("", True), said.err
 
 
 async def test_a_file_and_a_cluster_are_two_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await list_devices(Question(source=Source(file="x", context="y"))) == 2
+    assert await list_devices(DevicesOptions(from_file="x", context="y")) == 2
     assert "give one of them" in capsys.readouterr().err
 
 

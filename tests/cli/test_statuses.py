@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from dra_extender.cli.main import app
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.version import VERSION
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.service.world import World
@@ -105,7 +105,7 @@ def test_a_file_says_what_is_in_it(file: str) -> None:
     assert found.exit_code == YES
     assert [line.strip() for line in found.stdout.splitlines()][1:] == [
         "3 nodes", "4 pods", "1 device class", "3 resource slices", "3 resource claims",
-        f"Ask it, for example: dra-extender replay {file} top nodes",
+        f"For example: dra-extender replay {file} top nodes",
     ]  # fmt: skip
     assert f"by dra-extender {VERSION}" in found.stdout
 

@@ -18,8 +18,8 @@ from dra_extender.cli.answers import watching
 from dra_extender.cli.answers.answer import Answer, UnanswerableError
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.main import app
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.kube.watches import Watches
 from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
@@ -155,7 +155,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("command", "first", "then", "status"),
     [
-        (["why", "big"], "fits none of 3 nodes", "is not known", FAILED),
+        (["why", "big"], "fits none of 3 nodes", "not found", FAILED),
         (["devices"], "6 free", "6 free", YES),
         (["top"], "6 free", "6 free", YES),
         (["headroom", "gpu.example.com"], "6 more fit", "6 more fit", YES),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dra_extender.api.core import Toleration
-from dra_extender.cli.answers.supposed import toleration
-from dra_extender.cli.answers.whatif import Question, added_node, answer
+from dra_extender.cli.answers.whatif import added_node, answer
+from dra_extender.cli.options import WhatIfOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.insight.manifests import toleration
+from tests.cli.conftest import options
 from tests.support.service.world import World
 
 
@@ -28,7 +31,9 @@ async def test_all_that_wait_are_asked_about_and_nothing_is_written(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = world.store.list("nodes"), world.store.list("resourceclaims")
-    assert await answer(Question(added=(f"like={world.nodes[0]}",), drained=(world.nodes[0],), source=source)) == NO
+    assert (
+        await answer(options(WhatIfOptions, source, add_node=[f"like={world.nodes[0]}"], drain=[world.nodes[0]])) == NO
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"With 1 more node: {world.nodes[0]}-like-1."
     assert lines[1:3] == ["1 pod would still not fit:", "  default/three: 3 nodes lack the devices"]
@@ -36,8 +41,11 @@ async def test_all_that_wait_are_asked_about_and_nothing_is_written(
 
 
 async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    drained = tuple(world.nodes[:2])
-    assert await answer(Question(pod="two", namespace="default", drained=drained, output="json", source=source)) == YES
+    drained = list(world.nodes[:2])
+    assert (
+        await answer(options(WhatIfOptions, source, pod="two", namespace="default", drain=drained, output="json"))
+        == YES
+    )
     (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
     assert outcome == {
         "pod": "default/two", "verdict": "fits", "displaced": False, "now": world.nodes[0], "node": world.nodes[2],
@@ -46,18 +54,17 @@ async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pyte
 
 
 @pytest.mark.parametrize(
-    ("question", "problem"),
+    ("given", "problem"),
     [
-        (Question(added=("node-0",)), "--add-node node-0: it has to be like=NODE,count=N"),
-        (Question(without=("nobody",)), "pod default/nobody is not known"),
-        (Question(drained=("nowhere",)), "node nowhere is not known"),
+        ({"add_node": ["node-0"]}, "--add-node node-0: expected like=NODE,count=N"),
+        ({"without_pod": ["nobody"]}, "pod default/nobody not found"),
+        ({"drain": ["nowhere"]}, "node nowhere not found"),
     ],
 )
-async def test_a_question_that_cannot_be_answered_says_why(
-    source: Source, capsys: pytest.CaptureFixture[str], question: Question, problem: str
+async def test_an_invalid_request_says_why(
+    source: Source, capsys: pytest.CaptureFixture[str], given: Any, problem: str
 ) -> None:
-    asked = Question(added=question.added, without=question.without, drained=question.drained, source=source)
-    assert await answer(asked) == FAILED
+    assert await answer(options(WhatIfOptions, source, **given)) == FAILED
     assert problem in capsys.readouterr().err
 
 
@@ -70,7 +77,7 @@ def test_nodes_that_are_added_are_read(text: str, found: tuple[str, int]) -> Non
 
 @pytest.mark.parametrize("text", ["", "n", "like=", "like=n,count=x", "like=n,more=1", "like=n,count=-1"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="it has to be like=NODE,count=N"):
+    with pytest.raises(ValueError, match="expected like=NODE,count=N"):
         added_node(text)
 
 
@@ -91,33 +98,33 @@ spec:
 """
 
 
-async def test_slices_of_a_file_are_supposed(
+async def test_slices_of_a_file_are_added(
     world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "slices.yaml"
     file.write_text(SLICE % world.nodes[1])
-    assert await answer(Question(pod="three", supposed=(str(file),), source=source)) == YES
-    assert capsys.readouterr().out == f"1 pod would fit then:\n  default/three: {world.nodes[1]}\n"
+    assert await answer(options(WhatIfOptions, source, pod="three", with_file=[str(file)])) == YES
+    assert capsys.readouterr().out == f"1 pod would fit:\n  default/three: {world.nodes[1]}\n"
 
 
-async def test_a_taint_that_is_tolerated_keeps_nobody_away(
+async def test_a_tolerated_taint_keeps_no_pod_away(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in world.nodes:
         node = world.stored("nodes", name, "")
         node["spec"] = {"taints": [{"key": "lab", "value": "ml", "effect": "NoSchedule"}]}
         world.store.update(node)
-    assert await answer(Question(pod="two", source=source)) == NO
-    assert await answer(Question(pod="two", tolerations=("lab=ml:NoSchedule",), source=source)) == YES
-    assert "1 pod would fit then:" in capsys.readouterr().out
+    assert await answer(options(WhatIfOptions, source, pod="two")) == NO
+    assert await answer(options(WhatIfOptions, source, pod="two", toleration=["lab=ml:NoSchedule"])) == YES
+    assert "1 pod would fit:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("kind: Secret\napiVersion: v1", "v1 Secret cannot be supposed: give objects of kind ResourceSlice"),
-        ("", "there is no object of kind ResourceSlice"),
-        ("kind: DeviceClass\napiVersion: resource.k8s.io/v9", "resource.k8s.io/v9 DeviceClass cannot be supposed"),
+        ("kind: Secret\napiVersion: v1", "v1 Secret is not supported: give objects of kind ResourceSlice"),
+        ("", "contains no object of kind ResourceSlice"),
+        ("kind: DeviceClass\napiVersion: resource.k8s.io/v9", "resource.k8s.io/v9 DeviceClass is not supported"),
     ],
 )
 async def test_a_file_with_anything_else_is_refused(
@@ -125,7 +132,7 @@ async def test_a_file_with_anything_else_is_refused(
 ) -> None:
     file = tmp_path / "objects.yaml"
     file.write_text(text)
-    assert await answer(Question(supposed=(str(file),), source=source)) == FAILED
+    assert await answer(options(WhatIfOptions, source, with_file=[str(file)])) == FAILED
     assert problem in capsys.readouterr().err
 
 
@@ -145,5 +152,5 @@ def test_tolerations_are_read(text: str, found: Toleration) -> None:
 
 @pytest.mark.parametrize("text", ["", "a b", "=v", "k=v=w", "k:", "k:No Schedule"])
 def test_what_is_no_toleration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="it has to be KEY"):
+    with pytest.raises(ValueError, match="expected KEY"):
         toleration(text)

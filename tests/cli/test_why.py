@@ -15,12 +15,14 @@ import yaml
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.cli.answers.why import Question, answer
+from dra_extender.cli.answers.why import answer
+from dra_extender.cli.options import WhyOptions
+from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.kube import resources
 from dra_extender.kube.resources import NODES, resource_claims
 from dra_extender.service.service import Service
+from tests.cli.conftest import options
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import Json, World, serve
 
@@ -34,7 +36,7 @@ async def serving(world: World) -> AsyncIterator[Service]:
 
 async def report(pod: str, source: Source, *nodes: str, **more: Any) -> int:
     """The exit status of the command."""
-    return await answer(Question(pod=pod, source=source, nodes=nodes, **more))
+    return await answer(options(WhyOptions, source, pod=pod, node=list(nodes), **more))
 
 
 async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[str]) -> Json:
@@ -61,7 +63,7 @@ async def test_the_command_says_what_the_service_says(
     world.claim("big", count=3)
     world.pod("p", "big")
     told = await told_by_service(world, "p", capsys)
-    assert told["summary"] == "claim big: 3 devices asked for, a node has at most 2"
+    assert told["summary"] == "claim big: 3 devices requested, a node has at most 2"
     assert await report("default/p", source, output="json") == NO
     assert json.loads(capsys.readouterr().out) == told
     assert await report("default/p", source, output="yaml") == NO
@@ -69,8 +71,8 @@ async def test_the_command_says_what_the_service_says(
     assert await report("default/p", source) == NO
     assert capsys.readouterr().out.splitlines() == [
         "Pod default/p fits none of 3 nodes.",
-        "Why: claim big: 3 devices asked for, a node has at most 2.",
-        "What helps: ask claim big for at most 2 devices instead of 3 (fits 3 nodes).",
+        "Reason: claim big: 3 devices requested, a node has at most 2.",
+        "Suggestion: request at most 2 devices instead of 3 in claim big (fits 3 nodes).",
     ]
 
 
@@ -97,7 +99,7 @@ async def test_the_namespace_is_that_of_the_context(
 ) -> None:
     set_namespace(Path(source.kubeconfig), "elsewhere")
     assert await report("p", source) == FAILED
-    assert "pod elsewhere/p is not known" in capsys.readouterr().err
+    assert "pod elsewhere/p not found" in capsys.readouterr().err
 
 
 DRAFT = """
@@ -127,7 +129,7 @@ async def test_a_pod_is_asked_about_before_it_is_applied(
     file = tmp_path / "pod.yaml"
     file.write_text(DRAFT.replace("CLASS", device_class).replace("COUNT", str(count)))
     assert await report("", source, filename=str(file)) == status
-    assert ("ask claim t for at most 1 device" in capsys.readouterr().out) == (status == NO)
+    assert ("request at most 1 device instead of 2 in claim t" in capsys.readouterr().out) == (status == NO)
     assert world.store.list("pods") == []
 
 
@@ -139,7 +141,7 @@ async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
     file = tmp_path / "pod.yaml"
     file.write_text("---".join(parts[:2]))
     assert await report("", source, filename=str(file)) == NO
-    assert "the claim for t is not created yet: see whether template made exists" in " ".join(
+    assert "the claim for t has not been created yet: check that template made exists" in " ".join(
         capsys.readouterr().out.split()
     )
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 2}
@@ -152,23 +154,20 @@ async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
         }
     )
     assert await report("", source, filename=str(file)) == NO
-    assert "ask claim t for at most 1 device" in capsys.readouterr().out
+    assert "request at most 1 device instead of 2 in claim t" in capsys.readouterr().out
 
 
 async def test_a_file_that_is_not_there_is_named_in_plain_words(
     source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for question in (
-        Question(filename="absent.yaml", source=source),
-        Question(pod="p", source=Source(file="absent.yaml")),
-    ):
-        assert await answer(question) == FAILED
+    for given in (options(WhyOptions, source, filename="absent.yaml"), WhyOptions(pod="p", from_file="absent.yaml")):
+        assert await answer(given) == FAILED
         assert capsys.readouterr().err == "dra-extender: absent.yaml: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("kind: Service", "there is no object of kind Pod"), ("kind: Pod\nmetadata: 3", "metadata"), ("a: [", "while")],
+    [("kind: Service", "contains no object of kind Pod"), ("kind: Pod\nmetadata: 3", "metadata"), ("a: [", "while")],
 )
 async def test_a_file_without_a_pod_that_can_be_read_is_refused(
     source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
@@ -263,9 +262,9 @@ async def test_an_object_that_cannot_be_used_is_named_with_what_to_do(
 @pytest.mark.parametrize(
     ("pod", "node", "problem"),
     [
-        ("default/none", "", "pod default/none is not known: it does not exist, or has finished; name it NAME"),
-        ("default/ended", "", "pod default/ended is not known: it does not exist, or has finished"),
-        ("default/p", "none", "node none is not known"),
+        ("default/none", "", "pod default/none not found: it does not exist or has finished: name it NAME"),
+        ("default/ended", "", "pod default/ended not found: it does not exist or has finished"),
+        ("default/p", "none", "node none not found"),
     ],
 )
 async def test_a_question_about_what_does_not_exist_says_so(
@@ -282,5 +281,5 @@ async def test_a_question_about_what_does_not_exist_says_so(
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
     source: Source, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
-    assert await report("default/p", Source(gates=gates, kubeconfig=file or source.kubeconfig)) == FAILED
+    assert await report("default/p", Source(feature_gates=gates, kubeconfig=file or source.kubeconfig)) == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")

@@ -52,7 +52,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
     lone = nodes_apart(case)
     count = lambda told: {"count": int(told[1])}  # noqa: E731  # as short as the rest of the table
     return {
-        "too-many": Misfit(r"9 devices asked for, a node has at most 8; count <= (8) fits", {"count": 9}, then=count),
+        "too-many": Misfit(r"9 devices requested, a node has at most 8; count <= (8) fits", {"count": 9}, then=count),
         "misspelt-model": Misfit(
             r'model == "H1000" .*did you mean (H100)\? fits 1 node',
             model(case, "H1000"),
@@ -64,7 +64,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             then=lambda told: {"deviceClassName": told[1]},
         ),
         "apart": Misfit(
-            r"at most 4 devices of a node share one numa, 5 are asked for; count <= (4) fits",
+            r"at most 4 devices of a node share one numa, 5 requested; count <= (4) fits",
             {"count": 5},
             constraint="numa",
             then=count,
@@ -73,13 +73,13 @@ def misfits(case: Case) -> dict[str, Misfit]:
             rf"claim {case.name}/trainig-gpu does not exist; did you mean (training-gpu)\? fits", named="trainig-gpu"
         ),
         "hundred-cpus": Misfit(
-            r"devices fit on \d nodes?, but cpu: 100 asked for, .* free; cpu <= (\d+) fits",
+            r"devices fit on \d nodes?, but cpu: 100 requested, .* free; cpu <= (\d+) fits",
             {},
             {"requests": {"cpu": "100"}},
             then_pod=lambda told: {"requests": {"cpu": told[1]}},
         ),
         "nobody-offers": Misfit(
-            rf"nothing offers {RESOURCE}: neither the node nor a device class",
+            rf"neither the node nor a device class provides {RESOURCE}",
             None,
             {"requests": {RESOURCE: "1"}},
             change=lambda case, told: case.device_class(f"{case.name}-nvidia", extendedResourceName=RESOURCE),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.why.diagnose import diagnose
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.diagnosis.hardware import cluster as hardware
@@ -120,7 +120,7 @@ async def _clean(flow: Flow, namespace: str) -> None:
 async def test_kubectl_describe_says_what_to_change(flow: Flow) -> None:
     misfit = MISFITS[0]
     await flow.cluster.apply(misfit.after("default"))
-    note = "claim c: 9 devices asked for, a node has at most 8; count <= 8 fits 2 nodes"
+    note = "claim c: 9 devices requested, a node has at most 8; count <= 8 fits 2 nodes"
     told = [await _told(flow, name, note) for name in (POD, "c")]
     assert told == [note] * 2
 

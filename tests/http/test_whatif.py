@@ -129,7 +129,7 @@ async def test_the_answer_says_where_and_why_and_what_would_help(ask: Ask) -> No
     _, found = await ask({"pods": ["default/w", "default/x"]})
     assert found["outcomes"][1] == {
         "pod": "default/x", "verdict": "does not fit", "displaced": False, "now": "", "node": "",
-        "reason": "2 nodes lack the devices", "remedy": "wait until pod default/p has ended",
+        "reason": "2 nodes lack the devices", "remedy": "wait until pod default/p ends",
     }  # fmt: skip
     assert found["totals"] == {"no_more": 0, "would_fit": 0, "does_not_fit": 1, "fits": 1}
 
@@ -167,16 +167,16 @@ def object_of(kind: str, **more: Any) -> Json:
         (
             {"addNodes": [{"like": "z"}]},
             404,
-            "addNodes[0].like: node z is not known: name a node",
+            "addNodes[0].like: node z not found",
         ),
-        ({"drain": ["z"]}, 404, "drain[0]: node z is not known"),
+        ({"drain": ["z"]}, 404, "drain[0]: node z not found"),
         ({"drain": "a"}, 400, "drain: Expected `array`, got `str`: give a list of names of nodes"),
         ({"drain": ["a" * 300]}, 400, "drain[0]: Expected `str` of length <= 253"),
         ({"drain": ["a"] * 1001}, 400, "drain: Expected `array` of length <= 1000"),
-        ({"withoutPods": ["default/z"]}, 404, "withoutPods[0]: pod default/z is not known"),
+        ({"withoutPods": ["default/z"]}, 404, "withoutPods[0]: pod default/z not found"),
         ({"withoutPods": ["z"]}, 400, "withoutPods[0]: Expected `str` matching regex"),
         ({"pods": [1]}, 400, "pods[0]: Expected `object`, got `int`: give a list of NAMESPACE/NAME or manifests"),
-        ({"pods": ["default/z"]}, 404, "pods[0]: pod default/z is not known"),
+        ({"pods": ["default/z"]}, 404, "pods[0]: pod default/z not found"),
         ({"pods": [object_of("Pod")]}, 400, f"pods[0]: is {RESOURCE} Pod: give a list of NAMESPACE/NAME or manifests"),
         (
             {"pods": ["default/w", "default/w"]},
@@ -201,7 +201,7 @@ def object_of(kind: str, **more: Any) -> Json:
         (
             {"withObjects": [object_of("ResourceClaim") | {"metadata": {"name": "p"}}]},
             400,
-            "withObjects: ResourceClaim default/p is there and has devices: give the claim another name",
+            "withObjects: ResourceClaim default/p exists and is allocated: give the claim another name",
         ),
         ({"tolerations": [{"operator": "Equal"}]}, 400, "tolerations[0].key: is empty: give the key of the taint"),
         ({"tolerations": [{"key": "k", "operator": "In"}]}, 400, "tolerations[0].operator: Invalid enum value 'In'"),

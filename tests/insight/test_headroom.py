@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.headroom import Headroom, Room, class_claim, headroom, measuring, problem_of
+from dra_extender.insight.headroom import Headroom, HeadroomGroup, class_request, headroom, measuring
+from dra_extender.insight.requests import NotFoundError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU, claim
@@ -22,12 +23,12 @@ GPUS = device_class("gpu", f'device.driver == "{GPU}"')
 ANY = device_class("any", "true")
 
 
-def room(documents: list[Json], name: str = "gpu", count: int = 1, **more: Any) -> Headroom:
+def counted(documents: list[Json], name: str = "gpu", count: int = 1, **more: Any) -> Headroom:
     view = Scene([GPUS, ANY, *documents], gates=GATES).view()
     assert isinstance(view.cluster, Cluster)
     ids = (f"00000000-0000-4000-8000-{number:012}" for number in count_up())
     view = msgspec.structs.replace(view, decisions=Decisions(view.cluster, share_ids=lambda: next(ids)))
-    return headroom(view, "pods", [class_claim(name, count)], **more)
+    return headroom(view, "pods", class_request(view, name, count)[1], **more)
 
 
 def machine(name: str, devices: int, **spec: Any) -> list[Json]:
@@ -61,35 +62,36 @@ NET = {
     ],
 )
 def test_what_fits_is_counted(documents: list[Json], name: str, count: int, fits: int, nodes: int) -> None:
-    found = room(documents, name, count)
+    found = counted(documents, name, count)
     assert (found.fits, found.nodes, found.complete) == (fits, nodes, True)
 
 
 def test_equal_nodes_are_decided_once() -> None:
     many = [item for number in range(300) for item in machine(f"n{number:03}", 8)]
-    found = room([*many, claim("x", GPU, "n007", "gpu-0")])
+    found = counted([*many, claim("x", GPU, "n007", "gpu-0")])
     assert (found.fits, found.nodes, found.decisions) == (300 * 8 - 1, 300, 9 + 8)
-    assert found.rooms == (
-        Room(8, 299, ("n000", "n001", "n002", "n003", "n004")),
-        Room(7, 1, ("n007",)),
+    assert found.groups == (
+        HeadroomGroup(8, 299, ("n000", "n001", "n002", "n003", "n004")),
+        HeadroomGroup(7, 1, ("n007",)),
     )  # fmt: skip
 
 
 def test_when_no_more_may_be_decided_it_is_at_least_so_many() -> None:
-    found = room(machine("a", 8), most=3)
+    found = counted(machine("a", 8), most=3)
     assert (found.fits, found.complete, found.decisions) == (3, False, 3)
     assert found.text().startswith("Pods: at least 3 more fit, on 1 of 1 node.")
 
 
 def test_every_decision_is_a_step_of_its_own() -> None:
     view = Scene([GPUS, *machine("a", 8)], gates=GATES).view()
-    assert sum(1 for _ in measuring(view, "pods", [class_claim("gpu")])) == 8 + 1
+    assert sum(1 for _ in measuring(view, *class_request(view, "gpu"))) == 8 + 1
 
 
 def test_a_question_about_no_class_is_a_problem_and_changes_nothing() -> None:
     view = Scene([GPUS, *machine("a", 2)], gates=GATES).view()
-    assert "gqu" in problem_of(view, [class_claim("gqu")])
-    assert headroom(view, "pods", [class_claim("gpu")]) == headroom(view, "pods", [class_claim("gpu")])
+    with pytest.raises(NotFoundError, match="DeviceClass gqu not found"):
+        class_request(view, "gqu")
+    assert headroom(view, *class_request(view, "gpu")) == headroom(view, *class_request(view, "gpu"))
     assert not view.ledger.holdings((GPU, "a-gpu"))
 
 
@@ -101,4 +103,4 @@ def test_whole_devices_of_single_nodes_are_divided_without_a_rest(sizes: list[in
     held = [f"gpu-{index}" for index in range(min(taken, sizes[0]))]
     documents += [claim("x", GPU, "n0", *held)] if held else []
     left = [sizes[0] - len(held), *sizes[1:]]
-    assert room(documents, "gpu", count).fits == sum(size // count for size in left)
+    assert counted(documents, "gpu", count).fits == sum(size // count for size in left)

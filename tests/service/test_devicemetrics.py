@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from dra_extender.http.metrics import Metrics
-from dra_extender.insight.devicereport.taking import census
+from dra_extender.insight.devicereport.listing import device_report
 from dra_extender.insight.why.report import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.view import View
@@ -42,10 +42,10 @@ def test_devices_are_those_of_the_census() -> None:
     found = counted(view)
     devices = values(found, "devices")
     for labels, count in devices.items():
-        assert count == sum((device.driver, device.state) == labels for device in census(view).devices)
-    assert sum(devices.values()) == census(view).totals.devices
+        assert count == sum((device.driver, device.state) == labels for device in device_report(view).devices)
+    assert sum(devices.values()) == device_report(view).totals.devices
     for (name, state), count in values(found, "class_devices").items():
-        assert count == sum(name in device.classes and device.state == state for device in census(view).devices)
+        assert count == sum(name in device.classes and device.state == state for device in device_report(view).devices)
 
 
 def test_what_is_left_of_shares_is_told_in_the_unit_of_the_capacity() -> None:

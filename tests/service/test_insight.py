@@ -10,7 +10,6 @@ import pytest
 
 from dra_extender.api.events import Undecodable
 from dra_extender.api.meta import ObjectKey
-from dra_extender.scheduling.verbs import explain as explaining
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import GPU_DRIVER
@@ -35,32 +34,20 @@ async def follow(service: Service, *pods: str) -> None:
 # --- explain
 
 
-async def test_why_a_pod_fits_nowhere_is_there_as_text(world: World, service: Service) -> None:
+async def test_the_explanation_is_the_diagnosis_as_text_or_as_json(world: World, service: Service) -> None:
     world.claim("c", count=3)
     world.pod("p", "c")
     await follow(service, "p")
     status, text = await ask(service, "explain?pod=default/p")
     assert status == 200
     assert text.startswith(
-        "pod default/p: pending\n  claim default/c: not allocated\n3 nodes: cannot allocate all claims"
+        "Pod default/p fits none of 3 nodes.\nReason: claim c: 3 devices requested, a node has at most 2.\n"
     )
-
-
-async def test_the_same_is_there_as_json(world: World, service: Service) -> None:
-    world.claim("c", count=3)
-    world.pod("p", "c")
-    await follow(service, "p")
+    assert "claim default/c, request gpu: 3 devices of class gpu.example.com requested" in text
     status, found = await ask(service, "explain?pod=default/p", "application/json")
-    assert status == 200
-    assert (found["pod"], found["fits"], found["error"]) == ("default/p", [], "")
-    (group,) = found["groups"]
-    assert (group["reason"], group["nodes"]) == ("cannot allocate all claims", world.nodes)
-    details = group["details"]
-    (request,) = details["requests"]
-    assert (request["claim"], request["wanted"], request["pooled"], request["left"]) == ("default/c", 3, 2, 2)
-    assert details["stuck"] == {"claim": "default/c", "request": "gpu", "cause": "3 wanted, 2 left", "after": ["pools"]}
-    assert (details["node"], details["pools"]) == (world.nodes[0], [])
-    assert details["text"].splitlines()[-1] == "stuck at claim default/c, request gpu: 3 wanted, 2 left"
+    status_of_diagnosis, diagnosis = await ask(service, "diagnosis?pod=default/p")
+    assert (status, status_of_diagnosis) == (200, 200)
+    assert found == diagnosis
 
 
 async def test_one_node_can_be_asked_about(world: World, service: Service) -> None:
@@ -68,7 +55,7 @@ async def test_one_node_can_be_asked_about(world: World, service: Service) -> No
     world.pod("p", "c")
     await follow(service, "p")
     status, found = await ask(service, f"explain?pod=default/p&node={world.nodes[1]}", "application/json")
-    assert (status, found["fits"]) == (200, [world.nodes[1]])
+    assert (status, found["fits"], found["examples"]) == (200, 1, [world.nodes[1]])
 
 
 @pytest.mark.parametrize(
@@ -77,8 +64,8 @@ async def test_one_node_can_be_asked_about(world: World, service: Service) -> No
         ("", 400, "pod: Field required"),
         ("?pod=p", 400, "pod: must be NAMESPACE/NAME"),
         ("?pod=default/a/b", 400, "pod: must be NAMESPACE/NAME"),
-        ("?pod=default/none", 404, "pod default/none is not known: it does not exist, or has finished"),
-        ("?pod=default/p&node=none", 404, "node none is not known"),
+        ("?pod=default/none", 404, "pod default/none not found: it does not exist or has finished"),
+        ("?pod=default/p&node=none", 404, "node none not found"),
     ],
 )
 async def test_a_question_that_cannot_be_answered_gets_what_is_wrong_with_it(
@@ -87,19 +74,6 @@ async def test_a_question_that_cannot_be_answered_gets_what_is_wrong_with_it(
     world.pod("p")
     await follow(service, "p")
     assert await ask(service, f"explain{query}") == (status, {"detail": text})
-
-
-async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
-    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.claim("c")
-    world.pod("p", "c")
-    await follow(service, "p")
-    monkeypatch.setattr(explaining, "PORTION", 1)
-    pod = service.insight.view.pods.named("default", "p")
-    assert pod is not None
-    assert len(list(explaining.explaining(service.insight.view, pod, world.nodes))) == len(world.nodes)
-    assert explaining.explain_pod(service.insight.view, pod, world.nodes).fits == tuple(world.nodes)
 
 
 # --- devices
@@ -149,7 +123,7 @@ async def test_the_devices_come_in_pages(world: World, service: Service) -> None
 
 
 async def test_an_unknown_node_has_no_devices(service: Service) -> None:
-    assert await ask(service, "devices?node=none") == (404, {"detail": "node none is not known"})
+    assert await ask(service, "devices?node=none") == (404, {"detail": "node none not found"})
 
 
 # --- problems

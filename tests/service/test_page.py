@@ -83,7 +83,7 @@ async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, servi
         await events.until(lambda: f"why\n{uid}" in events.parts)
         pod, why = events.parts[f"pod\n{uid}"], events.parts[f"why\n{uid}"]
         assert (pod["namespace"], pod["name"]) == ("default", "p")
-        assert "3 devices asked for" in why["summary"]
+        assert "3 devices requested" in why["summary"]
         assert why["remedies"][0]["nodes"] == 3
         world.store.delete("pods", "p", "default")
         await events.until(lambda: f"pod\n{uid}" not in events.parts and f"why\n{uid}" not in events.parts)
@@ -147,7 +147,7 @@ async def test_all_readers_share_one_census(service: Service) -> None:
         await second.whole()
         assert first.devices() == second.devices()
         assert service.page.devices is not None
-        assert service.page.devices.taken == 3
+        assert service.page.devices.counted == 3
 
 
 async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
@@ -232,4 +232,4 @@ async def test_details_of_a_device_have_what_is_published_of_it(world: World, se
 
 async def test_a_device_that_is_not_there_has_no_details(service: Service) -> None:
     status, _, content = await get(service, "/insight/device?driver=gpu.example.com&pool=none&device=gpu-0")
-    assert (status, content) == (404, b'{"detail":"device gpu.example.com/none/gpu-0 is not known"}')
+    assert (status, content) == (404, b'{"detail":"device gpu.example.com/none/gpu-0 not found"}')

@@ -54,7 +54,7 @@ Rule = Literal[
 
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 
-_LOST: Final[Mapping[Rule, tuple[str, str]]] = {
+RULE_TEXTS: Final[Mapping[Rule, tuple[str, str]]] = {
     "binding conditions": (
         "has binding conditions, which are turned off",
         "have binding conditions, which are turned off",
@@ -69,7 +69,13 @@ _LOST: Final[Mapping[Rule, tuple[str, str]]] = {
     "taint": ("has a taint that is not tolerated", "have a taint that is not tolerated"),
     "constraint": ("does not satisfy the constraints of the claim", "do not satisfy the constraints of the claim"),
 }
-"""The text for one device that a rule takes away, and for several."""
+"""The text of each rule, for one device that it excludes, and for several."""
+
+
+def rule_text(rule: Rule, count: int) -> str:
+    """Why `count` devices are excluded, such as "2 are in use"."""
+    return f"{count} {RULE_TEXTS[rule][count != 1]}"
+
 
 Feasibility = Literal["fits", "refused", "undecided", "error"]
 
@@ -84,7 +90,7 @@ class RuleLoss(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """For people."""
         shown = ", ".join(self.names) + (", ..." if self.count > len(self.names) else "")
-        return counted(self.count, *_LOST[self.rule]) + (f" ({shown})" if self.names else "")
+        return rule_text(self.rule, self.count) + (f" ({shown})" if self.names else "")
 
 
 class RequestExplanation(msgspec.Struct, frozen=True):

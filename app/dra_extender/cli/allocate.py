@@ -9,25 +9,23 @@ from uuid import uuid4
 
 import typer
 
-from dra_extender.cli.lines import answer_lines
-from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES
 
 
 def allocate(
-    explain: Annotated[bool, typer.Option("--explain", help="add the reasons: what each rule took away")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="add how many devices each rule excludes")] = False,
 ) -> None:
-    """Decide allocations offline, from JSON lines to JSON lines.
+    """Allocate devices offline: one scenario per JSON line in, one answer per JSON line out.
 
-    A scenario has `name`, `node`, `slices`, `classes`, `claims` (to be allocated together), and perhaps
-    `allocatedClaims`, `taintRules` and `features` (the gates that are on; absent = all). Defaults are those of the API
-    server; a field that is misspelt, or of another type, is an error. The answer has `kind`
-    (allocated, unschedulable or error), `allocations`, `error`, `steps` and `micros`.
+    A scenario has `name`, `node`, `slices`, `classes`, `claims` (allocated together), and optionally `allocatedClaims`,
+    `taintRules` and `features` (the feature gates that are on; by default all). Defaults are those of the API server. A
+    field that is misspelt or has the wrong type is an error. The answer has `kind` (allocated, unschedulable or error),
+    `allocations`, `error`, `steps` and `micros`.
 
-    Exit status: 0 when all was allocated, 1 when something was not, 2 when a line is no scenario, or names what is not
-    there.
+    Exit status: 0 if all claims were allocated, 1 if some were not, 2 if a line is not a valid scenario.
     """
     from dra_extender.allocation.scenario import answer
-    from dra_extender.cli.strictness import strict, worded
+    from dra_extender.cli.scenarios import answer_lines, strict, worded
 
     status = YES
 

@@ -20,10 +20,10 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.cli.snapshotfile import ClusterFile, Recording, load
 from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
+from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.mirror import Mirror
@@ -84,8 +84,8 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
     Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
     that cannot be used.
     """
-    features = FeatureGates.parse(source.gates)
-    if source.file:
+    features = FeatureGates.parse(source.feature_gates)
+    if source.from_file:
         return _restored(stored(source), features)
     async with connected(source) as (client, served):
         cluster = Cluster(features)
@@ -106,7 +106,7 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
 
 async def read_slices(source: Source) -> Sequence[ResourceSlice]:
     """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read`."""
-    if source.file:
+    if source.from_file:
         plural = resource_slices("v1").plural
         return [resource_slices("v1").decode(item) for item in stored(source).objects.get(plural, ())]
     async with connected(source) as (client, served):
@@ -121,11 +121,11 @@ def stored(source: Source) -> ClusterFile:
     if source.kubeconfig or source.context or source.server:
         raise ValueError("--from is a file; --kubeconfig, --context and --server name a cluster: give one of them")
     try:
-        return load(Path(source.file).read_bytes())
+        return load(Path(source.from_file).read_bytes())
     except OSError as problem:
-        raise ValueError(f"{source.file}: {problem.strerror}") from None
+        raise ValueError(f"{source.from_file}: {problem.strerror}") from None
     except ValueError as problem:
-        raise ValueError(f"{source.file}: {problem}") from None
+        raise ValueError(f"{source.from_file}: {problem}") from None
 
 
 @asynccontextmanager

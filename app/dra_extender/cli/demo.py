@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from dra_extender.cli.complaint import complain
+from dra_extender.cli.output import complain
 
 _ABSENT = """\
 this installation has no demo: {} is missing. Container images leave the embedded cluster out.

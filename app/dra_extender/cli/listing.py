@@ -1,4 +1,4 @@
-"""Names of objects, for who completes a word. Loads the client: import it when needed."""
+"""Names of objects, for shell completion. Loads the API client, so import it only when needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FILED: Final[dict[str, tuple[str, ...]]] = {
 
 async def listed(source: Source, kind: str, namespace: str = "") -> list[str]:
     """The names on the first page, or all of a file. Raises as `read`."""
-    if source.file:
+    if source.from_file:
         file = stored(source)
         items = (item for plural in _FILED.get(kind, (kind,)) for item in file.objects.get(plural, ()))
         return list(_names(kind, items, namespace))

@@ -1,4 +1,4 @@
-"""All commands under one name. A command is a module beside this one; adding one is one line in `_PANELS`."""
+"""All commands under one name. Each command is a function in a module of this package, and a line in `_PANELS`."""
 
 from __future__ import annotations
 
@@ -10,50 +10,47 @@ from typing import Annotated, Final
 
 import typer
 
-from dra_extender.cli import (
-    allocate,
-    audit,
-    compact,
-    completion,
-    demo,
-    devices,
-    headroom,
-    replay,
-    selector,
-    serve,
-    snapshot,
-    top,
-    version,
-    whatif,
-    why,
-    workload,
-)
+from dra_extender.cli import allocate, completion, demo, questions, replay, serve, snapshot
 from dra_extender.unexpected import Place, tolerate
+from dra_extender.version import VERSION
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(VERSION)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
 
 _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
-    "Questions to a cluster": {
-        "why": why.why,
-        "explain": why.why,
-        "devices": devices.devices,
-        "top": top.top,
-        "headroom": headroom.headroom,
-        "whatif": whatif.whatif,
-        "compact": compact.compact,
-        "audit": audit.audit,
-        "workload": workload.workload,
-        "selector": selector.selector,
+    "Questions about a cluster": {
+        "why": questions.why,
+        "explain": questions.why,
+        "devices": questions.devices,
+        "top": questions.top,
+        "headroom": questions.headroom,
+        "whatif": questions.whatif,
+        "compact": questions.compact,
+        "audit": questions.audit,
+        "workload": questions.workload,
+        "selector": questions.selector,
     },
     "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
     "The service": {"serve": serve.serve, "demo": demo.demo},
-    "This command": {"completion": completion.completion, "version": version.version},
+    "This command": {"completion": completion.completion, "version": version},
 }
 _QUESTIONS, _OFFLINE, *_ = _PANELS
 _UNLISTED: Final = frozenset({"explain"})
-"""Other names of commands; help has the usual ones."""
+"""Aliases, which the help does not list."""
 
 app = typer.Typer(
     name="dra-extender",
-    help="Devices for pods beside a stock kube-scheduler: an extender that picks the node and the exact devices.",
+    help="A scheduler extender for Dynamic Resource Allocation: kube-scheduler calls it, and it picks the node and the "
+    "devices of each pod.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -65,7 +62,7 @@ app = typer.Typer(
 @app.callback()
 def dra_extender(
     asked: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=version.print_if, help="print the version and exit")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """The flags before the name of a command."""
@@ -78,9 +75,9 @@ app.add_typer(replay.replay(_PANELS[_QUESTIONS], _UNLISTED), name="replay", rich
 
 
 def main() -> None:
-    """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type.
+    """The entry point of `dra-extender` and `kubectl-dra`; the help shows the name that was typed.
 
-    Bugs that a command can outlive are logged, not raised.
+    Unexpected errors that a command survives are logged, not raised.
     """
     tolerate(_log_unexpected)
     name = "kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender"

@@ -1,4 +1,4 @@
-"""`dra-extender replay FILE QUESTION …`: the questions of the other commands, asked of a file that `snapshot` wrote."""
+"""`dra-extender replay FILE COMMAND …`: the other commands, answered from a file that `snapshot` wrote."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Annotated, Final
 import typer
 from typer.core import TyperGroup
 
-from dra_extender.cli import options
-from dra_extender.cli.complaint import complain
-from dra_extender.cli.statuses import FAILED, YES
+from dra_extender.cli.output import FAILED, YES, complain
+from dra_extender.cli.source import FROM
 
 
 def replay(questions: Mapping[str, Callable[..., None]], unlisted: Container[str] = ()) -> typer.Typer:
-    """The command with its questions, each a command that takes `--from`. Help does not list those `unlisted`."""
+    """The command with its subcommands, each of which takes `--from`. The help omits those in `unlisted`."""
     group = typer.Typer(
         invoke_without_command=True,
         no_args_is_help=True,
-        subcommand_metavar="[QUESTION …]",
+        subcommand_metavar="[COMMAND …]",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     group.callback()(_replay)
@@ -30,9 +29,9 @@ def replay(questions: Mapping[str, Callable[..., None]], unlisted: Container[str
 
 
 def _remember(ctx: typer.Context, file: Path) -> Path:
-    """The questions get the file for `--from`, also while a shell asks what may follow: names are offered from it."""
+    """Make the file the default of `--from`, also while a shell completes a word: then the names come from the file."""
     if isinstance(ctx.command, TyperGroup):
-        ctx.default_map = {name: {options.FROM: str(file)} for name in ctx.command.commands}
+        ctx.default_map = {name: {FROM: str(file)} for name in ctx.command.commands}
     return file
 
 
@@ -40,12 +39,12 @@ def _replay(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file that snapshot wrote", callback=_remember)],
 ) -> None:
-    """Ask a file that snapshot wrote what you would ask the cluster.
+    """Answer from a file that snapshot wrote instead of from a cluster.
 
-    `replay FILE why POD`, `replay FILE devices --free` and so on are the commands of these names with `--from FILE`.
-    Without a question it says what is in the file.
+    `replay FILE why POD`, `replay FILE devices --free` and so on run the command of that name with `--from FILE`.
+    Without a command it prints what the file contains.
 
-    Exit status: that of the question; without one 0, or 2 when the file cannot be used.
+    Exit status: that of the command; without a command 0, or 2 if the file cannot be used.
     """
     if ctx.invoked_subcommand is None:
         raise typer.Exit(_described(file, ctx.command_path))
@@ -57,17 +56,17 @@ def _described(file: Path, command: str) -> int:
     from dra_extender.plurals import counted
 
     try:
-        found = stored(Source(file=str(file)))
+        found = stored(Source(from_file=str(file)))
     except ValueError as problem:
         complain(problem)
         return FAILED
-    typer.echo(f"{file}: taken {found.taken or 'at an unknown time'} by {found.made_by or 'somebody'}")
+    typer.echo(f"{file}: taken {found.taken or 'at an unknown time'} by {found.made_by or 'an unknown program'}")
     for plural, items in found.objects.items():
         if items:
             typer.echo(f"  {counted(len(items), *_NOUNS.get(plural, (plural.removesuffix('s'), plural)))}")
     for kind, count in Counter(item.kind for item in found.unreadable).items():
         typer.echo(f"  {counted(count, 'object')} of kind {kind} that cannot be read")
-    typer.echo(f"Ask it, for example: {command} {file} top nodes")
+    typer.echo(f"For example: {command} {file} top nodes")
     return YES
 
 

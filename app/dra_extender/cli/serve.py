@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from pydantic.fields import FieldInfo
 
-from dra_extender.cli.complaint import complain
+from dra_extender.cli.output import complain
 from dra_extender.service.settings import Settings, SettingsError, load
 
 _CONFIG = Annotated[

@@ -8,29 +8,27 @@ from typing import Annotated
 
 import typer
 
-from dra_extender.cli import options
-from dra_extender.cli.complaint import complain, note
-from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, YES
+from dra_extender.cli.output import FAILED, YES, complain, note
+from dra_extender.cli.source import Context, Kubeconfig, Server, Source
 
 
 def snapshot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="where to; compressed when the name ends with .gz")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="file to write; compressed if the name ends with .gz")],
     without_parameters: Annotated[
-        bool, typer.Option("--without-parameters", help="leave out opaque parameters of drivers")
+        bool, typer.Option("--without-parameters", help="omit the opaque parameters of drivers")
     ] = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    server: options.Server = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+    server: Server = "",
 ) -> None:
-    """Write all that decisions are made of into one file, to ask it later.
+    """Write everything that scheduling decisions depend on to one file, to query it later.
 
-    Nodes, slices, classes, claims, taint rules, pods that have not finished, and disruption budgets. `replay FILE why
-    POD` and so on, or `why POD --from FILE`, answer from it.
+    The file has nodes, ResourceSlices, DeviceClasses, ResourceClaims, DeviceTaintRules, unfinished pods, and
+    PodDisruptionBudgets. `replay FILE why POD`, or `why POD --from FILE`, answers from it.
 
-    Of pods the file has what decisions read: no environment, no commands, no images.
+    The file has no environment variables, commands or images of pods.
 
-    Exit status: 0 when it was written, 2 when it could not be.
+    Exit status: 0 if the file was written, 2 if it could not be written.
     """
     source = Source(kubeconfig=kubeconfig, context=context, server=server)
     raise typer.Exit(asyncio.run(take(file, source, without_parameters=without_parameters)))
@@ -40,15 +38,15 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
     """Write the file. The exit status."""
     from datetime import UTC, datetime
 
-    from dra_extender.cli.answers.answer import UnanswerableError, judging
+    from dra_extender.cli.answers.answer import UnanswerableError, unanswerable
     from dra_extender.cli.cluster import read
-    from dra_extender.cli.snapshotfile import Recording, dump
+    from dra_extender.insight.snapshotfile import Recording, dump
     from dra_extender.plurals import counted
     from dra_extender.version import VERSION
 
     recording = Recording()
     try:
-        with judging():
+        with unanswerable():
             found = await read(source, evictions=True, recording=recording)
             data = dump(
                 recording,

@@ -1,21 +1,40 @@
-"""Where a command reads the state that it is asked about: a cluster, or a file that `snapshot` wrote."""
+"""Where a command reads the cluster."""
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Final
+
 import msgspec
+import typer
 
 from dra_extender.kube.credentials import DEFAULT, namespace_of
 
+WHERE: Final = "Which cluster"
+"""The heading of the options that name the cluster."""
+FROM: Final = "from_file"
+"""The name of the parameter of `--from`."""
+
+
+def _where(*flags: str, metavar: str, help: str) -> Any:
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, rich_help_panel=WHERE)
+
+
+Kubeconfig = Annotated[str, _where(metavar="FILE", help="kubeconfig file")]
+Context = Annotated[str, _where(metavar="NAME", help="context of the kubeconfig")]
+Server = Annotated[str, _where("--server", "-s", metavar="URL", help="API server, instead of the kubeconfig's")]
+
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster of a kubeconfig, as the flags of a command name it, or the `file`, seen with these feature gates."""
+    """Where a command reads the cluster: the API server of a kubeconfig, or a file that `snapshot` wrote."""
 
-    gates: str = ""
-    kubeconfig: str = ""
-    context: str = ""
-    server: str = ""
-    file: str = ""
+    feature_gates: Annotated[str, _where(metavar="GATES", help="as for serve: Name=true,Other=false")] = ""
+    from_file: Annotated[
+        str, _where("--from", metavar="FILE", help="a file that snapshot wrote, instead of a cluster")
+    ] = ""
+    kubeconfig: Kubeconfig = ""
+    context: Context = ""
+    server: Server = ""
 
-    def namespace(self) -> str:
-        """Where objects are that are named without one."""
-        return DEFAULT if self.file else namespace_of(self.kubeconfig, self.context)
+    def default_namespace(self) -> str:
+        """The namespace of objects that are named without one."""
+        return DEFAULT if self.from_file else namespace_of(self.kubeconfig, self.context)

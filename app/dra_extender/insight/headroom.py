@@ -1,9 +1,9 @@
-"""How many more pods with certain claims fit: now, or in a state that moves would make.
+"""How many more pods with certain claims fit, now or after evictions.
 
-Promises: every pod that is counted was decided by the one allocator on what those before it leave, node by node in the
-order of the names, as if they came one after the other; a node that devices do not tell apart from one that was filled
-before counts like that one. At most so many decisions are made as the caller says, in small steps; `complete` says
-whether they were enough. Looks at devices alone, and leaves out cordoned nodes.
+Promises: the allocator decides about every counted pod on what the pods before it leave, node by node in the order of
+the names. A node with the same devices in the same state as an earlier one counts like that one. The caller limits the
+number of decisions, and `complete` is False if they were not enough. It runs in slices. Only devices count, and
+cordoned nodes are skipped.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from dra_extender.allocation.requests import prepare
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClaim, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.insight.requests import InvalidRequestError, NotFoundError
 from dra_extender.plurals import counted
 from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 2_000
-"""So many decisions are made at most, where nobody says otherwise."""
+"""Allocations that are tried by default."""
 EXAMPLES: Final = 5
 UNCHECKED: Final = "CPU, memory and taints of nodes, affinity, quotas"
 
 
-class Room(msgspec.Struct, frozen=True):
+class HeadroomGroup(msgspec.Struct, frozen=True):
     """`fits` more pods fit on each of `nodes` nodes; `examples` are the names of some."""
 
     fits: int
@@ -38,15 +39,15 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Headroom(msgspec.Struct, frozen=True, kw_only=True):
-    """How many more pods `fits`, on `nodes` nodes of `of`; `rooms`: those with the most room first. Not `complete`:
-    at least so many, because no more was decided.
+    """How many more pods `fits`, on `nodes` nodes of `of`; `groups`: the nodes with the most headroom first. Not
+    `complete`: the number is a minimum, because the limit of `decisions` was reached.
     """
 
     what: str
     fits: int
     nodes: int
     of: int
-    rooms: tuple[Room, ...] = ()
+    groups: tuple[HeadroomGroup, ...] = ()
     complete: bool = True
     decisions: int = 0
 
@@ -54,48 +55,68 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
         """For people."""
         least = "" if self.complete else "at least "
         what = self.what[:1].upper() + self.what[1:]
-        lines = [f"{what}: {least}{self.fits} more {'fits' if self.fits == 1 else 'fit'}"]
-        if self.nodes:
-            lines[0] += f", on {self.nodes} of {counted(self.of, 'node')}."
-            for room in self.rooms:
-                names = ", ".join(room.examples) + (", …" if room.nodes > len(room.examples) else "")
-                lines.append(
-                    f"  {room.fits} on {'each of ' if room.nodes > 1 else ''}{counted(room.nodes, 'node')}: {names}"
-                )
-        else:
-            lines[0] += f" on {counted(self.of, 'node')}."
+        first = f"{what}: {least}{self.fits} more {'fits' if self.fits == 1 else 'fit'}"
+        if not self.nodes:
+            return f"{first} on {counted(self.of, 'node')}."
+        lines = [f"{first}, on {self.nodes} of {counted(self.of, 'node')}."]
+        for group in self.groups:
+            names = ", ".join(group.examples) + (", …" if group.nodes > len(group.examples) else "")
+            each = "each of " if group.nodes > 1 else ""
+            lines.append(f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}")
         return "\n".join(lines)
 
 
-def class_claim(name: str, count: int = 1) -> ResourceClaim:
-    """A claim for so many devices of the class."""
+class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`after_compaction`: the headroom after `moves` evictions; null if it was not requested, or no eviction helps."""
+
+    now: Headroom
+    after_compaction: Headroom | None = None
+    moves: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """True when at least one pod fits, perhaps after evictions."""
+        return bool(self.now.fits or (self.after_compaction is not None and self.after_compaction.fits))
+
+    def text(self, *, compacted: bool) -> str:
+        """For people. `compacted`: compaction was requested."""
+        lines = [self.now.text()]
+        if self.after_compaction is not None:
+            lines += [f"After {counted(self.moves, 'eviction')} (see compact):", self.after_compaction.text()]
+        elif compacted:
+            lines.append("No evictions would change that.")
+        lines.append(f"Not checked: {UNCHECKED}.")
+        if not self.now.complete:
+            lines.append(f"Stopped after {counted(self.now.decisions, 'allocation')}; --limit allows more.")
+        return "\n".join(lines)
+
+
+def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:
+    """(what the pods are, for people; the claims of one of them) for pods with `count` devices of a class. Raises
+    NotFoundError without such a class, and InvalidRequestError when no decision is possible.
+    """
+    if name not in view.cluster.classes:
+        raise NotFoundError("class", f"DeviceClass {name} not found")
     exactly = ExactDeviceRequest(device_class_name=name, allocation_mode="ExactCount", count=count)
     devices = DeviceClaim(requests=(DeviceRequest("devices", exactly),))
-    return ResourceClaim(ObjectMeta(name="headroom", uid=f"headroom of {name}"), ResourceClaimSpec(devices))
-
-
-def class_words(name: str, count: int = 1) -> str:
-    """What is asked about, for people."""
-    return f"pods with {counted(count, 'device')} of class {name}"
-
-
-def problem_of(view: View, claims: Sequence[ResourceClaim]) -> str:
-    """Why nothing can be decided about the claims, whatever the node; empty when it can."""
+    claims = (ResourceClaim(ObjectMeta(name="headroom", uid=f"headroom of {name}"), ResourceClaimSpec(devices)),)
     found = prepare(claims, view.cluster.classes, view.features)
-    return found.error if isinstance(found, Failure) else ""
+    if isinstance(found, Failure):
+        raise InvalidRequestError("class", found.error)
+    return f"pods with {counted(count, 'device')} of class {name}", claims
 
 
 def headroom(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Headroom:
-    """All at once."""
+    """As `measuring`, at once."""
     return run_at_once(measuring(view, what, claims, most=most, state=state))
 
 
 def measuring(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Slices[Headroom]:
-    """How many more pods with such claims fit, in this state or as things are. `what` they are, for people."""
+    """How many more pods with such claims fit in this state, by default now. `what`: the pods, for people."""
     filling = _Filling(view, claims, state or view.overlay(), most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
     found: dict[int, list[str]] = {}
@@ -112,8 +133,8 @@ def measuring(
         fits=sum(fits * len(members) for fits, members in found.items()),
         nodes=sum(map(len, found.values())),
         of=len(names),
-        rooms=tuple(
-            Room(fits, len(found[fits]), tuple(found[fits][:EXAMPLES])) for fits in sorted(found, reverse=True)
+        groups=tuple(
+            HeadroomGroup(fits, len(found[fits]), tuple(found[fits][:EXAMPLES])) for fits in sorted(found, reverse=True)
         ),
         complete=filling.complete,
         decisions=filling.decisions,
@@ -121,14 +142,14 @@ def measuring(
 
 
 def after(state: Overlay, moves: Iterable[tuple[Sequence[ResourceClaim], Sequence[Planned]]]) -> Overlay:
-    """The state after pods have moved: each frees its claims, and gets what was planned for it."""
+    """The state after evictions: each pod frees its claims, and gets the devices that were planned for it."""
     for claims, plans in moves:
         state = state.without(claims).with_plans(plans)
     return state
 
 
 class _Filling:
-    """Nodes that are filled one after the other. What is taken of devices that several nodes see is taken for all."""
+    """Fills nodes one after the other. Devices that several nodes can use are taken for all of them."""
 
     def __init__(self, view: View, claims: Sequence[ResourceClaim], state: Overlay, most: int) -> None:
         self.decisions = 0
@@ -143,11 +164,11 @@ class _Filling:
 
     @property
     def complete(self) -> bool:
-        """Everything was decided so far."""
+        """True while every decision was made."""
         return self._enough and self._budget.complete
 
     def keys(self, names: Sequence[str]) -> Slices[Mapping[str, Hashable]]:
-        """The same for nodes that devices do not tell apart."""
+        """Equal for nodes with the same devices in the same state."""
         found = yield from self._budget.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
         return found or {}
 
@@ -164,7 +185,7 @@ class _Filling:
             if plans is None:
                 break
             state, fits = state.with_plans(plans), fits + 1
-            if not all(state.has(claim) for claim, _ in plans):  # somebody was faster
+            if not all(state.has(claim) for claim, _ in plans):  # another allocation was faster
                 fits -= 1
                 break
             if self._reaches_others(plans):

@@ -112,6 +112,11 @@ class QueryBudget:
         self._slice = 0
         return True
 
+    def charge(self, units: int) -> Slices[None]:
+        """As `must_yield`, and yield when that is due."""
+        if self.must_yield(units):
+            yield
+
     def spent(self) -> bool:
         """True when nothing more may be tried; `complete` is False then."""
         if self.trials >= self._most_trials or self.work >= self._most_work:

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from dra_extender.insight.devicereport.report import State
-from dra_extender.insight.devicereport.stocktaking import Stock, stocktaking
+from dra_extender.insight.devicereport.listing import counting_devices
+from dra_extender.insight.devicereport.report import DeviceCounts, DeviceState
 from dra_extender.insight.why.report import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.slices import Slices, run
@@ -113,10 +113,10 @@ class DeviceMetrics:
 
     def counting(self) -> Slices[None]:
         """Count everything once, in slices."""
-        stock = yield from stocktaking(self._view)
+        counts = yield from counting_devices(self._view)
         rules = yield from self._pending_by_rule()
         pods = (Reading("pending_pods", count, rule) for rule, count in sorted(rules.items()))
-        self._readings = (*self._of_devices(stock), *self._of_shares(stock), *pods)
+        self._readings = (*self._of_devices(counts), *self._of_shares(counts), *pods)
 
     def readings(self) -> tuple[Reading, ...]:
         """The result of the last count; empty before the first one."""
@@ -132,10 +132,10 @@ class DeviceMetrics:
                 yield
         return found
 
-    def _of_devices(self, stock: Stock) -> Iterator[Reading]:
+    def _of_devices(self, counts: DeviceCounts) -> Iterator[Reading]:
         for name, labels, counted in (
-            ("devices", self._drivers, stock.drivers),
-            ("class_devices", self._classes, stock.classes),
+            ("devices", self._drivers, counts.drivers),
+            ("class_devices", self._classes, counts.classes),
         ):
             labels.choose(_by_name(counted))
             series: Counter[tuple[str, str]] = Counter()
@@ -143,16 +143,16 @@ class DeviceMetrics:
                 series[labels.of(each), state] += count
             yield from (Reading(name, count, key) for key, count in sorted(series.items()))
 
-    def _of_shares(self, stock: Stock) -> Iterator[Reading]:
-        self._capacities.choose(Counter(capacity for _, capacity in stock.offered))
-        for name, amounts in (("share_capacity", stock.offered), ("share_capacity_free", stock.free)):
+    def _of_shares(self, counts: DeviceCounts) -> Iterator[Reading]:
+        self._capacities.choose(Counter(capacity for _, capacity in counts.offered))
+        for name, amounts in (("share_capacity", counts.offered), ("share_capacity_free", counts.free)):
             series: Counter[tuple[str, str]] = Counter()
             for (driver, capacity), nano in amounts.items():
                 series[self._drivers.of(driver), self._capacities.of(capacity)] += nano
             yield from (Reading(name, nano / _NANO, key) for key, nano in sorted(series.items()))
 
 
-def _by_name(counted: Mapping[tuple[str, State], int]) -> Counter[str]:
+def _by_name(counted: Mapping[tuple[str, DeviceState], int]) -> Counter[str]:
     found: Counter[str] = Counter()
     for (name, _), count in counted.items():
         found[name] += count

@@ -20,9 +20,9 @@ from cachetools import LRUCache
 
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.diagnose import diagnosing
-from dra_extender.insight.why.note import Note, note_of
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import BindingRule, Diagnosis
+from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
@@ -54,7 +54,7 @@ class _Diagnosed(msgspec.Struct):
     found: BindingRule = ""
     diagnosed: float = float("-inf")
     reported: BindingRule = ""
-    note: Note | None = None
+    event: DiagnosisEvent | None = None
     at: float = float("-inf")
 
 
@@ -163,15 +163,15 @@ class Diagnoses:
         return known.diagnosed if known is not None else float("-inf")
 
     def _record(self, pod: Pod, found: Diagnosis, generation: int) -> None:
-        uid, now, note = pod.metadata.uid, self._clock(), note_of(found)
+        uid, now, event = pod.metadata.uid, self._clock(), event_of(found)
         known = self._pods.get(uid) or _Diagnosed(generation)
         known.generation, known.found, known.diagnosed = generation, found.rule, now
         self._pods[uid] = known
-        if note is None or note == known.note or (found.rule == known.reported and now - known.at < REPORT_SECONDS):
+        if event is None or event == known.event or (found.rule == known.reported and now - known.at < REPORT_SECONDS):
             return
-        known.reported, known.note, known.at = found.rule, note, now
-        self._report(pod, note.reason, note.text)
-        namespace, _, name = note.claim.partition("/")
-        claim = self._view.ledger.get(namespace, name) if note.claim else None
+        known.reported, known.event, known.at = found.rule, event, now
+        self._report(pod, event.reason, event.note)
+        namespace, _, name = event.claim.partition("/")
+        claim = self._view.ledger.get(namespace, name) if event.claim else None
         if claim is not None:
-            self._report(claim, note.reason, note.text)
+            self._report(claim, event.reason, event.note)

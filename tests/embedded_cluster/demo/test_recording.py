@@ -12,7 +12,7 @@ from tests.support.demo.recording import ASKED, BOARD, FOLDER, ROOT, SHELL, draw
 MOST_BYTES = 100_000
 SHOWN = {
     BOARD: ("dra-extender demo", "dra-samples/unschedulable waits, as expected", "POD NODE DEVICES STATE", "export"),
-    SHELL: ("Pod dra-samples/unschedulable fits none of 4 nodes.", "What helps:", "NODE DEVICES FREE USED", *ASKED),
+    SHELL: ("Pod dra-samples/unschedulable fits none of 4 nodes.", "Suggestion:", "NODE DEVICES FREE USED", *ASKED),
 }
 
 

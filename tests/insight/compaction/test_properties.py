@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.insight.compaction.movable import Rules
+from dra_extender.insight.compaction.movable import EvictionRules
 from tests.support.scheduling.compacting import Compacting, Json, PodTold, budget
 
 PARTS = (300, 500, 700, 1000)
@@ -32,7 +32,7 @@ def clusters(draw: st.DrawFn) -> Compacting:
 
 @given(clusters(), st.integers(1, 3), st.sampled_from(PARTS), st.integers(0, 2))
 def test_after_the_moves_in_their_order_the_claim_fits(made: Compacting, count: int, milli: int, allowed: int) -> None:
-    rules = Rules(budgets=(budget("a", allowed, app="a"),))
+    rules = EvictionRules(budgets=(budget("a", allowed, app="a"),))
     advice = made.room(count, milli, rules=rules)
     assert sum(move.item.pod.metadata.labels["app"] == "a" for move in advice.moves) <= allowed
     assert all(move.item.pod.metadata.owner_references for move in advice.moves)
@@ -58,12 +58,12 @@ def test_what_was_found_when_the_questions_are_used_up_comes_true_as_well(made: 
     advice = made.whole(most=most)
     made.act(advice)
     assert made.wholes == before + advice.freed
-    assert advice.questions <= most + len(advice.moves)
+    assert advice.decisions <= most + len(advice.moves)
 
 
 @given(clusters(), st.integers(0, 12))
 def test_questions_are_counted(made: Compacting, most: int) -> None:
     advice = made.room(2, most=most)
-    assert advice.questions <= most
-    assert advice.complete or advice.questions == most
+    assert advice.decisions <= most
+    assert advice.complete or advice.decisions == most
     made.act(advice)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding
-from dra_extender.insight.devicereport.taking import Asked, census, taking
-from dra_extender.insight.devicereport.totals import sums
+from dra_extender.insight.devicereport.listing import DeviceQuery, device_report, reporting
+from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding, sums
 from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU, NIC, SHARE, claim, scene
@@ -16,8 +15,8 @@ from tests.support.scheduling.census import GATES, GPU, NIC, SHARE, claim, scene
 Json = dict[str, Any]
 
 
-def counted(asked: Asked, *more: Json, gates: str = GATES) -> dict[str, CountedDevice]:
-    found = census(scene(*more, gates=gates).view(), asked).devices
+def counted(asked: DeviceQuery, *more: Json, gates: str = GATES) -> dict[str, CountedDevice]:
+    found = device_report(scene(*more, gates=gates).view(), asked).devices
     return {f"{device.pool}/{device.name}": device for device in found}
 
 
@@ -36,11 +35,11 @@ def counted(asked: Asked, *more: Json, gates: str = GATES) -> dict[str, CountedD
     ],
 )
 def test_each_device_has_its_state(device: str, state: str) -> None:
-    assert counted(Asked())[device].state == state
+    assert counted(DeviceQuery())[device].state == state
 
 
 def test_the_states_add_up_and_no_device_is_counted_twice() -> None:
-    found = census(scene().view())
+    found = device_report(scene().view())
     totals = found.totals
     names = {(device.driver, device.pool, device.name) for device in found.devices}
     assert totals.devices == len(found.devices) == len(names)
@@ -50,7 +49,7 @@ def test_the_states_add_up_and_no_device_is_counted_twice() -> None:
 
 
 def test_a_holder_is_told_with_its_pods_and_what_it_consumes() -> None:
-    found = counted(Asked())
+    found = counted(DeviceQuery())
     assert found["a1-gpu/gpu-0"].holders == (Holding("default/train", ("train",)),)
     (share,) = found["s1-share/share-0"].holders
     assert (share.claim, share.consumed) == ("default/infer", {"memory": "30Gi"})
@@ -59,11 +58,11 @@ def test_a_holder_is_told_with_its_pods_and_what_it_consumes() -> None:
 
 
 def test_counters_are_told_with_what_is_taken_of_them() -> None:
-    assert counted(Asked())["m1-mig/quarter-0"].counters == (Amount("card/memory", "40Gi", "80Gi", 50.0),)
+    assert counted(DeviceQuery())["m1-mig/quarter-0"].counters == (Amount("card/memory", "40Gi", "80Gi", 50.0),)
 
 
 def test_taints_and_classes_are_those_that_decisions_see() -> None:
-    found = counted(Asked())
+    found = counted(DeviceQuery())
     assert found["t1-gpu/gpu-0"].taints == ("maintenance=firmware:NoSchedule",)
     assert found["t1-gpu/gpu-0"].classes == ("any", "gpu")
     assert found["h1-nic/nic-0"].classes == ("any",)
@@ -77,24 +76,24 @@ def test_taints_and_classes_are_those_that_decisions_see() -> None:
     ],
 )
 def test_a_feature_that_is_off_changes_the_state(gates: str, device: str, state: str) -> None:
-    assert counted(Asked(), gates=gates)[device].state == state
+    assert counted(DeviceQuery(), gates=gates)[device].state == state
 
 
 @pytest.mark.parametrize(
     ("asked", "names"),
     [
-        (Asked(nodes=frozenset({"h1"}), drivers=frozenset({NIC})), ["h1-nic/nic-0", "h1-nic/nic-1"]),
+        (DeviceQuery(nodes=frozenset({"h1"}), drivers=frozenset({NIC})), ["h1-nic/nic-0", "h1-nic/nic-1"]),
         (
-            Asked(classes=frozenset({"gpu"}), states=frozenset({"used"})),
+            DeviceQuery(classes=frozenset({"gpu"}), states=frozenset({"used"})),
             ["a1-gpu/gpu-0", "a1-gpu/gpu-1", "a2-gpu/gpu-0"],
         ),
-        (Asked(namespaces=frozenset({"team"})), ["a2-gpu/gpu-0"]),
-        (Asked(states=frozenset({"shared"})), ["s1-share/share-0"]),
-        (Asked(nodes=frozenset({"s1"}), states=frozenset({"unusable"})), ["s1-late/late-0"]),
-        (Asked(nodes=frozenset({"nowhere"})), []),
+        (DeviceQuery(namespaces=frozenset({"team"})), ["a2-gpu/gpu-0"]),
+        (DeviceQuery(states=frozenset({"shared"})), ["s1-share/share-0"]),
+        (DeviceQuery(nodes=frozenset({"s1"}), states=frozenset({"unusable"})), ["s1-late/late-0"]),
+        (DeviceQuery(nodes=frozenset({"nowhere"})), []),
     ],
 )
-def test_only_what_is_asked_about_is_told(asked: Asked, names: list[str]) -> None:
+def test_only_what_is_asked_about_is_told(asked: DeviceQuery, names: list[str]) -> None:
     assert list(counted(asked)) == names
 
 
@@ -107,23 +106,23 @@ def everywhere(name: str) -> Json:
 
 
 def test_a_device_that_all_nodes_see_is_counted_once_and_belongs_to_none() -> None:
-    assert counted(Asked(drivers=frozenset({"net.example.com"})), everywhere("net"))["net/d"].node == ""
-    seen = counted(Asked(nodes=frozenset({"a1"}), drivers=frozenset({"net.example.com"})), everywhere("net"))
+    assert counted(DeviceQuery(drivers=frozenset({"net.example.com"})), everywhere("net"))["net/d"].node == ""
+    seen = counted(DeviceQuery(nodes=frozenset({"a1"}), drivers=frozenset({"net.example.com"})), everywhere("net"))
     assert list(seen) == ["net/d"]
 
 
 def test_a_claim_that_cannot_be_read_and_may_have_any_device_of_a_pool_has_them_all() -> None:
-    found = counted(Asked(nodes=frozenset({"a1"})), claim("any", GPU, "a1", "*"))
+    found = counted(DeviceQuery(nodes=frozenset({"a1"})), claim("any", GPU, "a1", "*"))
     assert {device.state for device in found.values()} == {"used"}
 
 
 def test_pages_follow_one_another_and_together_are_everything() -> None:
     view = scene().view()
-    whole = census(view).devices
+    whole = device_report(view).devices
     found: list[CountedDevice] = []
     after, pages = "", 0
     while True:
-        page = finish(taking(view, limit=2, after=after))
+        page = finish(reporting(view, limit=2, after=after))
         found, after, pages = found + list(page.devices), page.next, pages + 1
         if not after:
             break
@@ -141,7 +140,7 @@ def finish(steps: Any) -> Any:
 
 def test_a_census_of_many_nodes_is_taken_in_steps_of_one_slice() -> None:
     many = [item for number in range(300) for item in (node(f"n{number}"), gpus(f"n{number}", "A", 8, "1Gi", "1.0.0"))]
-    steps = taking(Scene(many).view())
+    steps = reporting(Scene(many).view())
     assert sum(1 for _ in steps) == 300
 
 
@@ -157,14 +156,14 @@ def test_a_census_of_many_nodes_is_taken_in_steps_of_one_slice() -> None:
 def test_devices_are_added_up(by: Any, expected: dict[str, tuple[int, int, int, int]]) -> None:
     found = {
         item.name: (item.totals.devices, item.totals.free, item.totals.used, item.claims)
-        for item in sums(census(scene().view()).devices, by)
+        for item in sums(device_report(scene().view()).devices, by)
     }
     assert {name: found[name] for name in expected} == expected
 
 
 def test_what_belongs_to_no_node_or_class_has_no_name() -> None:
     bare = Scene([node("n"), shares("n", 1), *partitions("n"), everywhere("net"), pool("n", "x.example.com", [])])
-    found = census(bare.view()).devices
+    found = device_report(bare.view()).devices
     assert {item.name for item in sums(found, "nodes")} == {"", "n"}
     assert {item.name for item in sums(found, "classes")} == {""}
     assert sums(found, "namespaces") == ()

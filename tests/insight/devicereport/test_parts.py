@@ -10,8 +10,8 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.devicereport.parts import Following, Part, PartID
-from dra_extender.insight.devicereport.taking import census
+from dra_extender.insight.devicereport.listing import device_report
+from dra_extender.insight.devicereport.parts import DeviceUpdates, Part, PartID
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus
 from tests.support.scheduling.census import GPU, SHARE, claim, scene
@@ -23,11 +23,11 @@ class Followed:
     def __init__(self) -> None:
         self.view: View = scene().view()
         self.cluster = cast(Cluster, self.view.cluster)
-        self.following = Following(self.view)
+        self.following = DeviceUpdates(self.view)
         self.parts: dict[PartID, Part] = {}
 
     def look(self) -> dict[PartID, Part | None]:
-        found = dict(difference for difference in self.following.look() if difference is not None)
+        found = dict(difference for difference in self.following.refresh() if difference is not None)
         for id, part in found.items():
             if part is None:
                 del self.parts[id]
@@ -55,28 +55,30 @@ def told(parts: dict[PartID, Part]) -> set[tuple[str, str, str, str, str, float,
 
 
 def test_the_parts_together_are_the_census(followed: Followed) -> None:
-    whole = {(d.driver, d.pool, d.node, d.name, d.state, d.fill, d.classes) for d in census(followed.view).devices}
+    whole = {
+        (d.driver, d.pool, d.node, d.name, d.state, d.fill, d.classes) for d in device_report(followed.view).devices
+    }
     assert told(followed.parts) == whole
 
 
 def test_a_second_look_at_the_same_cluster_counts_nothing(followed: Followed) -> None:
-    before = followed.following.taken
+    before = followed.following.counted
     assert followed.look() == {}
-    assert followed.following.taken == before
+    assert followed.following.counted == before
 
 
 def test_no_step_counts_more_than_one_pool() -> None:
-    following = Following(scene().view())
-    taken = [following.taken for _ in following.look()]
+    following = DeviceUpdates(scene().view())
+    taken = [following.counted for _ in following.refresh()]
     assert max(after - before for before, after in zip([0, *taken], taken, strict=False)) == 1
-    assert following.taken == taken[-1] > 5
+    assert following.counted == taken[-1] > 5
 
 
 def test_a_claim_that_gets_a_device_changes_one_part(followed: Followed) -> None:
-    before = followed.following.taken
+    before = followed.following.counted
     followed.apply(ResourceClaim, claim("more", GPU, "a2", "gpu-3", namespace="team"))
     assert set(followed.look()) == {(GPU, "a2-gpu", "a2")}
-    assert followed.following.taken == before + 1
+    assert followed.following.counted == before + 1
     (row,) = (row for row in followed.parts[GPU, "a2-gpu", "a2"].devices if row.name == "gpu-3")
     assert (row.state, row.claims, row.holders) == ("used", ("team/more",), 1)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.whatif.asking import what_if
 from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.report import Outcome, Totals, WhatIf
+from dra_extender.insight.whatif.report import PodOutcome, VerdictTotals, WhatIf
+from dra_extender.insight.whatif.whatif import Limits, what_if
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU
@@ -36,9 +36,11 @@ DAEMON = {"ownerReferences": [{"apiVersion": "v1", "kind": "DaemonSet", "name": 
 
 
 def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
-    asked = Outcome(pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?")
-    found = WhatIf(nodes_added=(), outcomes=(asked,), totals=Totals(does_not_fit=1))
-    assert found.text().endswith("\n    What helps then: did you mean model?")
+    asked = PodOutcome(
+        pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?"
+    )
+    found = WhatIf(nodes_added=(), outcomes=(asked,), totals=VerdictTotals(does_not_fit=1))
+    assert found.text().endswith("\n    Suggestion: did you mean model?")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,9 @@ def test_nothing_changes() -> None:
 
 def test_more_pods_than_may_be_placed_are_counted() -> None:
     view = Scene([GPUS, *TWO, *waiting("v"), *waiting("w")], gates=GATES).view()
-    found = what_if(view, Changes(), most=1)
+    found = what_if(view, Changes(), limits=Limits(pods=1))
     assert (len(found.outcomes), found.left_out) == (1, 1)
-    assert found.text().endswith("Not looked at: 1 more pod.")
+    assert found.text().endswith("Not tried: 1 more pod.")
 
 
 def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
@@ -104,10 +106,10 @@ def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
         "With 1 more node: b-like-1.",
         "2 pods would still not fit:",
         "  default/w: 2 nodes lack the devices",
-        "    What helps then: wait until pod default/q has ended.",
+        "    Suggestion: wait until pod default/q ends.",
         "  default/x: 2 nodes lack the devices",
-        "    What helps then: wait until pod default/q has ended.",
-        "1 pod would fit, as now:",
+        "    Suggestion: wait until pod default/q ends.",
+        "1 pod would still fit:",
         "  default/p: a -> b-like-1",
     ]
 
@@ -115,10 +117,10 @@ def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"drained": ("z",)}, "node z is not known"),
-        ({"added": (("z", 1),)}, "node z is not known"),
+        ({"drained": ("z",)}, "node z not found"),
+        ({"added": (("z", 1),)}, "node z not found"),
         ({"added": (("a", 0),)}, "0 nodes like a: 1 to 100 can be added"),
-        ({"without": ("default/z",)}, "pod default/z is not known"),
+        ({"without": ("default/z",)}, "pod default/z not found"),
     ],
 )
 def test_what_does_not_exist_is_said(changes: Json, problem: str) -> None:

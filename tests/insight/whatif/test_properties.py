@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.api.decoding import encode
-from dra_extender.insight.whatif.asking import what_if
 from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.why.diagnose import diagnose
+from dra_extender.insight.whatif.whatif import what_if
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scenarios import POD, changed, scenes
 from tests.support.diagnosis.scene import Scene

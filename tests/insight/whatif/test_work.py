@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dra_extender.api.events import Removed
-from dra_extender.insight.whatif.asking import asking, what_if
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.report import WhatIf
+from dra_extender.insight.whatif.whatif import Limits, simulating, what_if
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.diagnosis.hardware import device_class, gpus, node
@@ -33,7 +33,7 @@ def view(nodes: int, *more: list[dict[str, Any]]) -> View:
 
 def largest_step(asked: View) -> tuple[int, int, WhatIf]:
     """(functions called in the largest step, number of steps, the answer)"""
-    steps = asking(asked, DRAINED)
+    steps = simulating(asked, DRAINED)
     largest, count = 0, 0
     ended: list[WhatIf] = []
 
@@ -73,11 +73,11 @@ def test_pods_that_ask_for_something_else_look_for_themselves() -> None:
 
 def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counted() -> None:
     asked = view(100, waiting("w", 2), waiting("x", 3), waiting("y", 4))
-    found = what_if(asked, Changes(), looks=2 * 250)
+    found = what_if(asked, Changes(), limits=Limits(nodes=2 * 250))
     assert [outcome.pod for outcome in found.outcomes] == ["default/w", "default/x"]
     assert (found.left_out, found.complete) == (1, False)
     assert found.work <= 2 * 250
-    assert found.text().endswith("Not looked at: 1 more pod.")
+    assert found.text().endswith("Not tried: 1 more pod.")
 
 
 def test_remedies_are_looked_for_once_for_pods_that_ask_for_the_same() -> None:
@@ -90,7 +90,7 @@ def test_remedies_are_looked_for_once_for_pods_that_ask_for_the_same() -> None:
 def test_changes_between_two_steps_are_not_seen() -> None:
     asked = view(10, waiting("w", 1))
     expected = what_if(asked, Changes())
-    steps = asking(asked, Changes())
+    steps = simulating(asked, Changes())
     next(steps)
     (slices,) = [[*asked.cluster.inventory.slices()]]
     for item in slices:

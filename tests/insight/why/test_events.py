@@ -11,13 +11,13 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.note import LONGEST
+from dra_extender.insight.why.text import LONGEST
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
-NINE = "claim c: 9 devices asked for, a node has at most 2; count <= 2 fits 2 nodes"
+NINE = "claim c: 9 devices requested, a node has at most 2; count <= 2 fits 2 nodes"
 
 
 class Told:
@@ -116,7 +116,7 @@ async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world
     await world.settle()
     told = Told(serving)
     await told.diagnoses.diagnose_next()
-    note = "devices fit on 1 node, but cpu: 100 asked for, 4 free; cpu <= 4 fits 1 node"
+    note = "devices fit on 1 node, but cpu: 100 requested, 4 free; cpu <= 4 fits 1 node"
     assert told.events == [("Pod p", "NodesUnavailable", note)]
     assert await told.diagnoses.diagnose_next() is None
 
@@ -127,7 +127,7 @@ async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Serv
     await world.settle()
     told = Told(serving)
     await told.diagnoses.diagnose_next()
-    nothing = "nothing offers nvidia.com/gpu: neither the node nor a device class"
+    nothing = "neither the node nor a device class provides nvidia.com/gpu"
     assert told.events == [("Pod p", "NodesUnavailable", nothing)]
 
 

@@ -29,7 +29,7 @@ def test_a_claim_with_as_many_consumers_as_it_may_have_is_free_for_another_when_
     scene = Scene([*cluster(), _shared(*names), *(_pod(name, nodeName="h1") for name in names[:3]), _pod("one-more")])
     found = scene.diagnose("one-more")
     assert (found.rule, found.claim) == ("claim full", "default/shared")
-    assert found.summary == "claim default/shared has 256 consumers, and no claim has more"
+    assert found.summary == "claim default/shared has 256 consumers, which is the maximum"
     remedy = found.remedies[0]
     assert remedy.short == "wait for pod default/user-0"
     assert scene.after(remedy).diagnose("one-more").state == "fits"
@@ -41,7 +41,7 @@ def test_the_pod_that_listens_on_a_port_is_named() -> None:
     waits = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": ports}}
     found = Scene([node("h1"), taken, waits]).diagnose("p")
     assert found.rule == "host port"
-    assert "host port 8080/TCP is taken by pod default/listens" in found.summary
+    assert "host port 8080/TCP is in use by pod default/listens" in found.summary
     assert "wait for pod default/listens" in [remedy.short for remedy in found.remedies]
 
 
@@ -49,5 +49,5 @@ def test_of_a_gate_it_is_told_that_nothing_is_decided_before_it_is_removed() -> 
     gated = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "example.com/quota"}]}}
     found = Scene([*cluster(), gated]).diagnose("p")
     assert found.rule == "scheduling gate"
-    assert found.summary == "the pod waits for its scheduling gate example.com/quota: nothing is decided before"
+    assert found.summary == "the pod is not scheduled until its scheduling gate example.com/quota is removed"
     assert [remedy.short for remedy in found.remedies] == ["remove gate example.com/quota"]

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from dra_extender.insight.why.diagnose import diagnosing
-from dra_extender.insight.why.nearness import LONGEST, near
-from dra_extender.insight.why.note import note_of
+from dra_extender.insight.why.candidates import LONGEST, near
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.text import event_of
 from dra_extender.scheduling.slices import SLICE, TRIALS, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
@@ -63,7 +63,7 @@ def cost(view: View) -> Cost:
     while not found:
         count = calls(step)
         most, total = max(most, count), total + count
-    return Cost(most, total, calls(lambda: note_of(found[0])), found[0].work)
+    return Cost(most, total, calls(lambda: event_of(found[0])), found[0].work)
 
 
 @pytest.mark.parametrize("shape", SMALL, ids=lambda shape: shape.__name__)

@@ -10,11 +10,10 @@ import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.diagnose import diagnose
-from dra_extender.insight.why.draft import defaulted
-from dra_extender.insight.why.note import LONGEST, note_of
+from dra_extender.insight.manifests import defaulted
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
-from dra_extender.insight.why.text import WIDTH, fully, shortly
+from dra_extender.insight.why.text import LONGEST, WIDTH, event_of, fully, shortly
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import Scene
@@ -36,7 +35,7 @@ def test_every_text_fits_a_terminal_and_has_no_words_of_python(misfit: Misfit) -
             assert folded, f"{len(line)} columns: {line}"
     first, why, *_ = shortly(found).splitlines()
     assert first == "Pod default/misfit fits none of 9 nodes."
-    assert why.startswith("Why: ")
+    assert why.startswith("Reason: ")
 
 
 def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
@@ -44,7 +43,7 @@ def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
     found = Scene([*cluster(), pod]).diagnose("plain")
     assert shortly(found) == (
         "Pod default/plain fits 2 of 9 nodes: a1, a2.\n"
-        "Not checked: volumes, whether scheduler default-scheduler runs and asks\n"
+        "Not checked: volumes, whether scheduler default-scheduler runs and calls\n"
         "  dra-extender."
     )
 
@@ -59,8 +58,8 @@ def test_a_class_without_devices_leads_to_what_drivers_publish() -> None:
     claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
     bare = [document for document in cluster() if document["kind"] in {"Node", "DeviceClass"}]
     _, why, *helps = shortly(Scene([*bare, claim, pod]).diagnose("first")).splitlines()
-    assert why == "Why: claim c: no node has a device of class gpu."
-    assert helps[0].startswith("What helps: devices of this class. `kubectl get resourceslices` shows")
+    assert why == "Reason: claim c: no node has a device of class gpu."
+    assert helps[0].startswith("Suggestion: install a driver that publishes devices of this class.")
 
 
 def _made(claim: dict[str, Any]) -> ResourceClaim:
@@ -90,14 +89,14 @@ def test_admin_access_of_a_claim_that_is_only_supposed_depends_on_the_namespace(
     assert found.unchecked == (
         "volumes",
         "label resource.kubernetes.io/admin-access of namespace default",
-        "whether scheduler dra runs and asks dra-extender",
+        "whether scheduler dra runs and calls dra-extender",
     )
 
 
 def test_a_toleration_is_told_as_it_is_written() -> None:
     misfit = next(misfit for misfit in MISFITS if misfit.name == "every device is tainted")
     lines = shortly(scene_of(misfit).diagnose(POD)).splitlines()
-    assert lines[3] == "What helps: let claim c tolerate maintenance=firmware:NoSchedule (fits 1 node:"
+    assert lines[3] == "Suggestion: add a toleration of maintenance=firmware:NoSchedule to claim c (fits"
     assert lines[5:10] == [
         "        tolerations:",
         "        - key: maintenance",
@@ -133,17 +132,17 @@ def refused() -> Diagnosis:
 
 
 def test_a_note_keeps_the_remedy_and_cuts_the_reason() -> None:
-    note = note_of(refused())
-    assert note is not None and len(note.text) == LONGEST
-    assert note.text.startswith("xxx") and "x…; count <= 8 fits " in note.text
+    note = event_of(refused())
+    assert note is not None and len(note.note) == LONGEST
+    assert note.note.startswith("xxx") and "x…; count <= 8 fits " in note.note
 
 
 def test_a_remedy_that_leaves_no_room_for_the_reason_is_not_in_the_note() -> None:
     found = refused()
     (first, *rest) = found.remedies
     long = msgspec.structs.replace(first, short="y" * LONGEST)
-    note = note_of(msgspec.structs.replace(found, remedies=(long, *rest)))
-    assert note is not None and note.text == "x" * LONGEST
+    note = event_of(msgspec.structs.replace(found, remedies=(long, *rest)))
+    assert note is not None and note.note == "x" * LONGEST
 
 
 def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -> None:
@@ -152,7 +151,7 @@ def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -
     claims = {"c": {"devices": {"requests": [exactly("a100", 4, "r"), exactly("a100", 5, "s")]}}}
     misfit = msgspec.convert({"name": "two", "rule": "together", "holders": [busy], "claims": claims}, Misfit)
     found = scene_of(misfit).diagnose(POD)
-    assert found.summary == "the requests of claim c ask for 9 devices together, 8 are there"
+    assert found.summary == "the requests of claim c need 9 devices together, but a node has 8"
 
 
 def exactly(device_class: str, count: int, name: str = "r") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import slices
 from dra_extender.scheduling.config import SchedulingConfig

@@ -21,8 +21,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.insight.why.diagnose import diagnose
-from dra_extender.insight.why.draft import defaulted
+from dra_extender.insight.manifests import defaulted
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames

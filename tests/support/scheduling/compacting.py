@@ -26,8 +26,8 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.compaction.advice import Advice
-from dra_extender.insight.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
-from dra_extender.insight.compaction.movable import Rules
+from dra_extender.insight.compaction.compaction import MOST_DECISIONS, MOST_MOVES, Compaction, CompactionRequest
+from dra_extender.insight.compaction.movable import EvictionRules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
@@ -140,23 +140,25 @@ class Compacting:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def room(
-        self, count: int = 1, milli: int = 1000, pod: Json | None = None, rules: Rules | None = None,
-        most: int = MOST_QUESTIONS,
+        self, count: int = 1, milli: int = 1000, pod: Json | None = None, rules: EvictionRules | None = None,
+        most: int = MOST_DECISIONS,
     ) -> Advice:  # fmt: skip
-        """For a claim with this number of GPUs; `pod`: fields of the pod that wants it."""
-        wish = Wish("claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod))
-        return Compaction(self.view, rules or Rules(), most).room_for(wish)
+        """For a claim with so many GPUs; `pod`: fields of the pod that wants it."""
+        request = CompactionRequest(
+            "claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod)
+        )
+        return Compaction(self.view, rules or EvictionRules(), most).room_for(request)
 
-    def whole(self, rules: Rules | None = None, most: int = MOST_QUESTIONS, moves: int = MOST_MOVES) -> Advice:
+    def whole(self, rules: EvictionRules | None = None, most: int = MOST_DECISIONS, moves: int = MOST_MOVES) -> Advice:
         """Whole devices."""
-        return Compaction(self.view, rules or Rules(), most).whole_devices(moves)
+        return Compaction(self.view, rules or EvictionRules(), most).whole_devices(moves)
 
     def act(self, advice: Advice) -> None:
         """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""
         for move in advice.moves:
             for claim in move.item.claims:
                 self.cluster.apply(Removed.of(claim))
-            assert self.decisions.node_results(move.item.anew, [move.target]).fits == [move.target], move
+            assert self.decisions.node_results(move.item.recreated, [move.target]).fits == [move.target], move
             for claim, allocation in move.plans:
                 status = msgspec.structs.replace(claim.status, allocation=allocation)
                 self.cluster.apply(Applied(msgspec.structs.replace(claim, status=status)))

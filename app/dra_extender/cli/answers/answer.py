@@ -1,24 +1,33 @@
-"""What a command says, and why it cannot: made of a cluster that was read, printed by `asking` and `watching`."""
+"""How a command answers: read the cluster, compute the answer, print it, and return the exit status.
+
+Promises: standard output has the answer alone; problems go to standard error. The exit status is `YES`, `NO`, or
+`FAILED` if there is no answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, Literal, ParamSpec
 
 import msgspec
 import yaml
 
 from dra_extender.api.errors import ApiError
-from dra_extender.cli.answers.drafts import text_of
-from dra_extender.cli.answers.output import written
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.options import Form
+from dra_extender.cli.output import FAILED, complain
+from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""The fast one if PyYAML has it: the device report of a large cluster has hundreds of thousands of lines."""
 
 
 class Answer(msgspec.Struct, frozen=True):
     """`text` is for standard output, `complaint` for standard error; both may be empty. `between`: a line between this
-    answer and the one before it, where several follow one another.
+    answer and the previous one, with `--watch`.
     """
 
     text: str
@@ -27,24 +36,28 @@ class Answer(msgspec.Struct, frozen=True):
     between: str = ""
 
 
-def answered(found: object, form: Form, text: Callable[[], str], status: int) -> Answer:
-    """The answer in the form that was asked for: a struct as it is, or its text."""
-    if form == "text":
-        return Answer(text(), status, between=" ")
-    return Answer(written(found, form), status, between="---" if form == "yaml" else "")
-
-
 class UnanswerableError(Exception):
-    """Why a question cannot be answered: what was asked for does not exist, or nobody can be asked."""
+    """Why the command has no answer: an object does not exist, or the API server does not answer."""
 
 
 Answering = Callable[[Snapshot], Answer]
 """Raises UnanswerableError."""
 
 
+def answered(found: object, form: Form | Literal["wide"], text: Callable[[], str], status: int) -> Answer:
+    """The answer in the requested form: the struct as JSON or YAML, or its text."""
+    if form == "json":
+        return Answer(msgspec.json.format(msgspec.json.encode(found)).decode(), status)
+    if form == "yaml":
+        loaded = msgspec.json.decode(msgspec.json.encode(found))
+        dumped = str(yaml.dump(loaded, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
+        return Answer(dumped.rstrip(), status, between="---")
+    return Answer(text(), status, between=" ")
+
+
 @contextmanager
-def judging() -> Iterator[None]:
-    """What is wrong with the question, or on the way to who is asked, as UnanswerableError."""
+def unanswerable() -> Iterator[None]:
+    """Raise UnanswerableError for an invalid request, and for an API server that does not answer."""
     try:
         yield
     except OSError as problem:
@@ -53,7 +66,24 @@ def judging() -> Iterator[None]:
         raise UnanswerableError(str(problem)) from None
 
 
-def named_text(filename: str) -> str:
-    """The text of the file that a question names; empty when it names none. Raises UnanswerableError."""
-    with judging():
+def text_of_option(filename: str) -> str:
+    """The text of the file that an option names; empty without a name. Raises UnanswerableError."""
+    with unanswerable():
         return text_of(filename) if filename else ""
+
+
+Given = ParamSpec("Given")
+
+
+def complaining(answer: Callable[Given, Coroutine[Any, Any, int]]) -> Callable[Given, Coroutine[Any, Any, int]]:
+    """Print an UnanswerableError on standard error, and return `FAILED`."""
+
+    @functools.wraps(answer)
+    async def answering(*given: Given.args, **more: Given.kwargs) -> int:
+        try:
+            return await answer(*given, **more)
+        except UnanswerableError as problem:
+            complain(problem)
+            return FAILED
+
+    return answering

@@ -1,97 +1,196 @@
-"""The answers of `devices` and `top`: count, and say it."""
+"""The answers of `devices` and `top`, and their tables."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
+import typer
 
-from dra_extender.cli.answers.answer import Answer, UnanswerableError, answered
-from dra_extender.cli.answers.asking import ask, complaining
-from dra_extender.cli.answers.censustables import device_table, painted, sum_table, summed
+from dra_extender.cli.answers.answer import Answer, answered, complaining, unanswerable
+from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.colours import is_coloured
-from dra_extender.cli.columns import terminal_width
-from dra_extender.cli.options import WideForm
-from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import NO, YES
-from dra_extender.insight.devicereport.report import Census, State
-from dra_extender.insight.devicereport.taking import Asked, census
-from dra_extender.insight.devicereport.totals import By, sums
+from dra_extender.cli.options import DevicesOptions, TopOptions
+from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
+from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.report import (
+    STATES,
+    Amount,
+    By,
+    CountedDevice,
+    DeviceReport,
+    DeviceState,
+    DeviceTotals,
+    Holding,
+    Sum,
+    sums,
+)
+from dra_extender.plurals import counted
 
+NONE: Final = "-"
+_HEAD: Final = ("NODE", "DRIVER", "DEVICE", "STATE", "DETAILS")
+_WIDE: Final = ("NODE", "DRIVER", "POOL", "DEVICE", "STATE", "FILL", "CLASSES", "TAINTS", "COUNTERS", "DETAILS")
+_NAMED: Final[Mapping[By, str]] = {
+    "nodes": "NODE", "drivers": "DRIVER", "classes": "CLASS", "namespaces": "NAMESPACE"
+}  # fmt: skip
+_ALWAYS: Final = ("free", "used")
+_COLOURS: Final[Mapping[str, str]] = {
+    "free": typer.colors.GREEN, "shared": typer.colors.CYAN, "blocked": typer.colors.YELLOW,
+    "tainted": typer.colors.YELLOW, "unusable": typer.colors.RED,
+}  # fmt: skip
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Which devices, as the flags of the commands say it; nothing means all."""
-
-    nodes: tuple[str, ...] = ()
-    drivers: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    states: tuple[State, ...] = ()
-    namespace: str = ""
-    output: WideForm = "text"
-    watch: bool = False
-    source: Source = Source()
-
-    def none(self) -> str:
-        """That there are no devices, as it is told."""
-        if self.nodes or self.drivers or self.classes or self.states or self.namespace:
-            return "there are no such devices"
-        return "there are no devices: no driver has published any in a ResourceSlice"
-
-    def counted(self, snapshot: Snapshot) -> Census:
-        """Raises UnanswerableError for what does not exist."""
-        asked = Asked(
-            nodes=frozenset(self.nodes),
-            drivers=frozenset(self.drivers),
-            classes=frozenset(self.classes),
-            states=frozenset(self.states),
-            namespaces=frozenset(filter(None, (self.namespace,))),
-        )
-        unknown = asked.unknown(snapshot.cluster)
-        if unknown:
-            raise UnanswerableError(unknown)
-        return census(snapshot.view(), asked)
+Paint = Callable[[int, str], str]
 
 
 @complaining
-async def list_devices(question: Question) -> int:
-    """Print the devices. The exit status."""
+async def list_devices(given: DevicesOptions) -> int:
+    """Print the devices. Returns the exit status."""
+    states = [chosen.value for chosen in given.state or ()]
+    states += ["free"] if given.free else []
+    states += ["used", "shared"] if given.held else []
+    wanted = msgspec.convert({**_filter(given), "states": states}, DeviceQuery)
 
     def answering(snapshot: Snapshot) -> Answer:
-        found = question.counted(snapshot)
-        wide = question.output == "wide"
-        form = "text" if question.output == "wide" else question.output
-        answer = answered(found, form, lambda: _listed(found, wide=wide), YES if found.devices else NO)
-        return answer if found.devices else msgspec.structs.replace(answer, complaint=question.none())
+        found = _report(snapshot, wanted)
+        text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
+        answer = answered(found, given.output, text, YES if found.devices else NO)
+        return answer if found.devices else msgspec.structs.replace(answer, complaint=_no_devices(wanted))
 
-    return await ask(question.source, answering, watch=question.watch)
+    return await ask(given, answering, watch=given.watch)
 
 
 @complaining
-async def add_up(question: Question, by: By) -> int:
-    """Print the sums. The exit status."""
+async def sum_devices(given: TopOptions) -> int:
+    """Print the sums. Returns the exit status."""
+    wanted = msgspec.convert(_filter(given), DeviceQuery)
 
     def answering(snapshot: Snapshot) -> Answer:
-        found = question.counted(snapshot)
-        told = sums(found.devices, by)
-        form = "text" if question.output == "wide" else question.output
+        found = _report(snapshot, wanted)
+        added = sums(found.devices, given.by)
 
         def text() -> str:
-            return "\n".join([*sum_table(told, by, width=terminal_width()), summed(found.totals)]) if told else ""
+            lines = sum_table(added, given.by, width=terminal_width()) if added else ()
+            return "\n".join([*lines, summed(found.totals)]) if added else ""
 
-        answer = answered({by: told, "totals": found.totals}, form, text, YES if told else NO)
-        return (
-            answer if told else msgspec.structs.replace(answer, complaint=_UNHELD if found.devices else question.none())
-        )
+        answer = answered({given.by: added, "totals": found.totals}, given.output, text, YES if added else NO)
+        complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
+        return answer if added else msgspec.structs.replace(answer, complaint=complaint)
 
-    return await ask(question.source, answering, watch=question.watch)
-
-
-_UNHELD = "no claim holds any of these devices"
+    return await ask(given, answering, watch=given.watch)
 
 
-def _listed(found: Census, *, wide: bool) -> str:
+def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
+    return {
+        "nodes": given.node or (),
+        "drivers": given.driver or (),
+        "classes": given.device_class or (),
+        "namespaces": [given.namespace] if given.namespace else (),
+    }
+
+
+def _report(snapshot: Snapshot, wanted: DeviceQuery) -> DeviceReport:
+    """Raises UnanswerableError for a node, driver or class that does not exist."""
+    with unanswerable():
+        wanted.check(snapshot.cluster)
+    return device_report(snapshot.view(), wanted)
+
+
+def _no_devices(wanted: DeviceQuery) -> str:
+    if wanted != DeviceQuery():
+        return "no device matches"
+    return "there are no devices: no driver has published a ResourceSlice with devices"
+
+
+def _listed(found: DeviceReport, *, wide: bool) -> str:
     if not found.devices:
         return ""
     lines = device_table(found.devices, wide=wide, width=terminal_width(), paint=painted(is_coloured(sys.stdout)))
     return "\n".join([*lines, summed(found.totals)])
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def painted(coloured: bool) -> Paint:
+    """Colours for the names of states."""
+
+    def paint(column: int, cell: str) -> str:
+        colour = _COLOURS.get(cell.rstrip()) if coloured and column >= _HEAD.index("STATE") else None
+        return typer.style(cell, fg=colour) if colour else cell
+
+    return paint
+
+
+def device_table(
+    devices: Sequence[CountedDevice], *, wide: bool, width: int, paint: Paint = painted(False)
+) -> Iterator[str]:
+    """A line for each device."""
+    rows = [_wide_row(device) if wide else _row(device) for device in devices]
+    return table(_WIDE if wide else _HEAD, rows, width=width, paint=paint)
+
+
+def _row(device: CountedDevice) -> tuple[str, ...]:
+    name = device.name if device.pool == device.node else f"{device.pool}/{device.name}"
+    return device.node or NONE, device.driver, name, device.state, details(device)
+
+
+def _wide_row(device: CountedDevice) -> tuple[str, ...]:
+    classes, taints = ",".join(device.classes), ",".join(device.taints)
+    counters = ",".join(f"{counter.name}={counter.used}/{counter.of}" for counter in device.counters)
+    return (
+        device.node or NONE, device.driver, device.pool, device.name, device.state, f"{device.fill:.0f}%",
+        classes or NONE, taints or NONE, counters or NONE, details(device),
+    )  # fmt: skip
+
+
+def details(device: CountedDevice) -> str:
+    """What explains the state: who holds the device, or why nobody gets it."""
+    if device.state in ("used", "shared"):
+        amounts = [f"{amount.name} {_of(amount)}" for amount in device.capacity]
+        held = ", ".join(map(_holding, device.holders))
+        return "; ".join([*amounts, held] if device.state == "shared" else [held])
+    if device.state == "blocked":
+        return "taken: " + ", ".join(f"{counter.name} {_of(counter)}" for counter in device.counters)
+    return ", ".join(device.taints) if device.state == "tainted" else device.problem
+
+
+def _of(amount: Amount) -> str:
+    return f"{amount.used} of {amount.of}"
+
+
+def _holding(holder: Holding) -> str:
+    """The claim, and the pods that use it."""
+    users = ", ".join(holder.pods) or ("being bound" if holder.in_flight else "no pod")
+    return f"{holder.claim} ({users})"
+
+
+def sum_table(sums: Sequence[Sum], by: By, *, width: int) -> Iterator[str]:
+    """A line for each sum. Columns in which there is nothing are left out."""
+    shown = [state for state in STATES if state in _ALWAYS or any(_count(item.totals, state) for item in sums)]
+    counts = ("devices", *(state for state in shown if by != "namespaces" or state in ("used", "shared")))
+    fill = by != "namespaces"
+    head = (_NAMED[by], *(name.upper() for name in counts), *(("FILL",) if fill else ()), "CLAIMS", "PODS")
+    rows = [
+        (
+            item.name or NONE,
+            *(str(getattr(item.totals, name)) for name in counts),
+            *((f"{item.totals.fill:.0f}%",) if fill else ()),
+            str(item.claims),
+            str(item.pods),
+        )
+        for item in sums
+    ]
+    return table(head, rows, width=width, numbers=frozenset(range(1, len(head))))
+
+
+def _count(totals: DeviceTotals, state: DeviceState) -> int:
+    count: int = getattr(totals, state)
+    return count
+
+
+def summed(totals: DeviceTotals) -> str:
+    """The totals in words."""
+    parts = [f"{_count(totals, state)} {state}" for state in STATES if _count(totals, state)]
+    return f"{counted(totals.devices, 'device')}: {', '.join(parts)}; {totals.fill:.0f}% taken"

@@ -1,46 +1,31 @@
-"""The answer of `selector`: try it on ResourceSlices, and say it."""
+"""The answer of `selector`."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import typer
-import yaml
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
 from dra_extender.cel.trial import DeviceMatch, try_selector
-from dra_extender.cli.answers.answer import UnanswerableError, answered, judging
-from dra_extender.cli.answers.asking import complaining
-from dra_extender.cli.answers.drafts import text_of
+from dra_extender.cli.answers.answer import UnanswerableError, answered, complaining, unanswerable
 from dra_extender.cli.cluster import read_slices
-from dra_extender.cli.colours import is_coloured
-from dra_extender.cli.columns import table, terminal_width
-from dra_extender.cli.options import Form
-from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.cli.options import SelectorOptions
+from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, terminal_width
+from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plurals import counted
 
 _WORDS: Final = {True: "yes", False: "no", None: "error"}
 _COLOURS: Final = {"yes": typer.colors.GREEN, "error": typer.colors.RED}
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, as the flags of the command say it. `slices`: a file with them."""
-
-    expression: str
-    slices: str = ""
-    list_attributes: bool = False
-    output: Form = "text"
-    source: Source = Source()
-
-
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """One device. `matches` is null when the selector fails for it; `place` is where."""
 
     driver: str
@@ -52,35 +37,28 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @complaining
-async def answer(question: Question) -> int:
-    """Print which devices match. The exit status."""
-    gates, programs = CelGates(list_attributes=question.list_attributes), Programs()
+async def answer(given: SelectorOptions) -> int:
+    """Print which devices match. Returns the exit status."""
+    gates, programs = CelGates(list_attributes=given.list_attributes), Programs()
     try:
-        program = programs.compile(question.expression, gates)
+        program = programs.compile(given.expression or "", gates)
     except CelCompileError as error:
         raise UnanswerableError(f"the selector does not compile: {error}") from None
-    with judging():
-        published = _written(question.slices) if question.slices else await read_slices(question.source)
+    with unanswerable():
+        published = _slices_of(given.slices) if given.slices else await read_slices(given)
     trials = list(try_selector(program, published, programs))
     counts = Counter(trial.matches for trial in trials)
     status = FAILED if counts[None] else YES if counts[True] else NO
-    told = [Told(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]
-    found = answered({"devices": told}, question.output, lambda: "\n".join(_lines(trials, counts)), status)
-    typer.echo(found.text)
-    return found.status
+    report = {"devices": [SelectorMatch(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]}
+    typer.echo(answered(report, given.output, lambda: "\n".join(_lines(trials, counts)), status).text)
+    return status
 
 
-def _written(file: str) -> list[ResourceSlice]:
-    """All ResourceSlices of a file: several documents, and lists of objects, are fine. Raises ValueError."""
-    objects: list[Any] = []
-    for document in yaml.safe_load_all(text_of(file)):
-        if isinstance(document, dict) and isinstance(document.get("items"), list):
-            objects.extend(document["items"])
-        elif document is not None:
-            objects.append(document)
-    found = [item for item in objects if isinstance(item, dict) and item.get("kind") == "ResourceSlice"]
+def _slices_of(file: str) -> list[ResourceSlice]:
+    """All ResourceSlices of a file. Raises ValueError."""
+    found = [item for item in objects(text_of(file)) if item.get("kind") == "ResourceSlice"]
     if not found:
-        raise ValueError(f"{file}: there is no object of kind ResourceSlice in it")
+        raise ValueError(f"{file} contains no object of kind ResourceSlice")
     return [convert(ResourceSlice, item) for item in found]
 
 

@@ -20,12 +20,10 @@ import typer
 
 from dra_extender.api.events import ClusterEvent
 from dra_extender.api.features import FeatureGates
-from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, judging
-from dra_extender.cli.cluster import Snapshot, connected
-from dra_extender.cli.colours import is_coloured
-from dra_extender.cli.complaint import complain, note
+from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, unanswerable
+from dra_extender.cli.cluster import Snapshot, connected, read
+from dra_extender.cli.output import FAILED, complain, is_coloured, note
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import FAILED
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.reflector import Progress
 from dra_extender.kube.watches import Watches
@@ -53,14 +51,31 @@ class Live:
         self.changed.set()
 
 
+async def ask(source: Source, answering: Answering, *, evictions: bool = False, watch: bool = False) -> int:
+    """Print the answer, or with `watch` each answer that differs from the previous one. `evictions`: as for `read`.
+    Returns the exit status. Raises UnanswerableError.
+    """
+    if watch:
+        return await follow(source, answering, evictions=evictions)
+    with unanswerable():
+        snapshot = await read(source, evictions=evictions)
+    found = answering(snapshot)
+    if found.text:
+        typer.echo(found.text)
+    if found.complaint:
+        complain(found.complaint)
+    note(snapshot.cluster.problems)
+    return found.status
+
+
 async def follow(source: Source, answering: Answering, *, evictions: bool = False) -> int:
     """Print answers until it is ended. The exit status. Raises UnanswerableError when there is no first answer."""
-    if source.file:
+    if source.from_file:
         raise UnanswerableError("--watch follows a cluster, and --from names a file, which does not change")
     logs.configure("error")
     async with AsyncExitStack() as stack:
-        with judging():
-            live = Live(FeatureGates.parse(source.gates))
+        with unanswerable():
+            live = Live(FeatureGates.parse(source.feature_gates))
             client, served = await stack.enter_async_context(connected(source))
         end = await stack.enter_async_context(_ended())
         watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)

@@ -1,104 +1,103 @@
-"""The answer of `why`: diagnose, and say it."""
+"""The answer of `why`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import ResourceClaim
-from dra_extender.cli.answers.answer import Answer, UnanswerableError, answered, judging
-from dra_extender.cli.answers.asking import ask, complaining
-from dra_extender.cli.answers.drafts import drafts
-from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.columns import terminal_width
-from dra_extender.cli.options import Form
+from dra_extender.api.errors import NotFoundError, RejectedError
+from dra_extender.api.resource import ResourceClaimSpec
+from dra_extender.cli.answers.answer import Answer, UnanswerableError, answered, complaining, unanswerable
+from dra_extender.cli.answers.watching import ask
+from dra_extender.cli.cluster import Snapshot, connected
+from dra_extender.cli.options import WhyOptions
+from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.source import Source
-from dra_extender.cli.statuses import NO, YES
-from dra_extender.insight.why.diagnose import diagnose
-from dra_extender.insight.why.draft import Draft
+from dra_extender.insight.manifests import Draft, Manifests, draft, pods_of, template_spec, text_of
+from dra_extender.insight.requests import nodes_named, pod_named
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
+from dra_extender.kube.resources import resource_claims
 from dra_extender.placement.policies import POLICIES
-from dra_extender.scheduling.verbs.explain import explain_pod
-from dra_extender.scheduling.view import View
 
 _KINDS: Final = ("pod", "pods", "po")
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, as the flags of the command say it: about `pod`, or those of a file."""
-
-    pod: str = ""
-    filename: str = ""
-    namespace: str = ""
-    everything: bool = False
-    output: Form = "text"
-    watch: bool = False
-    nodes: tuple[str, ...] = ()
-    placement: str = ""
-    scheduler_names: str = ""
-    source: Source = Source()
-
-
 @complaining
-async def answer(question: Question) -> int:
-    """Print the answer. The exit status."""
-    policy = next((name for name in POLICIES if name == (question.placement or POLICIES[0])), None)
-    schedulers = frozenset(filter(None, question.scheduler_names.split(",")))
-    namespace = question.namespace or question.source.namespace()
+async def answer(given: WhyOptions) -> int:
+    """Print why the pods are not scheduled. Returns the exit status."""
+    policy = next((name for name in POLICIES if name == (given.placement or POLICIES[0])), None)
+    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+    namespace = given.namespace or given.default_namespace()
     if policy is None:
-        raise UnanswerableError(f"--placement {question.placement} is none of {', '.join(POLICIES)}")
-    with judging():
-        written = await drafts(question.source, question.filename, namespace) if question.filename else []
+        raise UnanswerableError(f"--placement {given.placement} is not one of {', '.join(POLICIES)}")
+    with unanswerable():
+        written = await drafts(given, given.filename, namespace) if given.filename else []
 
     def answering(snapshot: Snapshot) -> Answer:
-        for name in question.nodes:
-            if name not in snapshot.cluster.nodes:
-                raise UnanswerableError(f"node {name} is not known")
-        asked = written or [known(snapshot, question.pod, namespace)]
+        with unanswerable():
+            names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
+            pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
         view = snapshot.view(policy, schedulers)
-        return _told(question, [_diagnosed(question, view, pod, claims) for pod, claims in asked])
-
-    return await ask(question.source, answering, watch=question.watch)
-
-
-def known(snapshot: Snapshot, given: str, namespace: str) -> Draft:
-    """The pod that is named. Raises UnanswerableError."""
-    first, slash, rest = given.partition("/")
-    name = rest if slash else first
-    where = first if slash and first not in _KINDS else namespace
-    pod = snapshot.pods.named(where, name)
-    if pod is None:
-        raise UnanswerableError(
-            f"pod {where}/{name} is not known: it does not exist, or has finished; name it NAME with -n NAMESPACE, "
-            "or NAMESPACE/NAME"
+        found = [diagnose(view, pod, names, claims, placement=bool(given.placement)) for pod, claims in pods]
+        return answered(
+            found[0] if len(found) == 1 else found,
+            given.output,
+            lambda: "\n".join(_text(given, each) for each in found),
+            NO if any(each.state == "refused" for each in found) else YES,
         )
-    return Draft(pod, ())
+
+    return await ask(given, answering, watch=given.watch)
 
 
-def _diagnosed(question: Question, view: View, pod: Pod, claims: Iterable[ResourceClaim]) -> Diagnosis:
-    names = sorted(set(question.nodes)) if question.nodes else None
-    found = diagnose(view, pod, names, claims)
-    if question.placement and found.state == "fits":
-        account = explain_pod(view, pod, names or sorted(view.cluster.nodes)).placement
-        found = msgspec.structs.replace(found, placement=account)
-    return found
+def _text(given: WhyOptions, found: Diagnosis) -> str:
+    return (fully if given.everything or found.placement is not None else shortly)(found, terminal_width() or WIDTH)
 
 
-def _told(question: Question, found: Sequence[Diagnosis]) -> Answer:
-    """Of several pods the answers are a list."""
-    status = NO if any(each.state == "refused" for each in found) else YES
-    return answered(
-        found[0] if len(found) == 1 else found,
-        question.output,
-        lambda: "\n".join(_text(question, each) for each in found),
-        status,
-    )
+def known_pod(snapshot: Snapshot, given: str, namespace: str) -> Pod:
+    """The pod that is named as NAME, pod/NAME or NAMESPACE/NAME. Raises NotFoundError."""
+    first, slash, rest = given.partition("/")
+    where = first if slash and first not in _KINDS else namespace
+    remedy = "name it NAME with -n NAMESPACE, or NAMESPACE/NAME"
+    return pod_named(snapshot.pods, f"{where}/{rest if slash else first}", remedy=remedy)
 
 
-def _text(question: Question, found: Diagnosis) -> str:
-    say = fully if question.everything or found.placement is not None else shortly
-    return say(found, terminal_width() or WIDTH)
+async def drafts(source: Source, file: str, namespace: str) -> list[Draft]:
+    """The pods of a file, or of standard input for "-". Templates that the file lacks are read from the cluster. Raises
+    OSError, YAMLError, DecodeError, ApiError, CredentialsError, and ValueError when there is no pod.
+    """
+    found = pods_of(file, text_of(file))
+    stored = await _stored_templates(source, found, namespace)
+    return [
+        draft(pod, found.claims, {**stored.get(pod.metadata.namespace or namespace, {}), **found.templates}, namespace)
+        for pod in found.pods
+    ]
+
+
+async def _stored_templates(
+    source: Source, found: Manifests, namespace: str
+) -> dict[str, dict[str, ResourceClaimSpec]]:
+    """By namespace and name, the templates that pods name and the file lacks. Left out are templates that do not exist,
+    and those that the user may not read; a snapshot file has no templates.
+    """
+    wanted = {
+        (pod.metadata.namespace or namespace, entry.resource_claim_template_name)
+        for pod in found.pods
+        for entry in pod.spec.resource_claims
+        if entry.resource_claim_template_name and entry.resource_claim_template_name not in found.templates
+    }
+    templates: dict[str, dict[str, ResourceClaimSpec]] = {}
+    if source.from_file or not wanted:
+        return templates
+    async with connected(source) as (client, served):
+        kind = msgspec.structs.replace(resource_claims(served.version), plural="resourceclaimtemplates")
+        for where, name in sorted(wanted):
+            try:
+                document = msgspec.json.decode(await client.get(kind.path(where, name)))
+            except (NotFoundError, RejectedError):
+                continue
+            templates.setdefault(where, {})[name] = template_spec(document)
+    return templates

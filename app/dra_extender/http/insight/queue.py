@@ -8,8 +8,8 @@ questions have a queue of their own with at most `QUEUED_QUESTIONS` entries; whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.responses import ErrorBody, json_content
 from dra_extender.insight.problems import ClusterProblem
+from dra_extender.insight.requests import ConflictError, InvalidRequestError, NotFoundError, nodes_named, pod_named
 from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices, run
@@ -119,19 +120,26 @@ PodKey = Annotated[
 NodeNames = Annotated[list[str] | None, Query(description="only this node; may be repeated")]
 
 
+@contextmanager
+def answerable() -> Iterator[None]:
+    """Raise HTTPException for a request that cannot be answered."""
+    try:
+        yield
+    except NotFoundError as problem:
+        raise HTTPException(404, problem.sentence) from None
+    except ConflictError as problem:
+        raise HTTPException(409, problem.sentence) from None
+    except InvalidRequestError as problem:
+        raise HTTPException(400, problem.sentence) from None
+
+
 def find_pod(view: View, key: str) -> Pod:
     """Raises HTTPException."""
-    namespace, _, name = key.partition("/")
-    pod = view.pods.named(namespace, name)
-    if pod is None:
-        raise HTTPException(404, f"pod {key} is not known: it does not exist, or has finished")
-    return pod
+    with answerable():
+        return pod_named(view.pods, key)
 
 
 def find_nodes(view: View, names: Sequence[str] | None) -> list[str]:
     """These nodes, or all nodes, sorted by name. Raises HTTPException."""
-    nodes = view.cluster.nodes
-    for name in names or ():
-        if name not in nodes:
-            raise HTTPException(404, f"node {name} is not known")
-    return sorted(set(names) if names else nodes)
+    with answerable():
+        return nodes_named(view.cluster.nodes, names) if names else sorted(view.cluster.nodes)

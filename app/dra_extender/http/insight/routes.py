@@ -12,31 +12,29 @@ from fastapi.responses import PlainTextResponse
 
 from dra_extender.http.authorization import DENIALS
 from dra_extender.http.insight.queue import (
-    ERRORS,
     Insight,
     NodeNames,
     PodKey,
     QueryQueue,
+    answerable,
     answering,
     find_nodes,
     find_pod,
 )
-from dra_extender.http.insight.suppositions import Body, Twice, reading
-from dra_extender.http.reports import PodReport, pod_report
+from dra_extender.http.insight.whatifrequest import Body, reading
 from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
 from dra_extender.insight.devicereport.details import DeviceDetails, detailing
-from dra_extender.insight.devicereport.report import Census, State
-from dra_extender.insight.devicereport.taking import Asked, taking
-from dra_extender.insight.headroom import DECISIONS, Headroom, class_claim, class_words, measuring, problem_of
+from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
+from dra_extender.insight.devicereport.report import DeviceReport, DeviceState
+from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
 from dra_extender.insight.problems import ProblemList
-from dra_extender.insight.whatif.asking import asking
-from dra_extender.insight.whatif.changes import Missing, Unusable
 from dra_extender.insight.whatif.report import WhatIf
-from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.whatif.whatif import simulating
+from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.text import fully
 from dra_extender.limits import BYTES_OF_WHATIF
 from dra_extender.scheduling.slices import Slices
-from dra_extender.scheduling.verbs.explain import explaining
 from dra_extender.scheduling.view import View
 
 MOST_POOLS: Final = 500
@@ -58,24 +56,23 @@ def insight_router(insight: Insight) -> APIRouter:
 
 
 def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get(
-        "/explain",
-        response_model=PodReport,
-        responses=ERRORS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )
+    responses = answering(Diagnosis, "the diagnosis, as text or as JSON")
+    responses[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
+
+    @router.get("/explain", response_class=Response, responses=responses)
     async def explain(
         pod: PodKey, node: NodeNames = None, accept: Annotated[str, Header(include_in_schema=False)] = ""
-    ) -> Response | PodReport:
-        """The decision that filter would make for this pod now, node by node: as text, or as JSON when `Accept` names
-        application/json.
+    ) -> Response:
+        """As `/insight/diagnosis`, with the choice of the placement policy, or the pods that this pod would preempt: as
+        text, or as JSON when `Accept` names application/json.
         """
         view = queue.view
         found = find_pod(view, pod)
         names = find_nodes(view, node)
-        explanation = await queue.answer(explaining(view, found, names, queue.insight.terms))
+        diagnosis = await queue.answer(explaining(view, found, names, queue.insight.terms))
         if "application/json" in accept.lower():
-            return pod_report(explanation)
-        return PlainTextResponse(explanation.text() + "\n")
+            return encoded(diagnosis)
+        return PlainTextResponse(fully(diagnosis) + "\n")
 
 
 def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
@@ -90,7 +87,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/devices", response_class=Response, responses=answering(Census, "devices"))
+    @router.get("/devices", response_class=Response, responses=answering(DeviceReport, "devices"))
     async def devices(
         node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
         driver: Annotated[list[str] | None, Query(description="only of this driver; may be repeated")] = None,
@@ -98,24 +95,23 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
             list[str] | None,
             Query(alias="class", description="only those that this DeviceClass selects; may be repeated"),
         ] = None,
-        state: Annotated[list[State] | None, Query(description="only in this state; may be repeated")] = None,
+        state: Annotated[list[DeviceState] | None, Query(description="only in this state; may be repeated")] = None,
         namespace: Annotated[str, Query(description="only those allocated to claims of this namespace")] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_POOLS, description="pools in one page")] = 100,
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Response:
         """Devices with their states and the claims that hold them, and totals by state."""
         view = queue.view
-        asked = Asked(
+        wanted = DeviceQuery(
             nodes=frozenset(node or ()),
             drivers=frozenset(driver or ()),
             classes=frozenset(device_class or ()),
             states=frozenset(state or ()),
             namespaces=frozenset(filter(None, (namespace,))),
         )
-        missing = asked.unknown(view.cluster)
-        if missing:
-            raise HTTPException(404, missing)
-        return encoded(await queue.answer(taking(view, asked, limit=limit, after=after)))
+        with answerable():
+            wanted.check(view.cluster)
+        return encoded(await queue.answer(reporting(view, wanted, limit=limit, after=after)))
 
 
 def _add_device(router: APIRouter, queue: QueryQueue) -> None:
@@ -128,7 +124,7 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
         """One device: what its slice publishes, its state, and the claims that hold it."""
         found = await queue.answer(detailing(queue.view, (driver, pool, name)))
         if found is None:
-            raise HTTPException(404, f"device {driver}/{pool}/{name} is not known")
+            raise HTTPException(404, f"device {driver}/{pool}/{name} not found")
         return encoded(found)
 
 
@@ -141,13 +137,8 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
     ) -> Response:
         """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
         view = queue.view
-        if device_class not in view.cluster.classes:
-            raise HTTPException(404, f"DeviceClass {device_class} is not known")
-        claims = (class_claim(device_class, count),)
-        problem = problem_of(view, claims)
-        if problem:
-            raise HTTPException(400, problem)
-        what = class_words(device_class, count)
+        with answerable():
+            what, claims = class_request(view, device_class, count)
         return encoded(await queue.answer(measuring(view, what, claims, most=limit)))
 
 
@@ -173,21 +164,16 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         view = queue.view
         try:
             body = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
-            return encoded(await queue.answer_at_length(_what_if(view, body)))
+            with answerable():
+                return encoded(await queue.answer_at_length(_what_if(view, body)))
         except BodyTooLargeError:
             detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer objects at once"
             raise HTTPException(413, detail, {"Connection": "close"}) from None
-        except Missing as mistake:
-            raise HTTPException(404, mistake.sentence) from None
-        except Twice as mistake:
-            raise HTTPException(409, mistake.sentence) from None
-        except Unusable as mistake:
-            raise HTTPException(400, mistake.sentence) from None
         except DisconnectedError:
             return Response(status_code=400)
 
 
 def _what_if(view: View, body: bytes) -> Slices[WhatIf]:
-    """Raises Unusable."""
-    question = yield from reading(view, body)
-    return (yield from asking(view, question.changes, question.asked))
+    """Raises InvalidRequestError."""
+    request = yield from reading(view, body)
+    return (yield from simulating(view, request.changes, request.drafts))

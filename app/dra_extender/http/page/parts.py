@@ -12,9 +12,10 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.insight.devicereport.parts import Part, PartID
-from dra_extender.insight.headroom import class_claim, class_words, measuring, problem_of
+from dra_extender.insight.headroom import class_request, measuring
 from dra_extender.insight.problems import ClusterProblem
-from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.requests import InvalidRequestError
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Remedy
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
@@ -127,9 +128,9 @@ def diagnosis_part(view: View, pod: Pod) -> Slices[PagePart]:
 
 
 def headroom_part(view: View, name: str) -> Slices[PagePart]:
-    claims = (class_claim(name),)
-    problem = problem_of(view, claims)
-    if problem:
-        return HeadroomPart(f"{ROOM}{name}", name, problem=problem)
-    found = yield from measuring(view, class_words(name), claims, most=DECISIONS)
+    try:
+        what, claims = class_request(view, name)
+    except InvalidRequestError as problem:
+        return HeadroomPart(f"{ROOM}{name}", name, problem=problem.problem)
+    found = yield from measuring(view, what, claims, most=DECISIONS)
     return HeadroomPart(f"{ROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)

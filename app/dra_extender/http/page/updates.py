@@ -38,7 +38,7 @@ from dra_extender.http.page.parts import (
     pod_part,
 )
 from dra_extender.http.page.state import PageState, Subscriber
-from dra_extender.insight.devicereport.parts import Following
+from dra_extender.insight.devicereport.parts import DeviceUpdates
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
@@ -134,7 +134,7 @@ class PageUpdates:
         """Identifies the state: versions of another epoch are worthless."""
         self.state = PageState()
         self.queue = RefreshQueue(self.state, self._clock)
-        self.devices: Following | None = None
+        self.devices: DeviceUpdates | None = None
         self._view: View | None = None
         self._pending: dict[str, Pod] = {}
         self._pod_keys: set[str] = set()
@@ -215,7 +215,7 @@ class PageUpdates:
         if self._view is not view or self.devices is None:
             for key in self.state.keys("devices\n"):
                 self.state.drop(key)
-            self._view, self.devices = view, Following(view)
+            self._view, self.devices = view, DeviceUpdates(view)
             self._put(StatusPart("status", "", False))
         yield from self._update_nodes(view)
         yield from self._update_pods(view)
@@ -223,8 +223,8 @@ class PageUpdates:
         yield from self._update_devices(self.devices)
         self._put(StatusPart("status", "", True))
 
-    def _update_devices(self, devices: Following) -> Slices[None]:
-        for difference in devices.look():
+    def _update_devices(self, devices: DeviceUpdates) -> Slices[None]:
+        for difference in devices.refresh():
             if difference is not None:
                 id, part = difference
                 key = devices_key(id)

@@ -1,1 +1,1 @@
-"""Advice on which pods could be evicted, and would fit elsewhere, to make room. Nothing here acts."""
+"""Which pods could be evicted, and fit elsewhere, to make room. It never evicts a pod."""

@@ -1,8 +1,7 @@
-"""What compaction comes to: an ordered list of moves, what they are good for, and who stays where he is."""
+"""The result of compaction: which pods to evict in which order, what that achieves, and which pods cannot be moved."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,95 +9,118 @@ import msgspec
 
 from dra_extender.devices.overlay import Planned
 from dra_extender.insight.compaction.moves import Move
-from dra_extender.insight.compaction.surroundings import CHECKED, UNCHECKED
+from dra_extender.insight.why.text import wrapped
 from dra_extender.plurals import counted
 
 WIDTH: Final = 80
 SHOWN: Final = 5
+CHECKED: Final = (
+    "devices, cordons, taints, node selector and node affinity, host ports, resources of the node, disruption budgets"
+)
+UNCHECKED: Final = "volumes, affinity to pods, topology spread, quotas"
+
+
+class MoveReport(msgspec.Struct, frozen=True):
+    """Evict this pod (namespace/name) on `node`: it then fits on `target`, with these devices."""
+
+    pod: str
+    node: str
+    target: str
+    devices: tuple[str, ...]
+
+
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`Advice` as JSON: what `request` fits on which `node` with which `devices` after the `moves` in this order.
+    `fits`: nodes where it fits without moves. `kept`: the pods that cannot be moved, by reason.
+    """
+
+    request: str
+    fits: tuple[str, ...]
+    node: str
+    devices: tuple[str, ...]
+    moves: tuple[MoveReport, ...]
+    freed: int
+    kept: Mapping[str, tuple[str, ...]]
+    complete: bool
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """`wish`: what room is made for; empty when devices are to be whole. `fits`: nodes where it fits with no move.
+    """`request`: what room is made for; empty if devices are made whole. `fits`: nodes where it fits without moves.
 
-    `node` is where it fits after the `moves`, with the devices of `plans`; `freed` whole devices more are there then.
-    `complete`: False when not everything could be looked at within the `questions` that may be asked.
+    `node`: where it fits after the `moves`, with the devices of `plans`; `freed` more devices are whole then. Not
+    `complete`: the limit of `decisions` was reached.
     """
 
-    wish: str = ""
+    request: str = ""
     fits: tuple[str, ...] = ()
     node: str = ""
     moves: tuple[Move, ...] = ()
     plans: tuple[Planned, ...] = ()
     freed: int = 0
     kept: Mapping[str, tuple[str, ...]] = {}
-    questions: int = 0
+    decisions: int = 0
     complete: bool = True
 
     @property
     def helps(self) -> bool:
-        """True when there is a way, be it none at all."""
+        """True when there is a way, even without moves."""
         return bool(self.moves or self.fits)
+
+    def report(self) -> CompactionReport:
+        """For programs."""
+        return CompactionReport(
+            request=self.request,
+            fits=self.fits,
+            node=self.node,
+            devices=_devices(self.plans),
+            moves=tuple(
+                MoveReport(move.item.key, move.item.node, move.target, _devices(move.plans)) for move in self.moves
+            ),
+            freed=self.freed,
+            kept=self.kept,
+            complete=self.complete,
+        )
 
     def text(self) -> str:
         """For people."""
-        return "\n".join(_wrapped(self.lines()))
+        return wrapped(self.lines(), WIDTH)
 
     def lines(self) -> Iterator[str]:
-        """One thing each, of any length."""
+        """One finding each, of any length."""
         yield from self._finding()
         for number, move in enumerate(self.moves, start=1):
-            what, devices = move.lines()
-            yield f"  {number}. {what}"
-            yield f"     {devices}"
-        if self.moves and self.wish:
-            yield f"then {self.wish} fits on {self.node}: {_devices(self.plans)}"
+            yield f"  {number}. {move.item.key}: {move.item.node} -> {move.target}"
+            yield f"     gets {_some(_devices(move.plans), 2)}"
+        if self.moves and self.request:
+            yield f"then {self.request} fits on {self.node}: {_some(_devices(self.plans)) or 'no devices'}"
         if self.moves:
             yield f"checked: {CHECKED}"
-            yield f"not checked: {UNCHECKED}; the scheduler decides anew where each pod goes"
+            yield f"not checked: {UNCHECKED}; the scheduler decides again where each pod goes"
         if self.kept and not self.fits:
-            yield "not to be moved:"
+            yield "pods that cannot be moved:"
             for reason, names in self.kept.items():
                 yield f"  {counted(len(names), 'pod')}: {reason} ({_some(names)})"
         if not self.complete:
-            yield f"stopped after {self.questions} questions to the allocator: there may be better moves"
+            yield f"stopped after {self.decisions} allocations: there may be better moves"
 
     def _finding(self) -> Iterator[str]:
         pods = counted(len(self.moves), "pod")
         if self.fits:
-            yield f"{self.wish} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
-        elif self.moves and self.wish:
-            yield f"to make room for {self.wish} on {self.node}, evict {pods} in this order:"
+            yield f"{self.request} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
+        elif self.moves and self.request:
+            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
         elif self.moves:
-            yield f"to have {counted(self.freed, 'whole device')} more, evict {pods} in this order:"
-        elif self.wish:
-            yield f"no moves make room for {self.wish}"
+            yield f"to free {counted(self.freed, 'whole device')}, evict {pods} in this order:"
+        elif self.request:
+            yield f"no evictions make room for {self.request}"
         else:
-            yield "no move leaves more devices whole"
+            yield "no eviction frees a whole device"
 
 
-def _devices(plans: Sequence[Planned]) -> str:
-    found = ["/".join(result.id) for _, allocation in plans for result in allocation.devices.results]
-    return _some(found) or "no devices"
+def _devices(plans: Sequence[Planned]) -> tuple[str, ...]:
+    return tuple("/".join(result.id) for _, allocation in plans for result in allocation.devices.results)
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
-
-
-def _wrapped(lines: Iterator[str]) -> Iterator[str]:
-    """Long lines go on below, indented; what has no spaces is left whole."""
-    for line in lines:
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        yield from (
-            textwrap.wrap(
-                line,
-                WIDTH,
-                subsequent_indent=indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-                drop_whitespace=True,
-            )
-            if len(line) > WIDTH
-            else [line]
-        )
+def _some(names: Sequence[str], most: int = SHOWN) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

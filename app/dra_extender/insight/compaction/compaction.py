@@ -1,8 +1,8 @@
-"""The two questions: what to evict so that a wish fits, and so that most devices are whole.
+"""Which pods to evict so that a request fits, or so that more devices are whole.
 
-Promises: pure, and bounded by the questions to the allocator that may be asked. Every list of moves was decided twice:
-when it was found, and from the beginning in its order. For a wish the fewest moves win, then the fewest devices, then
-the name of the node; a move that is not needed is not in the list.
+Promises: pure; the caller limits the number of decisions. Each list of moves is decided twice: when it is found, and
+from the beginning in its order. For a request, the fewest moves win, then the fewest devices, then the name of the
+node; the list has no move that is not needed.
 """
 
 from __future__ import annotations
@@ -11,143 +11,190 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from dra_extender.allocation.plan import Failure
+from dra_extender.allocation.requests import prepare
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.pools import Pool
 from dra_extender.insight.compaction.advice import Advice
-from dra_extender.insight.compaction.movable import Movable, Rules, pods_of
-from dra_extender.insight.compaction.moves import Move, Moving, TooMuchWork, Trial
-from dra_extender.insight.compaction.surroundings import Surroundings
-from dra_extender.insight.compaction.wholes import UnitID
+from dra_extender.insight.compaction.movable import EvictionRules, Movable, pods_of
+from dra_extender.insight.compaction.moves import AfterMoves, Move, Moving, TooManyDecisionsError
+from dra_extender.insight.compaction.wholes import GroupID
+from dra_extender.insight.headroom import Headroom, HeadroomReport, after, headroom
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.view import View
 
-MOST_QUESTIONS: Final = 50_000
+MOST_DECISIONS: Final = 50_000
 MOST_MOVES: Final = 20
-"""Pods that are moved at most so that devices are whole."""
+"""Pods that are moved at most to make devices whole."""
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What wants to be allocated. `name` is for people; `pod`: whose claims they are, if there is one."""
+class CompactionRequest(msgspec.Struct, frozen=True):
+    """The claims to make room for. `name` is for people; `pod`: the pod of the claims, if there is one."""
 
     name: str
     claims: tuple[ResourceClaim, ...]
     pod: Pod | None = None
 
 
-class Found(NamedTuple):
-    """Room for a wish on a node."""
+def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
+    """Raises ValueError for a bound pod, and for a pod that no decision is possible for."""
+    key = pod.metadata.key
+    if pod.spec.node_name:
+        raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
+    found = pre_filter(view, pod)
+    if not isinstance(found, PreFilterState):
+        raise ValueError(f"pod {key}: {found.reason if isinstance(found, Unschedulable) else found.error}")
+    if found.claims.allocated or found.wanted is not None or not found.claims.pending:
+        raise ValueError(
+            f"pod {key} has allocated claims, extended resources, or no claims: compaction supports only pods whose "
+            "claims are all unallocated"
+        )
+    return CompactionRequest(f"pod {key}", found.claims.pending, pod)
 
-    trial: Trial
+
+def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) -> CompactionRequest:
+    """`file` is named in errors. Raises ValueError for claims that no decision is possible for."""
+    prepared = prepare(claims, view.cluster.classes, view.features)
+    if isinstance(prepared, Failure):
+        raise ValueError(f"{file}: {prepared.error}")
+    return CompactionRequest(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
+
+
+def headroom_after_compaction(
+    view: View, rules: EvictionRules, claims: tuple[ResourceClaim, ...], now: Headroom, most: int
+) -> HeadroomReport:
+    """The headroom after the evictions that make devices whole; if there are none, after those for one pod."""
+    advice = Compaction(view, rules).whole_devices()
+    if not advice.moves and not now.fits:
+        advice = Compaction(view, rules).room_for(CompactionRequest(now.what, claims))
+    if not advice.moves:
+        return HeadroomReport(now=now)
+    state = after(view.overlay(), ((move.item.claims, move.plans) for move in advice.moves))
+    later = headroom(view, now.what, claims, most=most, state=state)
+    return HeadroomReport(now=now, after_compaction=later, moves=len(advice.moves))
+
+
+class _Solution(NamedTuple):
+    """The moves after which a request fits on a node."""
+
+    after: AfterMoves
     node: str
     plans: tuple[Planned, ...]
 
     @property
-    def loss(self) -> tuple[int, int, str]:
-        moves = self.trial.moves
+    def cost(self) -> tuple[int, int, str]:
+        moves = self.after.moves
         return len(moves), sum(move.item.devices for move in moves), self.node
 
 
 class Compaction:
-    """Of one state of a cluster. Ask one question."""
+    """Compaction of one state of the cluster, for one request."""
 
-    def __init__(self, view: View, rules: Rules, most: int = MOST_QUESTIONS) -> None:
+    def __init__(self, view: View, rules: EvictionRules, most: int = MOST_DECISIONS) -> None:
         self._view = view
         pods = pods_of(view, rules)
         self._movable, self._kept = pods.movable, pods.kept
-        self._moving = Moving(view, Surroundings(view), rules.budgets, most)
+        self._moving = Moving(view, rules.budgets, most)
 
-    # --- room for a wish --------------------------------------------------------------------------------------------
+    # --- room for a request ------------------------------------------------------------------------------------------
 
-    def room_for(self, wish: Wish) -> Advice:
-        """The moves after which the wish fits somewhere."""
+    def room_for(self, request: CompactionRequest) -> Advice:
+        """The moves after which the request fits a node."""
         moving, start = self._moving, self._moving.start
-        names = [name for name in self._view.cluster.nodes if self._admits(wish, name)]
-        best: Found | None = None
+        names = [name for name in self._view.cluster.nodes if self._admits(request, name)]
+        best: _Solution | None = None
         complete = True
         try:
-            roomy = [name for name in names if self._has_room(wish, name, ())]
-            fits = tuple(moving.fitting(start.state, wish.claims, roomy))
+            roomy = [name for name in names if self._has_room(request, name, ())]
+            fits = tuple(moving.fitting(start.snapshot.overlay, request.claims, roomy))
             if fits:
-                return self._advice(wish, fits=fits)
+                return self._advice(request, fits=fits)
             for name, items in self._promising(names):
-                if best is not None and best.loss[0] == 1:
+                if best is not None and best.cost[0] == 1:
                     break
-                found = self._on(wish, name, items, best.loss[0] if best is not None else len(items))
-                if found is not None and (best is None or found.loss < best.loss):
+                found = self._on(request, name, items, best.cost[0] if best is not None else len(items))
+                if found is not None and (best is None or found.cost < best.cost):
                     best = found
-        except TooMuchWork:
+        except TooManyDecisionsError:
             complete = False
         if best is None:
-            return self._advice(wish, complete=complete)
-        return self._advice(wish, complete=complete, node=best.node, moves=best.trial.moves, plans=best.plans)
+            return self._advice(request, complete=complete)
+        return self._advice(request, complete=complete, node=best.node, moves=best.after.moves, plans=best.plans)
 
-    def _advice(self, wish: Wish, *, complete: bool = True, fits: tuple[str, ...] = (), node: str = "",
+    def _advice(self, request: CompactionRequest, *, complete: bool = True, fits: tuple[str, ...] = (), node: str = "",
                 moves: tuple[Move, ...] = (), plans: tuple[Planned, ...] = ()) -> Advice:  # fmt: skip
         return Advice(
-            wish=wish.name, fits=fits, node=node, moves=moves, plans=plans, kept=self._kept,
-            questions=self._moving.questions, complete=complete,
+            request=request.name, fits=fits, node=node, moves=moves, plans=plans, kept=self._kept,
+            decisions=self._moving.decisions, complete=complete,
         )  # fmt: skip
 
-    def _admits(self, wish: Wish, name: str) -> bool:
-        return wish.pod is None or self._moving.start.surroundings.admits(wish.pod, name)
+    def _admits(self, request: CompactionRequest, name: str) -> bool:
+        return request.pod is None or self._moving.admits(request.pod, name)
 
-    def _has_room(self, wish: Wish, name: str, gone: Collection[Movable]) -> bool:
-        surroundings = self._moving.start.surroundings
+    def _has_room(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> bool:
+        if request.pod is None:
+            return True
+        now = self._moving.start.snapshot
         for item in gone:
-            surroundings = surroundings.moved(item.pod, item.node)
-        return wish.pod is None or surroundings.suits(wish.pod, name)
+            now = now.with_pod_moved(item.pod, item.node)
+        return self._moving.suits(now, request.pod, name)
 
     def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
-        """The nodes with pods that may be moved, those with the fewest first."""
+        """The nodes with movable pods, those with the fewest first."""
         by_node: dict[str, list[Movable]] = {}
         for item in self._movable.values():
             by_node.setdefault(item.node, []).append(item)
         nodes = [(name, by_node[name]) for name in names if name in by_node]
         yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
 
-    def _on(self, wish: Wish, name: str, items: Sequence[Movable], most: int) -> Found | None:
-        """Room on this node with at most so many moves. Who finds no place is tried first, and then stays."""
+    def _on(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> _Solution | None:
+        """At most `most` moves from this node. A pod that fits no other node is tried first the next time, and then
+        stays.
+        """
         candidates, first = list(items), set[str]()
         while candidates:
-            chosen = self._fewest(wish, name, candidates, most)
+            chosen = self._fewest(request, name, candidates, most)
             if not chosen:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
-            found = self._moved(wish, name, chosen)
-            if isinstance(found, Trial):
-                return self._verified(wish, name, found.moves)
+            found = self._moved(request, name, chosen)
+            if isinstance(found, AfterMoves):
+                return self._verified(request, name, found.moves)
             if found.key in first:
                 candidates.remove(found)
             first.add(found.key)
         return None
 
-    def _moved(self, wish: Wish, name: str, chosen: Sequence[Movable]) -> Trial | Movable:
-        """The state after these went elsewhere, one after the other; or the first who finds no place."""
-        plans = self._plan(wish, name, chosen)
+    def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> AfterMoves | Movable:
+        """The state after these pods were moved one after the other; or the first pod that fits no other node."""
+        plans = self._plan(request, name, chosen)
         start = self._moving.start
         assert plans is not None, name
-        # What the wish will have is kept from those who move.
-        trial = Trial(start.state.holding(plans), start.surroundings)
+        # The devices of the request are kept from the moved pods.
+        after = AfterMoves(replace(start.snapshot, overlay=start.snapshot.overlay.holding(plans)))
         for item in chosen:
-            after = self._moving.move(trial, item, (name,))
-            if after is None:
+            moved = self._moving.move(after, item, (name,))
+            if moved is None:
                 return item
-            trial = after
-        return trial
+            after = moved
+        return after
 
-    def _fewest(self, wish: Wish, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
-        """Those without whose going the wish does not fit: the smallest may stay first, so that few have to go. Nobody
-        when it does not help, or when they are more than `most`.
+    def _fewest(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
+        """The pods that have to go so that the request fits, as few as possible: the smallest stay first. Empty if it
+        does not fit anyway, or if there are more than `most`.
         """
         chosen = sorted(items, key=lambda item: (item.devices, item.key))
-        if self._plan(wish, name, chosen) is None:
+        if self._plan(request, name, chosen) is None:
             return []
         needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
-            if self._plan(wish, name, others) is not None:
+            if self._plan(request, name, others) is not None:
                 chosen = others
             else:
                 needed += 1
@@ -155,56 +202,56 @@ class Compaction:
                     return []
         return chosen
 
-    def _plan(self, wish: Wish, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
-        if not self._has_room(wish, name, gone):
+    def _plan(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
+        if not self._has_room(request, name, gone):
             return None
-        return self._moving.plan(self._without(gone), wish.claims, name)
+        return self._moving.plan(self._without(gone), request.claims, name)
 
     def _without(self, gone: Collection[Movable]) -> Overlay:
-        return self._moving.start.state.without([claim for item in gone for claim in item.claims])
+        return self._moving.start.snapshot.overlay.without([claim for item in gone for claim in item.claims])
 
-    def _verified(self, wish: Wish, name: str, moves: Sequence[Move]) -> Found | None:
-        trial = self._moving.replay(moves)
-        if trial is None or (wish.pod is not None and not trial.surroundings.suits(wish.pod, name)):
+    def _verified(self, request: CompactionRequest, name: str, moves: Sequence[Move]) -> _Solution | None:
+        after = self._moving.replay(moves)
+        if after is None or (request.pod is not None and not self._moving.suits(after.snapshot, request.pod, name)):
             return None
-        plans = self._moving.plan(trial.state, wish.claims, name)
-        return Found(trial, name, plans) if plans is not None else None
+        plans = self._moving.plan(after.snapshot.overlay, request.claims, name)
+        return _Solution(after, name, plans) if plans is not None else None
 
     # --- whole devices ----------------------------------------------------------------------------------------------
 
     def whole_devices(self, most: int = MOST_MOVES) -> Advice:
-        """The moves after which more devices are whole, those that free one with the fewest pods first."""
-        trial, freed, complete = self._moving.start, 0, True
+        """The moves after which more devices are whole; groups with the fewest pods are freed first."""
+        after, freed, complete = self._moving.start, 0, True
         try:
-            for unit, users in self._begun():
-                has_moved = any(item.pod.metadata.uid in trial.moved for item in users)
-                if has_moved or len(trial.moves) + len(users) > most:
+            for group, users in self._partly_used():
+                has_moved = any(item.pod.metadata.uid in after.moved for item in users)
+                if has_moved or len(after.moves) + len(users) > most:
                     continue
-                found = self._freed(trial, unit, users)
+                found = self._freed(after, group, users)
                 if found is not None:
-                    trial, gain = found
+                    after, gain = found
                     freed += gain
-        except TooMuchWork:
+        except TooManyDecisionsError:
             complete = False
-        self._moving.grant(len(trial.moves))
-        replayed = self._moving.replay(trial.moves)
+        self._moving.grant(len(after.moves))
+        replayed = self._moving.replay(after.moves)
         moves = replayed.moves if replayed is not None else ()
         return Advice(
-            moves=moves, freed=freed if moves else 0, kept=self._kept, questions=self._moving.questions,
+            moves=moves, freed=freed if moves else 0, kept=self._kept, decisions=self._moving.decisions,
             complete=complete,
         )  # fmt: skip
 
-    def _begun(self) -> list[tuple[UnitID, tuple[Movable, ...]]]:
-        """Who would have to go from each unit that is in use in part, if they may; the fewest first."""
+    def _partly_used(self) -> list[tuple[GroupID, tuple[Movable, ...]]]:
+        """The movable pods of each partition group that is partly in use, the fewest pods first."""
         wholes, ledger = self._moving.wholes, self._view.ledger
         by_claim = {claim.metadata.uid: item for item in self._movable.values() for claim in item.claims}
-        found: list[tuple[tuple[int, int, UnitID], tuple[Movable, ...]]] = []
+        found: list[tuple[tuple[int, int, GroupID], tuple[Movable, ...]]] = []
         for pool in self._pools():
-            units, in_use = wholes.units(pool), ledger.in_use(pool.id)
-            for number in sorted(wholes.in_use(self._moving.start.state, pool)):
-                if number not in units.divisible:
+            groups, in_use = wholes.groups(pool), ledger.in_use(pool.id)
+            for number in sorted(wholes.in_use(self._moving.start.snapshot.overlay, pool)):
+                if number not in groups.divisible:
                     continue
-                uses = [in_use[name] for name in units.names[number] if name in in_use]
+                uses = [in_use[name] for name in groups.names[number] if name in in_use]
                 claims = {uid for use in uses for uid in (*use.owners, *(user for user, _ in use.shares))}
                 if claims and all(uid in by_claim for uid in claims):
                     items = {by_claim[uid].key: by_claim[uid] for uid in claims}
@@ -218,21 +265,21 @@ class Compaction:
         views = (self._view.cluster.inventory.view(name) for name in self._view.cluster.nodes)
         return {pool: None for view in views if view is not None for pool in view.pools if pool.names}
 
-    def _freed(self, trial: Trial, unit: UnitID, users: Sequence[Movable]) -> tuple[Trial, int] | None:
-        """The state after these went elsewhere, and how many devices more are whole then; None when none are."""
-        found: Trial | None = trial
+    def _freed(self, before: AfterMoves, group: GroupID, users: Sequence[Movable]) -> tuple[AfterMoves, int] | None:
+        """The state after these pods were moved, and how many more devices are whole then; None if none are."""
+        found: AfterMoves | None = before
         for item in users:
-            found = found and self._moving.move(found, item, units=(unit,))
+            found = found and self._moving.move(found, item, groups=(group,))
             if found is None:
                 return None
         assert found is not None
-        pools = self._touched(found.moves[len(trial.moves) :])
+        pools = self._touched(found.moves[len(before.moves) :])
         left = self._moving.wholes.left
-        gain = left(found.state, pools) - left(trial.state, pools)
+        gain = left(found.snapshot.overlay, pools) - left(before.snapshot.overlay, pools)
         return (found, gain) if gain > 0 else None
 
     def _touched(self, moves: Sequence[Move]) -> Mapping[Pool, None]:
-        """The pools that these moves take from and give to."""
+        """The pools that these moves change."""
         ids = {result.id[:2] for move in moves for _, found in move.plans for result in found.devices.results}
         ledger = self._view.ledger
         for move in moves:

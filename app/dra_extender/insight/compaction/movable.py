@@ -1,7 +1,7 @@
-"""Which pods could be evicted and made anew elsewhere, and why the others cannot.
+"""Which pods can be evicted and recreated on another node, and why the others cannot.
 
-Promises: pure. A pod that may be moved is bound, uses devices that nobody else is reserved for, belongs to a controller
-that makes pods anew wherever they fit, to a scheduler that was asked for, and to no budget that is used up.
+Promises: pure. A movable pod is bound, uses devices that no other pod uses, has a controller that recreates it on any
+node and a scheduler that the rules allow, and its PodDisruptionBudgets allow an eviction.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from dra_extender.scheduling.preemption.budgets import counts, violating
 from dra_extender.scheduling.preemption.preemptible import MIRROR
 from dra_extender.scheduling.view import View
 
-STAYS: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Annotation of pods: "false" when evicting them does harm."""
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
-_ANEW: Final = " (anew)"
-"""No UID has a space in it."""
+_RECREATED: Final = " (recreated)"
+"""Suffix of UIDs, which contain no space."""
 
 
 class Movable(msgspec.Struct, frozen=True):
-    """A pod that may be moved away from `node`: the `claims` that are free then, and those that are to be allocated
-    where it goes, made of the same specs.
+    """A pod that can be moved away from `node`. `claims` are deallocated then; `recreated` are claims of the same specs
+    that are allocated on the other node.
     """
 
     pod: Pod
     node: str
     claims: tuple[ResourceClaim, ...]
-    anew: tuple[ResourceClaim, ...]
+    recreated: tuple[ResourceClaim, ...]
     devices: int
 
     @property
@@ -45,30 +44,30 @@ class Movable(msgspec.Struct, frozen=True):
         return self.pod.metadata.key
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """`schedulers`: whose pods may be moved; empty: everybody's."""
+class EvictionRules(msgspec.Struct, frozen=True):
+    """`schedulers`: the schedulers whose pods may be moved; empty for all."""
 
     schedulers: frozenset[str] = frozenset()
     budgets: tuple[PodDisruptionBudget, ...] = ()
 
 
-class Pods(msgspec.Struct, frozen=True):
-    """`movable` pods by UID, in the order of their names; `kept`: why others that use devices cannot be moved, with
-    their `namespace/name`.
+class MovablePods(msgspec.Struct, frozen=True):
+    """`movable` pods by UID, in the order of their names. `kept`: other pods that use devices (namespace/name), by the
+    reason why they cannot be moved.
     """
 
     movable: Mapping[str, Movable]
     kept: Mapping[str, tuple[str, ...]]
 
 
-def pods_of(view: View, rules: Rules) -> Pods:
+def pods_of(view: View, rules: EvictionRules) -> MovablePods:
     """All pods of the cluster that use devices."""
     movable: dict[str, Movable] = {}
     kept: dict[str, list[str]] = {}
     for pod in sorted(view.pods, key=lambda pod: pod.metadata.key):
         if not pod.spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
             continue
-        claims = _claims(view, pod)
+        claims = tuple(known_claims(pod, view.ledger))
         devices = sum(len(view.ledger.uses(claim.metadata.uid)) for claim in claims)
         if not devices:
             continue
@@ -76,57 +75,52 @@ def pods_of(view: View, rules: Rules) -> Pods:
         if reason:
             kept.setdefault(reason, []).append(pod.metadata.key)
         else:
-            anew = tuple(map(_anew, claims))
-            movable[pod.metadata.uid] = Movable(pod, pod.spec.node_name, claims, anew, devices)
-    return Pods(movable, {reason: tuple(names) for reason, names in kept.items()})
+            recreated = tuple(map(_recreated, claims))
+            movable[pod.metadata.uid] = Movable(pod, pod.spec.node_name, claims, recreated, devices)
+    return MovablePods(movable, {reason: tuple(names) for reason, names in kept.items()})
 
 
-def _claims(view: View, pod: Pod) -> tuple[ResourceClaim, ...]:
-    """All that the pod uses, as far as they are known."""
-    return tuple(known_claims(pod, view.ledger))
-
-
-def _anew(claim: ResourceClaim) -> ResourceClaim:
-    metadata = replace(claim.metadata, uid=claim.metadata.uid + _ANEW)
+def _recreated(claim: ResourceClaim) -> ResourceClaim:
+    metadata = replace(claim.metadata, uid=claim.metadata.uid + _RECREATED)
     return ResourceClaim(metadata, claim.spec, ResourceClaimStatus())
 
 
-def _obstacle(view: View, rules: Rules, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
-    """Why the pod cannot be moved; empty when it can."""
+def _obstacle(view: View, rules: EvictionRules, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
+    """Why the pod cannot be moved; empty if it can."""
     if rules.schedulers and pod.spec.scheduler_name not in rules.schedulers:
         return f"scheduled by {pod.spec.scheduler_name or 'an unknown scheduler'}"
-    return _bond(pod) or _holds(view, pod, claims) or _guard(rules.budgets, pod)
+    return _tied_to_node(pod) or _busy_claim(view, pod, claims) or _budget(rules.budgets, pod)
 
 
-def _bond(pod: Pod) -> str:
-    """What binds the pod to where it is."""
+def _tied_to_node(pod: Pod) -> str:
+    """Why the pod would not be recreated on another node."""
     owner = pod.metadata.controller
     if MIRROR in pod.metadata.annotations:
         return "static pods of their node"
     if owner is None:
-        return "no controller would make them anew"
+        return "no controller would recreate them"
     if owner.kind == "DaemonSet":
         return "pods of a DaemonSet, which belong to their node"
     if pod.group_name:
         return "members of a pod group"
-    return f"annotation {STAYS} is false" if pod.metadata.annotations.get(STAYS) == "false" else ""
+    return f"annotation {SAFE_TO_EVICT} is false" if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false" else ""
 
 
-def _holds(view: View, pod: Pod, claims: Iterable[ResourceClaim]) -> str:
-    """Why the pod's devices would not be free."""
+def _busy_claim(view: View, pod: Pod, claims: Iterable[ResourceClaim]) -> str:
+    """Why an eviction would not free the pod's devices."""
     uid = pod.metadata.uid
     for claim in claims:
         if any(consumer.uid != uid for consumer in claim.status.reserved_for):
-            return "share a claim with others"
+            return "they share a claim with other pods"
         if existing_claim(pod, (claim,)) is not None:
-            return "devices of extended resources, which are not moved"
+            return "they use extended resources, which are not moved"
         if claim.allocation is None or view.in_flight(claim) or view.is_unreadable(claim):
             return "their claims are changing or cannot be read"
     return ""
 
 
-def _guard(budgets: Sequence[PodDisruptionBudget], pod: Pod) -> str:
-    """The budget that forbids it."""
+def _budget(budgets: Sequence[PodDisruptionBudget], pod: Pod) -> str:
+    """The budgets that allow no eviction."""
     if not violating((pod,), budgets):
         return ""
     names = (b.metadata.key for b in budgets if counts(pod, b) and b.status.disruptions_allowed <= 0)

@@ -1,7 +1,7 @@
-"""Moves, one after the other, each decided by the one allocator on what the moves before it leave.
+"""Moves of pods to other nodes, one after the other, each decided on what the moves before it leave.
 
-Promises: pure; the cluster does not change. `Moving.move` finds for a pod a node that suits it where it begins as few
-whole devices as possible, the fullest nodes first. `Moving.replay` decides everything again from the beginning.
+Promises: pure; the cluster does not change. `Moving.move` finds a node for a pod where it takes from as few whole
+devices as possible, the fullest nodes first. `Moving.replay` decides all moves again from the beginning.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Pod
@@ -17,138 +18,154 @@ from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.compaction.movable import Movable
-from dra_extender.insight.compaction.surroundings import Surroundings
-from dra_extender.insight.compaction.wholes import BegunFirst, UnitID, Wholes
+from dra_extender.insight.compaction.wholes import GroupID, PartlyUsedFirst, WholeDevices
+from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
+from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.view import View
 
-LOOKED_AT: Final = 8
-"""Nodes that fit and are looked at for one move."""
+NODES: Final = 8
+"""Nodes that are compared for one move."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The pod is evicted and fits on `target` then, with these devices."""
+    """The pod is evicted, and fits on `target` with these devices."""
 
     item: Movable
     target: str
     plans: tuple[Planned, ...]
 
-    def lines(self) -> tuple[str, str]:
-        """For people."""
-        devices = [result.id for _, allocation in self.plans for result in allocation.devices.results]
-        shown = ", ".join("/".join(device) for device in devices[:2]) + (", ..." if len(devices) > 2 else "")
-        return f"{self.item.key}: {self.item.node} -> {self.target}", f"gets {shown}"
 
+class AfterMoves(msgspec.Struct, frozen=True):
+    """The cluster after some moves."""
 
-class Trial(msgspec.Struct, frozen=True):
-    """What the cluster would be after some moves."""
-
-    state: Overlay
-    surroundings: Surroundings
+    snapshot: ClusterSnapshot
     moves: tuple[Move, ...] = ()
 
     @property
     def moved(self) -> frozenset[str]:
-        """The UIDs of the pods."""
+        """The UIDs of the moved pods."""
         return frozenset(move.item.pod.metadata.uid for move in self.moves)
 
+    def evicted(self, item: Movable) -> ClusterSnapshot:
+        """The cluster after one more pod is evicted."""
+        now = self.snapshot.with_pod_moved(item.pod, item.node)
+        return replace(now, overlay=now.overlay.without(item.claims))
 
-class TooMuchWork(Exception):
-    """All questions that may be asked were asked."""
+    def with_move(self, move: Move) -> AfterMoves | None:
+        """None if the devices are not free."""
+        now = self.evicted(move.item).with_pod_moved(move.item.pod, "", move.target)
+        overlay = now.overlay.with_plans(move.plans)
+        if not all(overlay.has(claim) for claim, _ in move.plans):
+            return None
+        return AfterMoves(replace(now, overlay=overlay), (*self.moves, move))
+
+
+class TooManyDecisionsError(Exception):
+    """The limit of decisions is reached."""
 
 
 class Moving:
-    """Of one cluster. `questions`: how often the allocator was asked, `most` at most."""
+    """Moves in one cluster. `decisions` counts what the allocator decided, `most` at most."""
 
-    def __init__(
-        self, view: View, surroundings: Surroundings, budgets: Sequence[PodDisruptionBudget], most: int
-    ) -> None:
+    def __init__(self, view: View, budgets: Sequence[PodDisruptionBudget], most: int) -> None:
         self.view = view
-        self.wholes = Wholes()
-        self.start = Trial(view.overlay(), surroundings)
-        self.questions = 0
+        self.wholes = WholeDevices()
+        self.start = AfterMoves(snapshot(view))
+        self.decisions = 0
         self.most = most
         self._budgets = budgets
+        self._wants: dict[str, Wants] = {}
         self._fullness: dict[str, int] = {}
 
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def suits(self, now: ClusterSnapshot, pod: Pod, name: str) -> bool:
+        """True when nothing but devices can keep the pod from the node."""
+        return next(now.obstacles(self._wanted(pod), self.view.cluster.nodes[name]), None) is None
+
+    def admits(self, pod: Pod, name: str) -> bool:
+        """True when the node accepts the pod if it has enough room."""
+        return next(self._wanted(pod).unsuited(self.view.cluster.nodes[name]), None) is None
+
+    def _wanted(self, pod: Pod) -> Wants:
+        known = self._wants.get(pod.metadata.uid)
+        if known is None or known.pod is not pod:
+            known = self._wants[pod.metadata.uid] = self.start.snapshot.wants(pod)
+        return known
+
+    # --- devices ----------------------------------------------------------------------------------------------------
+
     def plan(
-        self, state: Overlay, claims: Sequence[ResourceClaim], node: str, avoid: Collection[UnitID] = ()
+        self, state: Overlay, claims: Sequence[ResourceClaim], node: str, avoid: Collection[GroupID] = ()
     ) -> tuple[Planned, ...] | None:
-        """The devices for the claims on the node in this state. Raises TooMuchWork."""
-        self._ask()
+        """The devices for the claims on the node in this state. Raises TooManyDecisionsError."""
+        self._count()
         if not claims:
             return ()
-        chooser = BegunFirst(self.wholes, state, node, avoid)
+        chooser = PartlyUsedFirst(self.wholes, state, node, avoid)
         found = self.view.decisions.with_state(state).plan(claims, node, chooser)
         return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes where the claims can be allocated in this state. Raises TooMuchWork."""
-        self._ask()
+        """Those of the nodes where the claims can be allocated in this state. Raises TooManyDecisionsError."""
+        self._count()
         return self.view.decisions.with_state(state).node_results(claims, names).fits
 
     def move(
-        self, trial: Trial, item: Movable, avoid: Collection[str] = (), units: Collection[UnitID] = ()
-    ) -> Trial | None:
-        """The pod goes to the best node but for those to avoid, perhaps to other devices of its own, and if possible to
-        none of these units; None when there is no node, or a budget forbids it. Raises TooMuchWork.
+        self, after: AfterMoves, item: Movable, avoid: Collection[str] = (), groups: Collection[GroupID] = ()
+    ) -> AfterMoves | None:
+        """Move the pod to the best node that is not in `avoid`, if possible to none of these partition groups; None if
+        it fits no node, or a budget allows no eviction. Raises TooManyDecisionsError.
         """
-        if not self.may_go(trial, item.pod):
+        if not self.allows(after, item.pod):
             return None
-        state = trial.state.without(item.claims)
-        surroundings = trial.surroundings.moved(item.pod, item.node)
-        names = [name for name in self.view.cluster.nodes if name not in avoid and surroundings.suits(item.pod, name)]
-        best: tuple[int, str, tuple[Planned, ...]] | None = None
-        fits = sorted(self.fitting(state, item.anew, names), key=lambda name: (self._left_on(name), name))
-        for name in fits[:LOOKED_AT]:
-            plans = self.plan(state, item.anew, name, units)
+        now = after.evicted(item)
+        names = [name for name in self.view.cluster.nodes if name not in avoid and self.suits(now, item.pod, name)]
+        best: tuple[int, Move] | None = None
+        fits = sorted(self.fitting(now.overlay, item.recreated, names), key=lambda name: (self._left_on(name), name))
+        for name in fits[:NODES]:
+            plans = self.plan(now.overlay, item.recreated, name, groups)
             if plans is not None:
-                begun = self._begun(state, plans, name, units)
-                if best is None or begun < best[0]:
-                    best = begun, name, plans
-                if not begun:
+                allocations = tuple(allocation for _, allocation in plans)
+                chooser = PartlyUsedFirst(self.wholes, now.overlay, name, groups)
+                broken = chooser.cost(Plan(allocations, 0))
+                if best is None or broken < best[0]:
+                    best = broken, Move(item, name, plans)
+                if not broken:
                     break
-        if best is None:
-            return None
-        _, target, plans = best
-        after = surroundings.moved(item.pod, "", target)
-        return Trial(state.with_plans(plans), after, (*trial.moves, Move(item, target, plans)))
+        return after.with_move(best[1]) if best is not None else None
 
-    def may_go(self, trial: Trial, pod: Pod) -> bool:
-        """Whether budgets allow the eviction after those before it."""
-        gone = [move.item.pod for move in trial.moves]
+    def allows(self, after: AfterMoves, pod: Pod) -> bool:
+        """Whether budgets allow the eviction after the earlier ones."""
+        gone = [move.item.pod for move in after.moves]
         return pod.metadata.uid not in violating((*gone, pod), self._budgets)
 
-    def grant(self, questions: int) -> None:
-        """So many questions more may be asked."""
-        self.most += questions
+    def grant(self, decisions: int) -> None:
+        """Allow so many more decisions."""
+        self.most += decisions
 
-    def replay(self, moves: Sequence[Move]) -> Trial | None:
-        """The moves from the beginning, each decided once more; None when one of them does not fit."""
-        trial = self.start
+    def replay(self, moves: Sequence[Move]) -> AfterMoves | None:
+        """Decide the moves again from the beginning; None if one does not fit."""
+        after: AfterMoves | None = self.start
         for move in moves:
-            item = move.item
-            state = trial.state.without(item.claims)
-            surroundings = trial.surroundings.moved(item.pod, item.node)
-            if not surroundings.suits(item.pod, move.target) or self.plan(state, item.anew, move.target) is None:
+            if after is None:
                 return None
-            after = state.with_plans(move.plans)
-            if not all(after.has(claim) for claim, _ in move.plans):
+            now = after.evicted(move.item)
+            if not self.suits(now, move.item.pod, move.target):
                 return None
-            trial = Trial(after, surroundings.moved(item.pod, "", move.target), (*trial.moves, move))
-        return trial
+            if self.plan(now.overlay, move.item.recreated, move.target) is None:
+                return None
+            after = after.with_move(move)
+        return after
 
-    def _ask(self) -> None:
-        if self.questions >= self.most:
-            raise TooMuchWork
-        self.questions += 1
+    def _count(self) -> None:
+        if self.decisions >= self.most:
+            raise TooManyDecisionsError
+        self.decisions += 1
 
     def _left_on(self, name: str) -> int:
-        """How many whole units the node has as it is: the fewer, the fuller."""
+        """How many whole devices the node has now: the fewer, the fuller."""
         if name not in self._fullness:
-            self._fullness[name] = self.wholes.left_on(self.start.state, name)
+            self._fullness[name] = self.wholes.left_on(self.start.snapshot.overlay, name)
         return self._fullness[name]
-
-    def _begun(self, state: Overlay, plans: Sequence[Planned], name: str, units: Collection[UnitID]) -> int:
-        allocations = tuple(allocation for _, allocation in plans)
-        return BegunFirst(self.wholes, state, name, units).cost(Plan(allocations, 0))

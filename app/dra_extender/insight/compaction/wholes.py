@@ -1,7 +1,7 @@
-"""Devices of which nothing is in use, and how to leave them so.
+"""Whole devices: partition groups of which nothing is in use, and a device choice that keeps them whole.
 
-A device of its own, shared or not, is one unit; so is everything that counters tie together, such as a GPU with its
-partitions. Promises: pure; costs what the pools that are asked about have.
+A partition group is a device without shared counters, or all devices that share counters, such as a GPU with its
+partitions. Promises: pure; the cost depends on the pools in question only.
 """
 
 from __future__ import annotations
@@ -20,55 +20,54 @@ from dra_extender.placement.poolgroups import components
 _FRESH: Final = 1 << 30
 
 
-UnitID = tuple[PoolID, int]
+GroupID = tuple[PoolID, int]
 
 
-class Units(NamedTuple):
-    """Of a pool: the unit of each device, the names in each unit, and the units that can be in use in part."""
+class PartitionGroups(NamedTuple):
+    """Per pool: the group of each device, the devices of each group, and the groups that can be partly in use."""
 
     of: Mapping[str, int]
     names: tuple[tuple[str, ...], ...]
     divisible: frozenset[int]
 
 
-class Wholes:
-    """Of one cluster."""
+class WholeDevices:
+    """Of one cluster. Remembers the groups of each pool."""
 
     def __init__(self) -> None:
-        self._units: dict[Pool, Units] = {}
+        self._groups: dict[Pool, PartitionGroups] = {}
 
-    def units(self, pool: Pool) -> Units:
-        """Remembered."""
-        found = self._units.get(pool)
+    def groups(self, pool: Pool) -> PartitionGroups:
+        found = self._groups.get(pool)
         if found is None:
-            found = self._units[pool] = _units(pool)
+            found = self._groups[pool] = _groups(pool)
         return found
 
     def in_use(self, state: Overlay, pool: Pool) -> Mapping[int, int]:
-        """The units of which something is in use, and of how many devices of each."""
-        held, units = state.holdings(pool.id), self.units(pool)
+        """The groups that are in use, and how many devices of each."""
+        held, groups = state.holdings(pool.id), self.groups(pool)
         if held is None:
             return {}
         if EVERY_DEVICE in held.owned:
-            return {number: len(names) for number, names in enumerate(units.names)}
+            return {number: len(names) for number, names in enumerate(groups.names)}
         found: dict[int, int] = {}
         for name in (*held.owned, *held.shared):
-            number = units.of.get(name)
+            number = groups.of.get(name)
             if number is not None:
                 found[number] = found.get(number, 0) + 1
         return found
 
     def left(self, state: Overlay, pools: Iterable[Pool]) -> int:
-        """How many whole units these pools have."""
-        return sum(len(self.units(pool).names) - len(self.in_use(state, pool)) for pool in pools)
+        """The number of whole groups of these pools."""
+        return sum(len(self.groups(pool).names) - len(self.in_use(state, pool)) for pool in pools)
 
     def left_on(self, state: Overlay, node: str) -> int:
-        """The same for a known node."""
+        """The same for a node."""
         view = state.view(node)
         return self.left(state, view.pools) if view is not None else 0
 
 
-def _units(pool: Pool) -> Units:
+def _groups(pool: Pool) -> PartitionGroups:
     of: dict[str, int] = {}
     names: list[list[str]] = []
     divisible: set[int] = set()
@@ -88,15 +87,15 @@ def _units(pool: Pool) -> Units:
                 divisible.add(number)
         of[name] = number
         names[number].append(name)
-    return Units(of, tuple(map(tuple, names)), frozenset(divisible))
+    return PartitionGroups(of, tuple(map(tuple, names)), frozenset(divisible))
 
 
-class BegunFirst:
-    """Chooses devices of units that are in use already, the most used ones first; those to `avoid` count as whole. For
-    one node in one state.
+class PartlyUsedFirst:
+    """A chooser that prefers devices of groups in use, the most used first; groups in `avoid` count as whole. For one
+    node in one state.
     """
 
-    def __init__(self, wholes: Wholes, state: Overlay, node: str, avoid: Collection[UnitID] = ()) -> None:
+    def __init__(self, wholes: WholeDevices, state: Overlay, node: str, avoid: Collection[GroupID] = ()) -> None:
         self._avoid = avoid
         self._wholes = wholes
         self._state = state
@@ -106,26 +105,26 @@ class BegunFirst:
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
         ranks: list[int] = []
         for pool in view.pools:
-            used, units = self._in_use(pool), self._wholes.units(pool)
-            ranks += [-used.get(units.of[name], -_FRESH) for name in pool.names]
+            used, groups = self._in_use(pool), self._wholes.groups(pool)
+            ranks += [-used.get(groups.of[name], -_FRESH) for name in pool.names]
         order = sorted(range(len(ranks)), key=lambda bit: (ranks[bit], bit))
         if order != list(range(len(ranks))):
             yield reordered(view, order)
 
     def cost(self, plan: Plan) -> int:
-        """How many whole units it begins."""
-        fresh: set[UnitID] = set()
+        """How many whole groups it takes from."""
+        fresh: set[GroupID] = set()
         for allocation in plan.allocations:
             for result in allocation.devices.results:
                 pool = self._pools.get(result.id[:2])
                 if pool is not None and not result.admin_access:
-                    number = self._wholes.units(pool).of[result.device]
+                    number = self._wholes.groups(pool).of[result.device]
                     if number not in self._in_use(pool):
                         fresh.add((pool.id, number))
         return len(fresh)
 
     def summary(self, plan: Plan) -> str:
-        return f"begins {self.cost(plan)} whole devices"
+        return f"takes from {self.cost(plan)} whole devices"
 
     def _in_use(self, pool: Pool) -> Mapping[int, int]:
         used = self._wholes.in_use(self._state, pool)

@@ -1,6 +1,6 @@
-"""One device with all that is published of it, beside what a census says.
+"""One device with everything that its ResourceSlice says about it.
 
-Promises: amounts, values and taints are texts, as people write them; everything can be encoded as it is.
+Promises: amounts, values and taints are texts as people write them, so the answer can be encoded as it is.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 from dra_extender.api.core import NodeSelector
 from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.insight.devicereport.listing import ClassMembers, counting
 from dra_extender.insight.devicereport.report import CountedDevice
-from dra_extender.insight.devicereport.taking import ClassMembers, counting
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 
 class PublishedTaint(msgspec.Struct, frozen=True):
-    """`effect` NoSchedule and NoExecute keep pods away, all others do not. `since`: when it was added."""
+    """NoSchedule and NoExecute keep pods away, other effects do not. `since`: when the taint was added."""
 
     key: str
     value: str
@@ -28,8 +28,8 @@ class PublishedTaint(msgspec.Struct, frozen=True):
 
 
 class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """`attributes` and `capacity` by name, as `slice` has them in this `generation` of the pool. `nodes` says in words
-    which nodes can use the device.
+    """`attributes` and `capacity` by name, from `slice` in this `generation` of the pool. `nodes`: the nodes that can
+    use the device, in words.
     """
 
     device: CountedDevice
@@ -42,7 +42,7 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def detailing(view: View, id: DeviceID) -> Slices[DeviceDetails | None]:
-    """In small steps; None when there is no such device."""
+    """None if there is no such device."""
     published = view.cluster.inventory.pools.get(id[:2])
     found = _find(published, id[2]) if published is not None else None
     if published is None or found is None:

@@ -1,7 +1,7 @@
-"""The census in parts, for somebody who follows it: the devices that a pool has on a node, in few bytes.
+"""The device report in parts, for clients that follow it: the devices of a pool on a node, in few bytes.
 
-Promises: `look` finds what differs from the look before, and takes only pools that may differ: those whose slices or
-uses have changed since. It is made in small steps and yields a part as soon as it is known to be new or gone.
+Promises: `refresh` yields the parts that differ since the previous refresh, and counts only pools whose slices or uses
+have changed. It runs in slices and yields a part as soon as it has changed or is gone.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from dra_extender.api.resource import DeviceClass
 from dra_extender.devices.assembly import Peers
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
-from dra_extender.insight.devicereport.report import Amount, CountedDevice, State
-from dra_extender.insight.devicereport.taking import ClassMembers, counting
+from dra_extender.insight.devicereport.listing import ClassMembers, counting
+from dra_extender.insight.devicereport.report import Amount, CountedDevice, DeviceState
 from dra_extender.scheduling.view import View
 
 PORTION: Final = 250
-"""Pools that are compared in one step."""
+"""Pools that are compared in one slice."""
 MOST_CLAIMS: Final = 5
-"""Claims of one device that are named."""
+"""Claims that are named per device."""
 AGAIN: Final = 10
-"""While a selector is evaluated elsewhere, every so many looks count all devices anew."""
+"""While a worker evaluates a selector, every tenth refresh counts all devices again."""
 
 
 class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One device. `classes`: the place of its classes in the part's. `claims` (namespace/name) are the first that hold
-    it, of `holders`. `taints` are counted.
+    """One device. `classes`: index of its classes in the part. `claims` (namespace/name): the first of the `holders`
+    claims that hold it. `taints`: the number of taints.
     """
 
     name: str
-    state: State
+    state: DeviceState
     fill: float
     classes: int
     taints: int = 0
@@ -42,8 +42,8 @@ class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """The devices of a pool on `node`; empty: those that are no single node's own. `classes`: the different ones, by
-    which devices name theirs. `counters`: those that some of the devices consume.
+    """The devices of a pool on `node`; an empty node has the devices that do not belong to one node. `classes`: the
+    distinct sets of classes, to which devices refer. `counters`: the counters that the devices consume.
     """
 
     driver: str
@@ -59,31 +59,31 @@ PartID = tuple[str, str, str]
 """(driver, pool, node)."""
 
 Difference = tuple[PartID, Part | None]
-"""A part that is new or has changed; None: it has gone."""
+"""A part that is new or has changed; None if it is gone."""
 
 
-class _Stamp(NamedTuple):
-    """What a pool was counted from. `slices` is another object after every change of a slice."""
+class _Signature(NamedTuple):
+    """What a pool was counted from. `slices` is a new object after every change of a slice."""
 
     slices: Peers
     uses: int
 
 
-class Following:
-    """One census that is followed. Not to be shared by two who look."""
+class DeviceUpdates:
+    """The changes of one device report, for one client."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._stamps: dict[PoolID, _Stamp] = {}
+        self._signatures: dict[PoolID, _Signature] = {}
         self._parts: dict[PoolID, dict[str, Part]] = {}
         self._classes: Mapping[str, DeviceClass] = {}
         self._members = ClassMembers(view)
-        self._looks = 0
-        self.taken = 0
-        """Pools that were counted, by all looks together."""
+        self._refreshes = 0
+        self.counted = 0
+        """Pools that were counted so far."""
 
-    def look(self) -> Generator[Difference | None, None, None]:
-        """What differs since the last look; None after a step that has found nothing."""
+    def refresh(self) -> Generator[Difference | None, None, None]:
+        """The differences since the previous refresh; None at the end of a slice."""
         self._learn_classes()
         pools = self._view.cluster.inventory.pools
         for portion in _portions([*self._parts, *(id for id in pools if id not in self._parts)]):
@@ -91,32 +91,32 @@ class Following:
                 published = pools.get(id)
                 if published is None:
                     yield from self._replace(id, {})
-                    self._stamps.pop(id, None)
+                    self._signatures.pop(id, None)
                 elif self._is_due(published):
                     yield from self._count(published)
             yield None
 
     def _learn_classes(self) -> None:
-        """Devices are in other classes when classes change, or when a selector has been evaluated at last."""
+        """The classes of devices change when a class changes, and when a worker has evaluated a selector."""
         classes = dict(self._view.cluster.classes)
-        self._looks += 1
-        if classes != self._classes or (not self._members.complete and self._looks % AGAIN == 0):
+        self._refreshes += 1
+        if classes != self._classes or (not self._members.complete and self._refreshes % AGAIN == 0):
             self._classes, self._members = classes, ClassMembers(self._view)
-            self._stamps.clear()
+            self._signatures.clear()
 
     def _is_due(self, pool: PublishedPool) -> bool:
-        stamp = self._stamps.get(pool.id)
+        signature = self._signatures.get(pool.id)
         uses = self._view.ledger.revision(pool.id)
-        return stamp is None or stamp.slices is not pool.peers() or stamp.uses != uses
+        return signature is None or signature.slices is not pool.peers() or signature.uses != uses
 
     def _count(self, pool: PublishedPool) -> Generator[Difference | None, None, None]:
-        stamp = _Stamp(pool.peers(), self._view.ledger.revision(pool.id))
-        self.taken += 1
+        signature = _Signature(pool.peers(), self._view.ledger.revision(pool.id))
+        self.counted += 1
         nodes: dict[str, list[CountedDevice]] = {}
         for device in (yield from counting(self._view, pool, self._members)):
             nodes.setdefault(device.node, []).append(device)
         yield from self._replace(pool.id, {node: _part(pool.id, node, devices) for node, devices in nodes.items()})
-        self._stamps[pool.id] = stamp
+        self._signatures[pool.id] = signature
 
     def _replace(self, id: PoolID, parts: dict[str, Part]) -> Iterator[Difference]:
         before = self._parts.pop(id, {})

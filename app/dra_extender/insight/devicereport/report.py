@@ -1,27 +1,30 @@
-"""What a census says of devices: structs for JSON and for people.
+"""The devices of the cluster, their state and the claims that hold them, as structs; and sums of them.
 
-Promises: everything in it is a text, a number, or one of these structs, so that it can be encoded as it is. Amounts are
-texts in the units of their slices; what is not so is left out of the JSON (`omit_defaults`).
+Promises: contains only texts, numbers and these structs, so it can be encoded as it is. Amounts are texts in the units
+of their slices. JSON leaves out fields with their default value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, get_args
 
 import msgspec
 
-State = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
-"""In this order of strength, the last that is true: `free`; `blocked`: nobody has the device, but others have
-taken counters that it needs; `tainted`: nobody has it, and a taint keeps pods away that do not tolerate it; `shared`:
-claims have shares of it; `used`: a claim has it alone; `unusable`: nothing can be allocated of its pool, or of it with
-these feature gates, and nobody has it.
+from dra_extender.api.quantity import Quantity
+
+DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
+"""`used`: one claim holds the device. `shared`: claims hold shares of it. The other states are of devices that no claim
+holds: `unusable`: no device of its pool can be allocated, or this device cannot be with these feature gates. `tainted`:
+a taint keeps pods away that do not tolerate it. `blocked`: other devices consume counters that it needs. `free`: none
+of these.
 """
-STATES: Final[tuple[State, ...]] = get_args(State)
+STATES: Final[tuple[DeviceState, ...]] = get_args(DeviceState)
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):
-    """A capacity of a device, or a counter (set/counter) of its pool that it consumes: `used` by claims `of` all."""
+    """A capacity of a device, or a counter (set/counter) that it consumes: `used` by claims, `of` the total."""
 
     name: str
     used: str
@@ -30,9 +33,9 @@ class Amount(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A claim (namespace/name) that has the device, or with `share` (its ID) a part of it that consumes this capacity.
-    `pods` are the names of the consumers that the claim is reserved for. `in_flight`: a bind that is under way decided
-    it; the API server does not have it yet.
+    """A claim (namespace/name) that holds the device, or a share of it with this ID that consumes this capacity.
+    `pods`: names of the pods that the claim is reserved for. `in_flight`: allocated by a bind in progress, not yet
+    stored.
     """
 
     claim: str
@@ -47,15 +50,15 @@ class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """One device. `node` is empty when the device is not one node's own. `classes`: those whose selectors it satisfies.
-    `taints`: those that keep pods away, as key=value:effect. `capacity`: for a device that may be shared. `counters`:
-    those it consumes. `fill`: percent that is taken of the device; that of its fullest capacity when it is shared.
+    """One device. `node`: empty unless the device belongs to one node. `classes`: the classes that select it. `taints`:
+    the taints that keep pods away, as key=value:effect. `capacity`: for a device that can be shared. `counters`: the
+    counters that it consumes. `fill`: percentage in use; for a shared device that of its fullest capacity.
     """
 
     driver: str
     pool: str
     name: str
-    state: State
+    state: DeviceState
     node: str = ""
     classes: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
@@ -67,8 +70,8 @@ class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, k
     """Why it is unusable."""
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """How many `devices` there are, how many in each state, and what percent of them is taken."""
+class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of `devices`, their number in each state, and the percentage in use."""
 
     devices: int = 0
     free: int = 0
@@ -80,13 +83,94 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     fill: float = 0.0
 
 
-class Census(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices by driver, pool and slice, and `totals` of these. `next`: pass it as `after` to get those that
-    follow; empty when these were the last. `complete`: false when a selector of a class is still being evaluated, so
-    that devices may lack classes.
+class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices by driver, pool and slice, and their `totals`. `next`: pass it as `after` to get the next page; empty on
+    the last page. `complete`: false if the selector of a class is still being evaluated, so that devices may lack
+    classes.
     """
 
     devices: tuple[CountedDevice, ...]
-    totals: Totals
+    totals: DeviceTotals
     next: str = ""
     complete: bool = True
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+
+By = Literal["nodes", "drivers", "classes", "namespaces"]
+
+
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """The devices of one node, driver or class, or the devices that claims of one namespace hold, and the number of
+    `claims` and `pods` that hold them. A device of several classes counts for each.
+    """
+
+    name: str
+    totals: DeviceTotals
+    claims: int
+    pods: int
+
+
+def totals_of(devices: Iterable[CountedDevice]) -> DeviceTotals:
+    states: Counter[str] = Counter()
+    fill = 0.0
+    for device in devices:
+        states[device.state] += 1
+        fill += device.fill
+    count = states.total()
+    return DeviceTotals(devices=count, fill=round(fill / count, 1) if count else 0.0, **states)
+
+
+def sums(devices: Iterable[CountedDevice], by: By) -> tuple[Sum, ...]:
+    """In the order of the names; devices without a name of this kind come first, under an empty name."""
+    grouped: dict[str, list[CountedDevice]] = {}
+    for device in devices:
+        for name in _NAMES[by](device):
+            grouped.setdefault(name, []).append(device)
+    within = by == "namespaces"
+    return tuple(_sum(name, members, name if within else None) for name, members in sorted(grouped.items()))
+
+
+def _sum(name: str, devices: Iterable[CountedDevice], namespace: str | None) -> Sum:
+    members = list(devices)
+    holders = [
+        holder for device in members for holder in device.holders if namespace is None or holder.namespace == namespace
+    ]
+    claims = {holder.claim for holder in holders}
+    pods = {(holder.namespace, pod) for holder in holders for pod in holder.pods}
+    return Sum(name=name, totals=totals_of(members), claims=len(claims), pods=len(pods))
+
+
+_NAMES: Final[Mapping[By, Callable[[CountedDevice], Iterable[str]]]] = {
+    "nodes": lambda device: (device.node,),
+    "drivers": lambda device: (device.driver,),
+    "classes": lambda device: device.classes or ("",),
+    "namespaces": lambda device: sorted({holder.namespace for holder in device.holders}),
+}
+
+
+_SHARED: Final = ("free", "shared")
+"""States of devices whose shares can be allocated to any pod."""
+
+
+class DeviceCounts(msgspec.Struct, frozen=True):
+    """For metrics: the number of devices by (driver, state), and by (class, state), where a device counts for every
+    class that selects it. `offered` and `free`: the total and the unallocated capacity by (driver, capacity) in nano
+    units, of devices that can be shared, are usable and have no taint.
+    """
+
+    drivers: Counter[tuple[str, DeviceState]] = msgspec.field(default_factory=Counter)
+    classes: Counter[tuple[str, DeviceState]] = msgspec.field(default_factory=Counter)
+    offered: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    free: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+
+    def add(self, devices: Iterable[CountedDevice]) -> None:
+        """Count more devices."""
+        for device in devices:
+            self.drivers[device.driver, device.state] += 1
+            for name in device.classes:
+                self.classes[name, device.state] += 1
+            for amount in device.capacity if device.state in _SHARED else ():
+                offered, used = Quantity.parse(amount.of).nano, Quantity.parse(amount.used).nano
+                self.offered[device.driver, amount.name] += offered
+                self.free[device.driver, amount.name] += max(0, offered - used)

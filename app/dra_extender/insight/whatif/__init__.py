@@ -1,1 +1,1 @@
-"""What if nodes, slices or classes were added, nodes drained or pods gone: who would fit, and who would not?"""
+"""What-if requests: which pods would fit after hypothetical changes."""

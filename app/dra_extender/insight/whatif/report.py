@@ -1,4 +1,4 @@
-"""The answer to "what if": pod by pod, and for people."""
+"""The answer to a what-if request, pod by pod, and its text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dra_extender.plurals import counted
 Verdict = Literal["fits", "would fit", "no more", "does not fit"]
 
 _TITLES: Final[tuple[tuple[Verdict, str], ...]] = (
-    ("no more", "would not fit any more"),
-    ("would fit", "would fit then"),
+    ("no more", "would no longer fit"),
+    ("would fit", "would fit"),
     ("does not fit", "would still not fit"),
-    ("fits", "would fit, as now"),
+    ("fits", "would still fit"),
 )
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod (namespace/name). `displaced`: it would lose its node. `now`: where it fits as things are, or is, and
-    `node`: where it would fit; empty when nowhere. `reason`: why it would not; `remedy`: what would help then, decided
-    again with that change; empty when no single change would, or nobody has looked for it.
+class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod (namespace/name). `displaced`: it would lose its node. `now`: the node that it fits, or runs on, without
+    the changes; `node`: the node that it would fit; empty if there is none. `reason`: why it would not fit; `remedy`: a
+    verified change that would help then; empty if no single change would, or none was tried.
     """
 
     pod: str
@@ -36,13 +36,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_of(now: str, node: str) -> Verdict:
-    """`now` and `node`: where the pod fits, empty when nowhere."""
+    """`now` and `node`: the node that the pod fits; empty if there is none."""
     if node:
         return "fits" if now else "would fit"
     return "no more" if now else "does not fit"
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class VerdictTotals(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods have each verdict."""
 
     no_more: int = 0
@@ -52,14 +52,14 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """`problems` are those of the slices that were supposed. `left_out`: pods that were not looked at, because there
-    are too many, or looking took too much; then the answer is not `complete`. Nor is it when somebody would have to be
-    waited for: such pods count as not fitting, and their reason says so. `work`: how many nodes were looked at.
+    """`problems`: of the slices that the request adds. `left_out`: pods that were not tried, because there are too many
+    pods or nodes. The answer is not `complete` then, nor if some node was not decided in time: such a pod counts as not
+    fitting, and its reason says it. `work`: nodes that were tried.
     """
 
     nodes_added: tuple[str, ...]
-    outcomes: tuple[Outcome, ...]
-    totals: Totals
+    outcomes: tuple[PodOutcome, ...]
+    totals: VerdictTotals
     problems: tuple[str, ...] = ()
     left_out: int = 0
     complete: bool = True
@@ -75,7 +75,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
         for problem in self.problems:
             yield f"Problem: {problem}."
         if not self.outcomes and not self.left_out:
-            yield "No pod waits, and none would lose its node."
+            yield "No pod is pending, and no pod would lose its node."
         for verdict, title in _TITLES:
             found = [outcome for outcome in self.outcomes if outcome.verdict == verdict]
             if found:
@@ -84,15 +84,15 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
                 source = f"{outcome.now} -> " if outcome.displaced and outcome.node else ""
                 yield f"  {outcome.pod}: {source}{outcome.node or outcome.reason}"
                 if outcome.remedy:
-                    yield f"    What helps then: {outcome.remedy}{'' if outcome.remedy.endswith('?') else '.'}"
+                    yield f"    Suggestion: {outcome.remedy}{'' if outcome.remedy.endswith('?') else '.'}"
         if self.left_out:
-            yield f"Not looked at: {counted(self.left_out, 'more pod')}."
+            yield f"Not tried: {counted(self.left_out, 'more pod')}."
 
 
-def totals_of(outcomes: tuple[Outcome, ...]) -> Totals:
-    """Added up."""
+def totals_of(outcomes: tuple[PodOutcome, ...]) -> VerdictTotals:
+    """Counted by verdict."""
     found = Counter(outcome.verdict for outcome in outcomes)
-    return Totals(
+    return VerdictTotals(
         no_more=found["no more"],
         would_fit=found["would fit"],
         does_not_fit=found["does not fit"],

@@ -1,7 +1,7 @@
-"""Changes of the names by which a pod calls its claims: misspelt ones, and claims that are about to be gone.
+"""Changes of the names by which a pod refers to its claims: misspelt names, and claims that are being deleted.
 
-Promises: only names that are known are suggested. Templates are known by the pods that have claims from them, so nobody
-has to be allowed to read templates.
+Promises: suggests only names that exist. Templates are known by the pods whose claims were created from them, so the
+service needs no permission to read templates.
 """
 
 from __future__ import annotations
@@ -9,99 +9,99 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from dra_extender.api.core import Pod, PodResourceClaim, PodResourceClaimStatus
 from dra_extender.api.decoding import to_builtins
-from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec, ResourceClaimStatus
-from dra_extender.insight.why.edits import Candidate, Families, Family, becomes, pod_change, replaced
-from dra_extender.insight.why.nearness import near
-from dra_extender.insight.why.report import Change
-from dra_extender.insight.why.situation import Situation
+from dra_extender.insight.manifests import claim_from_template
+from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.candidates import (
+    CandidateChange,
+    Families,
+    Family,
+    near,
+    object_change,
+    pod_becomes,
+    pod_change,
+    replaced,
+    with_spec,
+)
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.slices import QueryBudget, Slices
 
 AGAIN: Final = "-again"
 
 
-def of_names(situation: Situation, budget: QueryBudget) -> Families:
+def of_names(found: SimulatedPod, budget: QueryBudget) -> Families:
     """All families."""
-    yield from _claims(situation, budget)
-    yield from _templates(situation, budget)
-    yield from _leaving(situation, budget)
+    yield from _claims(found, budget)
+    yield from _templates(found, budget)
+    yield from _deleted(found, budget)
 
 
-def with_entry(pod: Pod, index: int, entry: PodResourceClaim) -> Pod:
-    """The pod with another one of its claims."""
-    entries = replaced(pod.spec.resource_claims, index, entry)
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=entries))
+def _with_entry(pod: Pod, index: int, entry: PodResourceClaim) -> Pod:
+    return with_spec(pod, resource_claims=replaced(pod.spec.resource_claims, index, entry))
 
 
-def _claims(situation: Situation, budget: QueryBudget) -> Families:
-    """A claim that does not exist may be another one that does."""
-    pod = situation.pod
-    namespace = pod.metadata.namespace
+def _claims(found: SimulatedPod, budget: QueryBudget) -> Families:
+    """For a claim that does not exist, claims with a similar name."""
+    pod = found.pod
     missing = [
         (index, entry, entry.resource_claim_name)
         for index, entry in enumerate(pod.spec.resource_claims)
-        if entry.resource_claim_name and situation.claim(namespace, entry.resource_claim_name) is None
+        if entry.resource_claim_name and found.claim(entry.resource_claim_name) is None
     ]
-    if budget.must_yield(len(pod.spec.resource_claims)):
-        yield None
-    known = (yield from _claim_names(situation, budget)) if missing else []
+    yield from budget.charge(len(pod.spec.resource_claims))
+    known = (yield from _claim_names(found, budget)) if missing else []
     for index, entry, name in missing:
-        found: list[Candidate] = []
+        candidates: list[CandidateChange] = []
         for other in (yield from near(name, known, budget)):
-            changed = msgspec.structs.replace(entry, resource_claim_name=other)
+            after = _with_entry(pod, index, replace(entry, resource_claim_name=other))
             change = pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimName", other)
             text = f"claim {name} does not exist; did you mean {other}?"
-            made = with_entry(pod, index, changed)
-            found.append(Candidate(text, f"did you mean {other}?", change, becomes(pod, made)))
-        if found:
-            yield Family(0, found)
+            candidates.append(CandidateChange(text, f"did you mean {other}?", change, pod_becomes(pod, after)))
+        if candidates:
+            yield Family(0, candidates)
 
 
-def _claim_names(situation: Situation, budget: QueryBudget) -> Slices[list[str]]:
-    """Of the claims in the pod's namespace that are made for nobody in particular."""
-    namespace = situation.pod.metadata.namespace
-    found: list[str] = []
-    for claim in list(situation.view.ledger.claims()):
-        if budget.must_yield(1):
-            yield
+def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Slices[list[str]]:
+    """Claims of the pod's namespace that no controller created."""
+    namespace = found.pod.metadata.namespace
+    names: list[str] = []
+    for claim in list(found.view.ledger.claims()):
+        yield from budget.charge(1)
         if claim.metadata.namespace == namespace and not claim.metadata.controller:
-            found.append(claim.metadata.name)
-    return sorted(found)
+            names.append(claim.metadata.name)
+    return sorted(names)
 
 
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _templates(situation: Situation, budget: QueryBudget) -> Families:
-    """A template of which no claim came may be another one."""
-    pod = situation.pod
+def _templates(found: SimulatedPod, budget: QueryBudget) -> Families:
+    """For a template without a claim, templates with a similar name."""
+    pod = found.pod
     created = created_names(pod)
     missing = [
         (index, entry, entry.resource_claim_template_name)
         for index, entry in enumerate(pod.spec.resource_claims)
         if entry.resource_claim_template_name and not entry.resource_claim_name and entry.name not in created
     ]
-    if budget.must_yield(len(pod.spec.resource_claims)):
-        yield None
-    known = (yield from _known_templates(situation, budget)) if missing else {}
+    yield from budget.charge(len(pod.spec.resource_claims))
+    known = (yield from _known_templates(found, budget)) if missing else {}
     for index, entry, name in missing:
         close = (yield from near(name, known, budget)) if name not in known else []
         if close:
             yield Family(0, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
-def _known_templates(situation: Situation, budget: QueryBudget) -> Slices[Mapping[str, ResourceClaimSpec]]:
-    """What the templates are by which other pods of the namespace have claims."""
-    namespace, ledger = situation.pod.metadata.namespace, situation.view.ledger
-    found: dict[str, ResourceClaimSpec] = {}
-    for pod in list(situation.view.pods):
-        if budget.must_yield(1 + len(pod.spec.resource_claims)):
-            yield
+def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Slices[Mapping[str, ResourceClaimSpec]]:
+    """The templates from which claims of pods in the namespace were created."""
+    namespace, ledger = found.pod.metadata.namespace, found.view.ledger
+    known: dict[str, ResourceClaimSpec] = {}
+    for pod in list(found.view.pods):
+        yield from budget.charge(1 + len(pod.spec.resource_claims))
         if pod.metadata.namespace != namespace or not pod.spec.resource_claims:
             continue
         created = created_names(pod)
@@ -109,49 +109,43 @@ def _known_templates(situation: Situation, budget: QueryBudget) -> Slices[Mappin
             template, made = entry.resource_claim_template_name, created.get(entry.name)
             claim = ledger.get(namespace, made) if template and made else None
             if template and claim is not None:
-                found[template] = claim.spec
-    return found
+                known[template] = claim.spec
+    return known
 
 
-def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: ResourceClaimSpec) -> Candidate:
-    meta, made = pod.metadata, f"{pod.metadata.name}-{entry.name}"
-    owner = OwnerReference(kind="Pod", name=meta.name, uid=meta.uid, api_version="v1", controller=True)
-    named = ObjectMeta(name=made, namespace=meta.namespace, uid=f"{meta.uid}-{entry.name}", owner_references=(owner,))
-    claim = ResourceClaim(named, spec)
-    changed = with_entry(pod, index, msgspec.structs.replace(entry, resource_claim_template_name=other))
-    statuses = (*pod.status.resource_claim_statuses, PodResourceClaimStatus(entry.name, made))
-    status = msgspec.structs.replace(pod.status, resource_claim_statuses=statuses)
-    after = becomes(pod, msgspec.structs.replace(changed, status=status))
-    return Candidate(
-        f"no claim comes from template {entry.resource_claim_template_name}; did you mean {other}?",
+def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: ResourceClaimSpec) -> CandidateChange:
+    claim = claim_from_template(pod.metadata, entry.name, spec)
+    changed = _with_entry(pod, index, replace(entry, resource_claim_template_name=other))
+    statuses = (*pod.status.resource_claim_statuses, PodResourceClaimStatus(entry.name, claim.metadata.name))
+    status = replace(pod.status, resource_claim_statuses=statuses)
+    after = pod_becomes(pod, replace(changed, status=status))
+    return CandidateChange(
+        f"no claim was created from template {entry.resource_claim_template_name}; did you mean {other}?",
         f"did you mean {other}?",
         pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimTemplateName", other),
-        lambda found: after(found.with_claim(claim)),
+        lambda found: after(found.on(found.snapshot.with_claim(claim))),
     )
 
 
-# --- claims that leave ------------------------------------------------------------------------------------------------
+# --- claims that are being deleted ------------------------------------------------------------------------------------
 
 
-def _leaving(situation: Situation, budget: QueryBudget) -> Families:
-    """A claim that is being deleted can be made again when it is gone."""
-    namespace = situation.pod.metadata.namespace
-    for entry in situation.pod.spec.resource_claims:
-        if budget.must_yield(1):
-            yield None
-        name = entry.resource_claim_name
-        claim = situation.claim(namespace, name) if name else None
+def _deleted(found: SimulatedPod, budget: QueryBudget) -> Families:
+    """A claim that is being deleted can be created again afterwards."""
+    for entry in found.pod.spec.resource_claims:
+        yield from budget.charge(1)
+        claim = found.claim(entry.resource_claim_name) if entry.resource_claim_name else None
         if claim is not None and claim.metadata.deletion_timestamp:
             yield Family(2, [_again(claim)])
 
 
-def _again(claim: ResourceClaim) -> Candidate:
+def _again(claim: ResourceClaim) -> CandidateChange:
     meta = claim.metadata
-    fresh = msgspec.structs.replace(meta, uid=meta.uid + AGAIN, deletion_timestamp=None)
-    made = msgspec.structs.replace(claim, metadata=fresh, status=ResourceClaimStatus())
-    change = Change(
-        kind="claim made again", object="ResourceClaim", name=meta.name, namespace=meta.namespace, op="create",
-        value={"spec": to_builtins(claim.spec)},
-    )  # fmt: skip
-    short = f"create claim {meta.name} again when it is gone"
-    return Candidate(short, short, change, lambda found: found.without_claim(claim).with_claim(made))
+    fresh = replace(meta, uid=meta.uid + AGAIN, deletion_timestamp=None)
+    made = replace(claim, metadata=fresh, status=ResourceClaimStatus())
+    value = {"spec": to_builtins(claim.spec)}
+    change = object_change("claim made again", "ResourceClaim", meta, value=value, op="create")
+    text = f"create claim {meta.name} again after it is deleted"
+    return CandidateChange(
+        text, text, change, lambda found: found.on(found.snapshot.without_claim(claim).with_claim(made))
+    )

@@ -1,107 +1,318 @@
-"""Nodes of which the same is to be said, with the account of one of them.
+"""The nodes of the cluster in groups, so that a hypothetical decision is made for one node per group.
 
-Promises: at most `EXAMINED` groups of nodes are looked at in detail, the largest first; the others are told by number.
-Names of devices and nodes do not tell nodes apart: thousands of equal nodes are one group.
+Promises: `NodeGroups.fit` counts a node only if the decision was made for it, or for a node with the same devices, of
+which the same devices are in use. Nodes for which there was no time are in no group, and `budget.complete` is False
+then. Small clusters have one group per node. A change is always tried on the nodes that it affects: nodes whose devices
+it frees, changed nodes and added nodes. `node_groups` reports at most `EXAMINED` groups in detail, the largest first,
+and only the number of nodes of the others. Names of devices and nodes do not separate groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Set
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dra_extender.allocation.plan import NO_SOLUTION, Failure, Feasibility, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
 from dra_extender.devices.readonly import holders
-from dra_extender.insight.why.ground import Ground
-from dra_extender.insight.why.report import BindingRule, Constraint, Holder, NodeGroup, Request
-from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.claims import Unschedulable
-from dra_extender.scheduling.feasibility import pending_claims
-from dra_extender.scheduling.noderules import NodeRule
-from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.report import BindingRule, DiagnosedRequest, HoldingClaim, NodeGroup
+from dra_extender.scheduling import extended
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
+from dra_extender.scheduling.feasibility import PreFilterState, pending_claims
+from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
 from dra_extender.scheduling.view import View
 
+SMALL: Final = 64
+"""Up to so many nodes, every node is a group of its own."""
+GROUPS: Final = 256
+"""Groups that are tried at most, the largest first."""
+OBSTACLES: Final = 64
+"""Obstacles that are reported per node at most."""
+TRIAL: Final = 30
+"""Units of work per trial, at least."""
+NODE: Final = 10
+"""Units of work to compare a node with others."""
+NAMES: Final = 20
+"""Names that are looked up in a unit of work."""
 EXAMINED: Final = 48
 NAMED: Final = 5
 HOLDERS: Final = 256
-"""Holders that are told of the devices of one request."""
-COST: Final = 4
-"""Units of work that telling one takes."""
-UNKNOWN: Final = "nobody can say yet"
+"""Claims that are reported per request at most."""
+HOLDER: Final = 4
+"""Units of work per claim."""
+UNDECIDED: Final = "not decided yet"
 
 
-class _Account(msgspec.Struct, frozen=True):
-    """What is said of the devices of a node."""
+class Fit(NamedTuple):
+    """`nodes` nodes fit, `example` is one of them."""
+
+    nodes: int
+    example: str
+
+
+class NodeGroups:
+    """See the module docstring. LazySequence by `group_nodes`."""
+
+    def __init__(
+        self,
+        pod: SimulatedPod,
+        groups: Sequence[Sequence[str]],
+        obstacles: dict[str, tuple[Obstacle, ...]],
+        left: dict[str, set[int]],
+    ) -> None:
+        """`left`: per resource that the pod requests, what nodes have left, in nano units."""
+        self.pod = pod
+        self.groups = groups
+        self.obstacles = obstacles
+        self.left = left
+        self.names: tuple[str, ...] = tuple(obstacles)
+        self._bound_claims = _bound_claims(pod)
+        self._alike: list[list[list[str]]] | None = None
+        """Per group, the nodes that pods can tell apart by name alone."""
+        self._free = [[name for name in group if not obstacles[name]] for group in groups]
+
+    @property
+    def examples(self) -> list[str]:
+        """One node of each group where nothing but devices can keep the pod away."""
+        return [free[0] for free in self._free[:GROUPS] if free]
+
+    def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Slices[Fit | None]:
+        """The nodes that the changed pod fits; None if there is none, or none is decided yet. `only`: try these nodes
+        instead of the groups.
+        """
+        budget.trials += 1
+        yield from budget.charge(TRIAL + changed.cost)
+        if changed.is_kept_out():
+            return None
+        if only:
+            picks = [(name, 1) for name in only[:GROUPS] if self._is_free(changed, name)]
+        else:
+            picks = yield from self._picks(changed, budget)
+        if not picks:
+            return None
+        names = [name for name, _ in picks]
+        fits = yield from budget.turn(lambda view: changed.fitting(view, names))
+        if not fits:
+            return None
+        counts = dict(picks)
+        return Fit(sum(counts[name] for name in fits), fits[0])
+
+    def _picks(self, changed: SimulatedPod, budget: QueryBudget) -> Slices[list[tuple[str, int]]]:
+        """The nodes to try, each with the number of nodes that it represents."""
+        apart = dict.fromkeys(self._affected(changed)).keys()
+        affected: list[str] = []
+        for name in apart:
+            yield from budget.charge(changed.cost_of(name))
+            if self._is_free(changed, name):
+                affected.append(name)
+        found = [(name, 1) for name in affected[:GROUPS]]
+        same = changed.pod is self.pod.pod and _bound_claims(changed) == self._bound_claims
+        alike = self._alike or [[]] * len(self.groups) if same else (yield from self._alike_nodes(budget))
+        for group, free in zip(alike, self._free, strict=True):
+            if same:
+                left = [name for name in free if name not in apart] if apart else free
+                yield from budget.charge(1 + len(apart) + (len(free) // NAMES if apart else 0))
+            else:
+                left = yield from self._free_of(changed, group, apart, budget)
+            if left and len(found) < GROUPS:
+                found.append((left[0], len(left)))
+            elif left:
+                budget.complete = False
+        return found
+
+    def _free_of(
+        self, changed: SimulatedPod, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
+    ) -> Slices[list[str]]:
+        """The nodes of the group where nothing but devices can keep the changed pod away."""
+        left: list[str] = []
+        for lot in group:
+            for part in [[name] for name in lot] if changed.wants.by_name else [lot]:
+                names = [name for name in part if name not in apart] if apart else part
+                if not names:
+                    continue
+                yield from budget.charge(changed.cost_of(names[0]) + len(part) // NAMES)
+                if budget.spent():
+                    return left
+                if self._is_free(changed, names[0]):
+                    left.extend(names)
+        return left
+
+    def _alike_nodes(self, budget: QueryBudget) -> Slices[list[list[list[str]]]]:
+        """As `_alike`, computed when it is first needed."""
+        if self._alike is None:
+            found: list[list[list[str]]] = []
+            for group in self.groups:
+                lots: dict[Hashable, list[str]] = {}
+                for name in group:
+                    lots.setdefault(self._kind(name), []).append(name)
+                    yield from budget.charge(NODE)
+                found.append(list(lots.values()))
+            self._alike = found
+        return self._alike
+
+    def _kind(self, name: str) -> Hashable:
+        """Everything of a node that pods depend on, except its name and host name."""
+        snapshot = self.pod.snapshot
+        node = snapshot.node(name)
+        if node is None:
+            return name
+        labels = node.metadata.labels
+        used, count, taken = snapshot.tenants.used(name)
+        return (
+            node.spec,
+            tuple(sorted((key, value) for key, value in labels.items() if key not in LABELS_OF_ONE)),
+            tuple((key, offered.nano - used.get(key, 0)) for key, offered in node.status.allocatable.items()),
+            count,
+            taken,
+        )
+
+    def _affected(self, changed: SimulatedPod) -> Iterator[str]:
+        """Nodes that the change affects or adds."""
+        now = changed.snapshot
+        if now.overlay is not self.pod.snapshot.overlay or now.removed:
+            yield from sorted(now.overlay.differing - now.nodes.keys())
+            homes = (now.view.pods.get(uid) for uid in now.removed)
+            names = {pod.spec.node_name for pod in homes if pod is not None}
+            yield from sorted((names & self.obstacles.keys()) - now.overlay.differing - now.nodes.keys())
+        yield from now.nodes
+
+    def _is_free(self, changed: SimulatedPod, name: str) -> bool:
+        node = changed.snapshot.node(name)
+        return node is not None and next(changed.obstacles(node), None) is None
+
+
+def _bound_claims(pod: SimulatedPod) -> frozenset[str]:
+    """UIDs of the pod's claims that are allocated already."""
+    found = pod.prefiltered
+    return (
+        frozenset(claim.metadata.uid for claim, _ in found.reaches)
+        if isinstance(found, PreFilterState)
+        else frozenset()
+    )
+
+
+def group_nodes(
+    pod: SimulatedPod, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()
+) -> Slices[NodeGroups]:
+    """Group these nodes. `attributes`: what constraints that are tried may compare."""
+    obstacles: dict[str, tuple[Obstacle, ...]] = {}
+    groups: dict[Hashable, list[str]] = {}
+    left: dict[str, set[int]] = {}
+    for start in range(0, len(names), PORTION):
+        if budget.spent():
+            break
+        portion = [name for name in names[start : start + PORTION] if name in pod.view.cluster.nodes]
+        keys: dict[str, Hashable] = {name: name for name in portion}
+        if len(names) > SMALL:
+            keys = (yield from _keys(pod, portion, budget, attributes)) or keys
+            keys = keys | {name: name for name in keys.keys() & pod.snapshot.overlay.differing}
+        for name in portion:
+            node = pod.snapshot.node(name)
+            if node is not None:
+                yield from budget.charge(pod.cost_of(name))
+                obstacles[name] = tuple(islice(pod.obstacles(node), OBSTACLES))
+                for resource, amount in pod.wants.left(node, pod.snapshot.tenants.used(name)[0]):
+                    left.setdefault(resource, set()).add(amount)
+                groups.setdefault(keys.get(name, name), []).append(name)
+        budget.nodes += len(portion)
+        yield
+    return NodeGroups(pod, sorted(groups.values(), key=len, reverse=True), obstacles, left)
+
+
+def _keys(
+    pod: SimulatedPod, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
+) -> Slices[dict[str, Hashable] | None]:
+    prefiltered = pod.prefiltered
+    claims = resolve_claims(pod.pod, pod.snapshot.claim, pod.view.features)
+    found = yield from budget.turn(
+        lambda view: dict(
+            view.decisions.alike(() if isinstance(claims, Unschedulable) else claims, portion, attributes)
+        )
+    )
+    if found is None or not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is None:
+        return found
+    wanted, nodes = prefiltered.wanted, {name: pod.snapshot.node(name) for name in found}
+    return {  # what devices provide differs from node to node for extended resources
+        name: (key, node and extended.through_devices(wanted, node))
+        for (name, key), node in zip(found.items(), nodes.values(), strict=True)
+    }
+
+
+# --- the report of each group -----------------------------------------------------------------------------------------
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """The decision about the devices of one node."""
 
     fits: bool
     reason: str
     tally: NodeTally | None = None
 
 
-def node_groups(ground: Ground, budget: QueryBudget) -> Slices[list[NodeGroup]]:
-    """All nodes, the largest groups first."""
+def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Slices[list[NodeGroup]]:
+    """All nodes, the largest groups first. Nodes with the same outcome and the same obstacles are one group."""
     kinds: dict[Hashable, int] = {}
-    members: dict[tuple[int, tuple[NodeRule, ...]], list[str]] = {}
-    accounts: dict[tuple[int, tuple[NodeRule, ...]], _Account] = {}
-    for number, group in enumerate(ground.groups):
-        account: _Account | None = None
+    members: dict[Hashable, list[str]] = {}
+    outcomes: dict[Hashable, _Outcome] = {}
+    for number, group in enumerate(nodes.groups):
+        outcome: _Outcome | None = None
         if number < EXAMINED and not budget.spent():
-            account = yield from _account(ground.base, group[0], budget)
+            outcome = yield from _outcome(nodes.pod, group[0], budget)
             yield
         else:
             budget.complete = False
-        what = account and (account.fits, account.reason, account.tally and account.tally.anonymous())
+        what = outcome and (outcome.fits, outcome.reason, outcome.tally and outcome.tally.anonymous())
         kind = kinds.setdefault(what, len(kinds))
         for name in group:
-            key = kind, tuple(found.rule for found in ground.obstacles[name])
+            key = kind, tuple(found.rule for found in nodes.obstacles[name])
             members.setdefault(key, []).append(name)
-            if account is not None:
-                accounts.setdefault(key, account)
-            if budget.must_yield(1 + len(ground.obstacles[name]) // 4):
-                yield
+            if outcome is not None:
+                outcomes.setdefault(key, outcome)
+            yield from budget.charge(1 + len(nodes.obstacles[name]) // 4)
     found: list[NodeGroup] = []
-    for key, names in members.items():
-        found.append((yield from _group(ground, names, accounts.get(key), budget)))
+    for members_key, names in members.items():
+        found.append((yield from _group(nodes, names, outcomes.get(members_key), budget)))
     return sorted(found, key=lambda group: -group.count)
 
 
-def _account(base: Situation, name: str, budget: QueryBudget) -> Slices[_Account | None]:
-    prefiltered, node = base.prefiltered, base.node(name)
+def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Slices[_Outcome | None]:
+    prefiltered, node = pod.prefiltered, pod.snapshot.node(name)
     if isinstance(prefiltered, Unschedulable):
-        return _Account(False, prefiltered.reason)
+        return _Outcome(False, prefiltered.reason)
     if isinstance(prefiltered, Failure):
-        return _Account(False, prefiltered.error)
-    if node is None:  # gone since the last step
-        return _Account(False, UNKNOWN)
+        return _Outcome(False, prefiltered.error)
+    if node is None:  # deleted since the last step
+        return _Outcome(False, UNDECIDED)
     pending = pending_claims(prefiltered, node)
     if isinstance(pending, Unfit):
-        return _Account(False, pending.reason)
+        return _Outcome(False, pending.reason)
     if not pending.claims:
-        return _Account(True, "")
+        return _Outcome(True, "")
     found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
     if found is None:
-        return _Account(False, UNKNOWN)
-    return _Account(found.verdict == "fits", found.reason, found)
+        return _Outcome(False, UNDECIDED)
+    return _Outcome(found.verdict == "fits", found.reason, found)
 
 
-def _group(ground: Ground, names: Sequence[str], account: _Account | None, budget: QueryBudget) -> Slices[NodeGroup]:
-    if budget.must_yield(1):
-        yield
+def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, budget: QueryBudget) -> Slices[NodeGroup]:
+    yield from budget.charge(1)
     shown = tuple(names[:NAMED])
-    obstacles = ground.obstacles[names[0]]
-    if account is None:
+    obstacles = nodes.obstacles[names[0]]
+    if outcome is None:
         return NodeGroup(len(names), shown, "undecided", NO_SOLUTION, obstacles, examined=False)
-    tally = account.tally
+    tally = outcome.tally
     if tally is None:
-        verdict: Feasibility = "fits" if account.fits else "refused"
-        return NodeGroup(len(names), shown, verdict, account.reason, obstacles, example=names[0])
-    requests: list[Request] = []
+        verdict: Feasibility = "fits" if outcome.fits else "refused"
+        return NodeGroup(len(names), shown, verdict, outcome.reason, obstacles, example=names[0])
+    requests: list[DiagnosedRequest] = []
     for request in tally.requests:
-        told = yield from _holders(ground.base.view, request, budget)
-        requests.append(Request(request, _binding(request), told))
+        held_by = yield from _holders(nodes.pod.view, request, budget)
+        requests.append(DiagnosedRequest(request, _binding_rule(request), held_by))
     return NodeGroup(
         count=len(names),
         nodes=shown,
@@ -110,7 +321,7 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None, budge
         obstacles=obstacles,
         example=tally.node,
         requests=tuple(requests),
-        constraints=tuple(Constraint(**msgspec.structs.asdict(found)) for found in tally.constraints),
+        constraints=tally.constraints,
         pools=tally.pools,
         cause=tally.stuck.cause if tally.stuck is not None and not tally.stuck.after else "",
         wanted=tally.wanted,
@@ -118,8 +329,8 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None, budge
     )
 
 
-def _binding(request: RequestTally) -> BindingRule:
-    """The rule after which too few devices were left; empty when there are enough."""
+def _binding_rule(request: RequestTally) -> BindingRule:
+    """The rule after which too few devices were left; empty if there are enough."""
     if request.left >= request.wanted:
         return ""
     left = request.offered
@@ -132,18 +343,14 @@ def _binding(request: RequestTally) -> BindingRule:
     return "offered"
 
 
-# --- holders ----------------------------------------------------------------------------------------------------------
-
-
-def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Slices[tuple[Holder, ...]]:
-    """Who has devices of the request, most of them first; `HOLDERS` at most."""
-    found: dict[str, Holder] = {}
+def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Slices[tuple[HoldingClaim, ...]]:
+    """The claims that hold devices of the request, those with the most devices first; `HOLDERS` at most."""
+    found: dict[str, HoldingClaim] = {}
     for device in request.held:
         use = view.ledger.in_use((device.driver, device.pool)).get(device.device)
         if use is None:
             continue
-        if budget.must_yield(1 + len(use.owners) + len(use.shares)):
-            yield
+        yield from budget.charge(1 + len(use.owners) + len(use.shares))
         if len(found) >= HOLDERS or budget.spent():
             budget.complete = False
             break
@@ -152,7 +359,6 @@ def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Slices[t
             known = found.get(holder.claim)
             count = known.devices + 1 if known is not None else 1
             pods = tuple(f"{namespace}/{name}" for name in holder.pods) if slash else ()
-            if budget.must_yield(COST + len(pods)):
-                yield
-            found[holder.claim] = Holder(holder.claim, pods, count, holder.in_flight)
+            yield from budget.charge(HOLDER + len(pods))
+            found[holder.claim] = HoldingClaim(holder.claim, pods, count, holder.in_flight)
     return tuple(sorted(found.values(), key=lambda holder: (-holder.devices, holder.claim)))

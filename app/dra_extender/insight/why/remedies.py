@@ -1,13 +1,13 @@
-"""What would help: changes that were decided again, the nearest first.
+"""Verified remedies: changes with which the pod fits, the smallest first.
 
-Promises: a remedy that is told makes the pod fit; the number of nodes is that of the nodes on which it then fits. Each
-kind of change is told once, in its nearest form. When no single change helps, two together are tried. At most `budget`
-allows is tried, and `budget.complete` says whether that was all.
+Promises: with each remedy the pod fits, on the reported number of nodes. Each kind of change is reported once, in its
+smallest form. If no single change helps, pairs of changes are tried. The budget limits the work, and `budget.complete`
+is False if it was not enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -21,84 +21,90 @@ from dra_extender.cel import (
     WorkExceeded,
 )
 from dra_extender.devices.models import DeviceModel
+from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
-from dra_extender.insight.why.edits import Candidate, Families, Family, as_yaml, claims_with_targets, places
-from dra_extender.insight.why.ground import Found, Ground
+from dra_extender.insight.why.candidates import (
+    CandidateChange,
+    Families,
+    Family,
+    as_yaml,
+    claims_with_targets,
+    requests_of,
+)
+from dra_extender.insight.why.nodegroups import Fit, NodeGroups
 from dra_extender.insight.why.report import NodeGroup, Remedy
-from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.slices import QueryBudget, Slices
 from dra_extender.scheduling.view import View
 
-TOLD: Final = 8
-"""Remedies at most."""
+MOST: Final = 8
+"""Remedies that are reported at most."""
 DRIVERS: Final = 20_000
+"""Units of work to find out which drivers' devices all classes select."""
 CLASS: Final = 5_000
-"""Units of work for finding out which devices the classes select, and one class."""
+"""Units of work for one class."""
 MODEL: Final = 10
+"""Units of work for the words of one kind of device."""
 ATTRIBUTE: Final = 2
-"""Units of work for the words of a kind of device, and of one of its attributes."""
+"""Units of work for one of its attributes."""
 DEVICES: Final = 512
-"""Devices that are looked at for words and values."""
+"""Devices whose words and values are used at most."""
 PAIRED: Final = 24
-"""Changes of which two are tried together."""
+"""Changes that are tried in pairs at most."""
 
 
-def remedies(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Slices[tuple[Remedy, ...]]:
-    """All remedies, one of each family."""
-    victims = yield from budget.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
+def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Slices[tuple[Remedy, ...]]:
+    """At most one remedy of each family."""
+    victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
     families = list(victims or ())
-    for family in _families(ground, found, budget):
+    for family in _families(nodes, found, budget):
         if family is None:
-            yield  # enough for one step
+            yield  # end of the step
         elif family.candidates:
             families.append(family)
         if budget.spent():
             break
     families.sort(key=lambda family: family.rank)
-    told: list[Remedy] = []
+    helping: list[Remedy] = []
     for family in families:
-        if len(told) >= TOLD or budget.spent():
+        if len(helping) >= MOST or budget.spent():
             break
-        remedy = yield from (_halved if family.monotone else _first)(ground, family, budget)
-        if remedy is not None and not any(remedy.changes == other.changes for other in told):
-            told.append(remedy)
-    if not told:
-        remedy = yield from _both(ground, families, budget)
-        told.extend([remedy] if remedy is not None else [])
-    return tuple(told)
+        remedy = yield from (_bisected if family.monotone else _first)(nodes, family, budget)
+        if remedy is not None and not any(remedy.changes == other.changes for other in helping):
+            helping.append(remedy)
+    if not helping:
+        remedy = yield from _pair(nodes, families, budget)
+        helping.extend([remedy] if remedy is not None else [])
+    return tuple(helping)
 
 
-def _families(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Families:
-    situation = ground.base
-    known = claimchanges.tallies(found)
-    if budget.must_yield(sum(len(group.requests) for group in found)):
-        yield None
-    vocabulary, devices = yield from _vocabulary(situation, found, budget)
-    classes = yield from _drivers(situation, devices, budget)
-    attributes = list(vocabulary.attributes)
-    for claim, target in claims_with_targets(situation):
+def _families(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Families:
+    pod, known = nodes.pod, claimchanges.tallies(found)
+    yield from budget.charge(sum(len(group.requests) for group in found))
+    vocabulary, devices = yield from _vocabulary(pod, found, budget)
+    classes = yield from _drivers(pod, devices, budget)
+    names = claimchanges.KnownNames(classes, list(vocabulary.attributes))
+    for claim, target in claims_with_targets(pod):
         if claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(claim, target, known, classes, attributes, budget)
-        for place in places(claim, target):
-            tallies = known.get((claim.metadata.key, place.name), ())
-            yield from selectorchanges.of_selectors(place, tallies, vocabulary, budget)
-    yield from namechanges.of_names(situation, budget)
-    yield from podchanges.of_pod(situation, ground.obstacles, ground.left, budget)
-    yield from tenantchanges.of_others(situation, found, budget)
+        yield from claimchanges.of_claim(claim, target, known, names, budget)
+        for request in requests_of(claim, target):
+            tallies = known.get((claim.metadata.key, request.name), ())
+            yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
+    yield from namechanges.of_names(pod, budget)
+    yield from podchanges.of_pod(pod, nodes.obstacles, nodes.left, budget)
+    yield from tenantchanges.of_others(pod, found, budget)
 
 
 def _vocabulary(
-    situation: Situation, found: Sequence[NodeGroup], budget: QueryBudget
+    pod: SimulatedPod, found: Sequence[NodeGroup], budget: QueryBudget
 ) -> Slices[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
-    """(the words that the devices of the examples have, the devices as selectors see them)"""
+    """(the words of the examples' devices, the devices as selectors see them)"""
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
     models: set[DeviceModel] = set()
     for group in found:
-        seen = situation.view.cluster.inventory.view(group.example or group.nodes[0])
+        seen = pod.view.cluster.inventory.view(group.example or group.nodes[0])
         several = seen.devices[:DEVICES] if seen is not None else ()
-        if budget.must_yield(1 + len(several)):
-            yield
+        yield from budget.charge(1 + len(several))
         for device in several:
             if device.model in models:
                 continue
@@ -106,25 +112,25 @@ def _vocabulary(
                 return vocabulary, devices
             models.add(device.model)
             traits = device.model.traits
-            if budget.must_yield(MODEL + ATTRIBUTE * (len(traits.attributes) + len(traits.capacity))):
-                yield
-            view = device_view(device.model, situation.view.features)
+            yield from budget.charge(MODEL + ATTRIBUTE * (len(traits.attributes) + len(traits.capacity)))
+            view = device_view(device.model, pod.view.features)
             vocabulary.add(view)
             devices.append(view)
     return vocabulary, devices
 
 
-def _drivers(situation: Situation, devices: Sequence[DeviceView], budget: QueryBudget) -> Slices[claimchanges.Classes]:
-    """The drivers whose devices each class selects, as far as that is cheap to find out."""
+def _drivers(
+    pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget
+) -> Slices[Mapping[str, frozenset[str]]]:
+    """The drivers whose devices each class selects, as far as the work for it is limited."""
     left = DRIVERS
     found: dict[str, frozenset[str]] = {}
-    for name, known in sorted(situation.view.cluster.classes.items()):
+    for name, known in sorted(pod.view.cluster.classes.items()):
         work = Work(min(left, CLASS))
         allowed = work.left
-        found[name] = _drivers_of(known, devices, situation.view, work)
+        found[name] = _drivers_of(known, devices, pod.view, work)
         left -= allowed - work.left
-        if budget.must_yield(1 + allowed - work.left):
-            yield
+        yield from budget.charge(1 + allowed - work.left)
     return found
 
 
@@ -146,27 +152,27 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _first(ground: Ground, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
+def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
     for candidate in family.candidates:
         if budget.spent():
             return None
-        fits = yield from _tried(ground, [candidate], budget)
+        fits = yield from _fit(nodes, [candidate], budget)
         if fits is not None:
             return _remedy([candidate], fits)
     return None
 
 
-def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
-    """The nearest that helps: the last one does when any does."""
+def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
+    """The first that helps: if any helps, so does the last."""
     low, high = 0, len(family.candidates) - 1
-    best = yield from _tried(ground, [family.candidates[high]], budget)
+    best = yield from _fit(nodes, [family.candidates[high]], budget)
     if best is None:
         return None
     while low < high:
         if budget.spent():
             break
         middle = (low + high) // 2
-        fits = yield from _tried(ground, [family.candidates[middle]], budget)
+        fits = yield from _fit(nodes, [family.candidates[middle]], budget)
         if fits is None:
             low = middle + 1
         else:
@@ -174,9 +180,9 @@ def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Slices[Remed
     return _remedy([family.candidates[high]], best)
 
 
-def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> Slices[Remedy | None]:
-    """Two changes of different families, those first that are nearest; of a family its nearest and its furthest."""
-    ends: list[tuple[int, Candidate]] = []
+def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) -> Slices[Remedy | None]:
+    """Two changes of different families, the smallest first; of each family its smallest and its largest."""
+    ends: list[tuple[int, CandidateChange]] = []
     for number, family in enumerate(families[:PAIRED]):
         ends.append((number, family.candidates[0]))
         if len(family.candidates) > 1:
@@ -187,23 +193,23 @@ def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> Sl
             continue
         if budget.spent():
             return None
-        fits = yield from _tried(ground, [first, second], budget)
+        fits = yield from _fit(nodes, [first, second], budget)
         if fits is not None:
             return _remedy([first, second], fits)
     return None
 
 
-def _tried(ground: Ground, candidates: Sequence[Candidate], budget: QueryBudget) -> Slices[Found | None]:
-    changed = ground.base
+def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Slices[Fit | None]:
+    changed = nodes.pod
     for candidate in candidates:
         changed = candidate.apply(changed)
     only = candidates[0].only if len(candidates) == 1 else ()
-    found = yield from ground.trial(changed, budget, only)
+    found = yield from nodes.fit(changed, budget, only)
     yield
     return found
 
 
-def _remedy(candidates: Sequence[Candidate], found: Found) -> Remedy:
+def _remedy(candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
     return Remedy(
         text=", and ".join(candidate.text for candidate in candidates),
         short=" and ".join(candidate.short for candidate in candidates),

@@ -1,7 +1,7 @@
-"""What a diagnosis says: structs for JSON and for people.
+"""The answer to "why is this pod not scheduled", as structs.
 
-Promises: everything in it is a text, a number, or one of these structs, so that it can be encoded as it is. Nodes are
-told by number and a few names; nodes of which the same is to be said stand together.
+Promises: contains only texts, numbers and these structs, so it can be encoded as it is. A group of nodes has a count
+and a few names. Sentences about it are made in `summary` and `text` only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule
-from dra_extender.allocation.tally import RequestTally
+from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.noderules import NodeRule, Obstacle
 
@@ -19,14 +19,14 @@ PodRule = Literal[
     "scheduling gate", "scheduler", "claim missing", "claim not created", "class missing", "feature gate",
     "claim leaving", "claim in flight", "claim full", "claim unreadable", "claim", "no nodes",
 ]  # fmt: skip
-"""What keeps a pod from all nodes."""
+"""Why a pod cannot be scheduled, whatever the nodes are."""
 
 BindingRule = Literal["", "offered", "together", "pools", "search"] | Rule | NodeRule | PodRule
-"""The rule that a pod fails first where it comes closest to fitting: "offered" when a node has fewer devices of the
-class than are wanted, "together" when only the requests together want too much. Empty for a pod that fits.
+"""The first rule that the pod fails on the nodes where it comes closest to fitting. "offered": a node has fewer devices
+of the class than requested; "together": only all requests together need too many devices. Empty for a pod that fits.
 """
 
-State = Literal["fits", "refused", "bound", "error"]
+DiagnosisState = Literal["fits", "refused", "bound", "error"]
 
 ChangeKind = Literal[
     "count", "capacity", "toleration", "selector", "class", "constraint", "name", "resources", "pod toleration",
@@ -35,8 +35,8 @@ ChangeKind = Literal[
 ]  # fmt: skip
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """A claim (namespace/name) that has `devices` of the node; `pods` (namespace/name) use it."""
+class HoldingClaim(msgspec.Struct, frozen=True):
+    """A claim (namespace/name) that holds `devices` devices of the node; `pods` (namespace/name) use it."""
 
     claim: str
     pods: tuple[str, ...]
@@ -44,30 +44,17 @@ class Holder(msgspec.Struct, frozen=True):
     in_flight: bool = False
 
 
-class Constraint(msgspec.Struct, frozen=True):
-    """Requests of a claim want `wanted` devices that satisfy the constraint together; `best` is the most there is."""
-
-    claim: str
-    index: int
-    kind: str
-    attribute: str
-    requests: tuple[str, ...]
-    wanted: int
-    best: int
-    missing: int
-
-
-class Request(msgspec.Struct, frozen=True):
-    """The tally of a request, with who holds what is in use. `rule`: the one after which too few devices were left."""
+class DiagnosedRequest(msgspec.Struct, frozen=True):
+    """The tally of a request, and the claims that hold its devices. `rule`: after it too few devices were left."""
 
     tally: RequestTally
     rule: BindingRule = ""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[HoldingClaim, ...] = ()
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """`count` nodes of which the same can be said; `nodes` are the first few. Devices fit when `verdict` says so; the
-    pod fits when there are no `obstacles` either. `requests` and all below are about `example`, one of the nodes.
+    """`count` nodes with the same outcome; `nodes` are the first few. `verdict` is about devices; the pod fits if there
+    are no `obstacles` either. `requests` and the fields below are about `example`, one of the nodes.
     """
 
     count: int
@@ -77,14 +64,14 @@ class NodeGroup(msgspec.Struct, frozen=True):
     obstacles: tuple[Obstacle, ...] = ()
     examined: bool = True
     example: str = ""
-    requests: tuple[Request, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
+    requests: tuple[DiagnosedRequest, ...] = ()
+    constraints: tuple[ConstraintTally, ...] = ()
     pools: tuple[PoolProblem, ...] = ()
     cause: str = ""
-    """What the search could not get past, when no rule alone explains it."""
+    """Where the search stopped, if no rule alone explains it."""
     wanted: int = 0
     available: int = 0
-    """Devices that the requests without alternatives want together, and that there are for them."""
+    """Devices that all requests without alternatives need together, and that the node has for them."""
 
     @property
     def fits(self) -> bool:
@@ -92,8 +79,8 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of one object. `op`: replace, add or remove at `path`, a JSON pointer; or create or delete the object,
-    or wait until somebody else does. `value` is what comes there, or the object to create.
+    """One change of one object. `op`: replace, add or remove at `path` (a JSON pointer), create or delete the object,
+    or wait until it is deleted. `value` is the new value, or the object to create.
     """
 
     kind: ChangeKind
@@ -104,12 +91,12 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
     value: Any = None
     like: str = ""
-    """Of an object to create: the one that it resembles."""
+    """The object that an object to create resembles."""
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """Changes after which the pod fits `nodes` nodes, `example` among them: decided, not guessed. `text` says what to
-    do, `short` the same for an event; `yaml` is what to write, where that is more than a word.
+    """Changes after which the pod fits `nodes` nodes, one of them `example`: verified by a hypothetical decision.
+    `text` says what to do, `short` the same for an event; `yaml` is what to write, if that is more than a word.
     """
 
     text: str
@@ -121,7 +108,7 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class ClaimState(msgspec.Struct, frozen=True):
-    """A claim of the pod (namespace/name). `template`: the one it was made from."""
+    """A claim of the pod (namespace/name). `template`: the template it was created from."""
 
     claim: str
     entry: str
@@ -132,13 +119,13 @@ class ClaimState(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. `summary` is one sentence about the binding `rule`; `claim` is to blame for it, if one is.
-    `fits` nodes can have the pod, `examples` are the first of them; `devices_fit` have devices for it.
+    """`summary` is one sentence about the binding `rule`, and `claim` the claim that causes it, if one does. The pod
+    fits `fits` nodes, of which `examples` are the first; `devices_fit` nodes have devices for it.
     """
 
     pod: str
     uid: str
-    state: State
+    state: DiagnosisState
     rule: BindingRule
     summary: str
     claim: str = ""
@@ -150,10 +137,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[NodeGroup, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     unchecked: tuple[str, ...] = ()
-    """Rules of kube-scheduler that were not looked at."""
+    """Rules of kube-scheduler that were not checked."""
     complete: bool = True
-    """False: some nodes or changes were not looked at, for want of time."""
+    """False: some nodes or changes were not tried, because the work is limited."""
     work: int = 0
     """Hypothetical decisions that were made."""
     placement: Account | None = None
-    """Which of the nodes that fit the placement policy prefers, when it was asked."""
+    """Which of the nodes that fit the placement policy prefers; only in answers of `explaining`."""
+    preemption: str = ""
+    """Which pods this pod would preempt, or why none; only in answers of `explaining`."""

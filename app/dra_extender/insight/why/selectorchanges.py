@@ -1,4 +1,4 @@
-"""Changes of selectors that may help: a word that is nearly one the devices have, another value, or a clause less."""
+"""Changes of selectors: a word that is like one of the devices, another value, or a clause less."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dra_extender.api.semver import Semver
 from dra_extender.cel.clauses import Respelled, brief, clauses, respelled, without
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
-from dra_extender.insight.why.edits import Candidate, Families, Family, Place, replaced, swapped
-from dra_extender.insight.why.nearness import near
+from dra_extender.insight.why.candidates import CandidateChange, EditableRequest, Families, Family, near, replaced
 from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
 
 VALUES: Final = 8
-WORDS: Final = 24
-"""Candidates of one clause with another word."""
+CANDIDATES: Final = 24
+"""Per clause."""
 CLAUSES: Final = 8
-"""Clauses of one request that are changed, the first ones that do not hold."""
-LOOKED: Final = 16
-"""Words of one clause that others are looked for."""
+"""Clauses of one request that are changed: the first ones that some device does not satisfy."""
+WORDS: Final = 16
+"""Words of one clause that are replaced."""
 OPTIONS: Final = 512
-"""Spellings of one clause that are looked at."""
+"""Spellings of one clause that are generated."""
 KNOWN: Final = 256
+"""Known words, and known values per name."""
 LONGEST: Final = 64
-"""Words that are known, and values of each name; longer ones are nobody's slip of the pen."""
+"""Letters of a known word or value."""
 LETTERS: Final = 8
 """Letters of a selector that are read in a unit of work."""
 CHANGE: Final = 20
-"""Units of work that a change takes."""
+"""Units of work per change."""
 
 
 class Vocabulary:
@@ -70,52 +70,55 @@ class Vocabulary:
         return list(islice(dict.fromkeys(value for values in self.values.values() for value in values), KNOWN))
 
 
-def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary, budget: QueryBudget) -> Families:
+def of_selectors(
+    request: EditableRequest, found: Sequence[RequestTally], vocabulary: Vocabulary, budget: QueryBudget
+) -> Families:
     """The families of one request. Only what some node's devices do not satisfy is changed."""
-    told: dict[tuple[int, int], str] = {}
+    failing: dict[tuple[int, int], str] = {}
     for tally in found:
-        if budget.must_yield(1 + len(tally.clauses)):
-            yield None
+        yield from budget.charge(1 + len(tally.clauses))
         for clause in tally.clauses:
             if clause.source == "request":
-                told.setdefault((clause.index, clause.number), clause.reads)
+                failing.setdefault((clause.index, clause.number), clause.reads)
         for error in tally.errors:
             if error.source == "request":
-                if budget.must_yield(1 + len(error.expression) // LETTERS):
-                    yield None
+                yield from budget.charge(1 + len(error.expression) // LETTERS)
                 for number in range(len(clauses(error.expression))):
-                    told.setdefault((error.index, number), "")
-    if len(told) > CLAUSES:
+                    failing.setdefault((error.index, number), "")
+    if len(failing) > CLAUSES:
         budget.complete = False
-    for (index, number), reads in islice(told.items(), CLAUSES):
-        expression = _expression(place, index)
-        if budget.must_yield(2 * (1 + len(expression) // LETTERS)):
-            yield None
+    for (index, number), reads in islice(failing.items(), CLAUSES):
+        expression = _expression(request, index)
+        yield from budget.charge(2 * (1 + len(expression) // LETTERS))
         text = clauses(expression)[number]
-        misspelt, other = yield from _spellings(place, index, number, text, reads, vocabulary, budget)
+        misspelt, other = yield from _spellings(request, index, number, text, reads, vocabulary, budget)
         if misspelt:
             yield Family(0, misspelt)
         if other:
             yield Family(25, other)
-        yield Family(26, [_dropped(place, index, number, text)])
-        if budget.must_yield(CHANGE + len(expression) // LETTERS):
-            yield None
+        yield Family(26, [_removed(request, index, number, text)])
+        yield from budget.charge(CHANGE + len(expression) // LETTERS)
 
 
-def _expression(place: Place, index: int) -> str:
-    cel = place.source.selectors[index].cel
+def _expression(request: EditableRequest, index: int) -> str:
+    cel = request.source.selectors[index].cel
     return cel.expression if cel is not None else ""
 
 
 def _spellings(
-    place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary, budget: QueryBudget
-) -> Slices[tuple[Sequence[Candidate], Sequence[Candidate]]]:
+    request: EditableRequest,
+    index: int,
+    number: int,
+    clause: str,
+    reads: str,
+    vocabulary: Vocabulary,
+    budget: QueryBudget,
+) -> Slices[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
     """(words that were nearly right, other values)"""
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
     words, numbers = _words(clause)
-    if budget.must_yield(len(values) + len(clause) // LETTERS):
-        yield
+    yield from budget.charge(len(values) + len(clause) // LETTERS)
     instead: dict[str, list[str]] = {}
     close: set[tuple[str, str]] = set()
     for word in words:
@@ -123,17 +126,16 @@ def _spellings(
         close.update((word, other) for other in right)
     counts = {wanted: _nearest(whole, wanted) for wanted in numbers}
     options = list(islice(respelled(clause, lambda word: instead.get(word, ()), lambda n: counts.get(n, ())), OPTIONS))
-    if budget.must_yield(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3)):
-        yield
+    yield from budget.charge(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3))
     first = [option for option in options if (option.old, option.new) in close]
     rest = [option for option in options if (option.old, option.new) not in close]
-    if max(len(first), len(rest)) > WORDS or len(options) == OPTIONS:
+    if max(len(first), len(rest)) > CANDIDATES or len(options) == OPTIONS:
         budget.complete = False
 
-    def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[Candidate]:
+    def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[CandidateChange]:
         return LazySequence(
-            min(len(chosen), WORDS),
-            lambda position: _respelled(place, index, number, clause, chosen[position], near=near),
+            min(len(chosen), CANDIDATES),
+            lambda position: _respelled(request, index, number, clause, chosen[position], near=near),
         )
 
     return made(first, near=True), made(rest, near=False)
@@ -162,7 +164,7 @@ def _words(clause: str) -> tuple[list[str], list[int]]:
 
     for _ in islice(respelled(clause, word, number), OPTIONS):
         pass
-    return list(islice(words, LOOKED)), list(islice(numbers, LOOKED))
+    return list(islice(words, WORDS)), list(islice(numbers, WORDS))
 
 
 def _others(
@@ -170,8 +172,7 @@ def _others(
 ) -> Slices[tuple[list[str], Collection[str]]]:
     """(words to try instead, those of them that this one may have been meant to be)"""
     if word[:1].isdigit():
-        if budget.must_yield(2 * len(values)):
-            yield
+        yield from budget.charge(2 * len(values))
         return _by_distance(word, values), ()
     found = yield from vocabulary.near(word, budget)
     alike = (yield from near(word, values, budget)) if word not in values else []
@@ -209,36 +210,32 @@ def _order(text: str) -> tuple[str, Any] | None:
         return None
 
 
-def _respelled(place: Place, index: int, number: int, clause: str, option: Respelled, *, near: bool) -> Candidate:
-    parts = list(clauses(_expression(place, index)))
+def _respelled(
+    request: EditableRequest, index: int, number: int, clause: str, option: Respelled, *, near: bool
+) -> CandidateChange:
+    parts = list(clauses(_expression(request, index)))
     parts[number] = option.expression
-    text = " && ".join(parts)
+    expression = " && ".join(parts)
     if near:
-        said = f"{place.label}: {brief(clause)}: did you mean {option.new}{_unseen(option.old, clause)}?"
-        short = f"did you mean {option.new}?"
-    else:
-        said, short = f"{place.label}: {brief(option.expression)} instead of {brief(clause)}", brief(option.expression)
-    return _candidate(place, index, text, said, short)
+        unseen = "" if option.old in brief(clause) else f" instead of {option.old}"
+        text = f"{request.label}: {brief(clause)}: did you mean {option.new}{unseen}?"
+        return _candidate(request, index, expression, text, f"did you mean {option.new}?")
+    text = f"{request.label}: use {brief(option.expression)} instead of {brief(clause)}"
+    return _candidate(request, index, expression, text, brief(option.expression))
 
 
-def _unseen(old: str, clause: str) -> str:
-    """The word that was written, where the clause as it is told does not show it, as a domain."""
-    return "" if old in brief(clause) else f" instead of {old}"
+def _removed(request: EditableRequest, index: int, number: int, clause: str) -> CandidateChange:
+    expression = without(_expression(request, index), number)
+    text = f"{request.label}: remove {brief(clause)}"
+    return _candidate(request, index, expression, text, f"without {brief(clause)}")
 
 
-def _dropped(place: Place, index: int, number: int, clause: str) -> Candidate:
-    text = without(_expression(place, index), number)
-    return _candidate(place, index, text, f"{place.label}: drop {brief(clause)}", f"without {brief(clause)}")
-
-
-def _candidate(place: Place, index: int, expression: str, said: str, short: str) -> Candidate:
-    selectors = place.source.selectors
-    path = f"{place.path}/selectors/{index}"
+def _candidate(request: EditableRequest, index: int, expression: str, text: str, short: str) -> CandidateChange:
+    path, selectors = f"/selectors/{index}", request.source.selectors
     if expression:
-        selector = DeviceSelector(cel=CELDeviceSelector(expression))
-        claim = place.written(selectors=replaced(selectors, index, selector))
-        change = place.target.change("selector", f"{path}/cel/expression", expression)
+        change = request.change("selector", f"{path}/cel/expression", expression)
+        selectors = replaced(selectors, index, DeviceSelector(cel=CELDeviceSelector(expression)))
     else:
-        claim = place.written(selectors=(*selectors[:index], *selectors[index + 1 :]))
-        change = place.target.change("selector", path, None, "remove")
-    return Candidate(said, short, change, swapped(place.claim, claim))
+        change = request.change("selector", path, None, "remove")
+        selectors = replaced(selectors, index)
+    return request.candidate(text, short, change, selectors=selectors)

@@ -1,7 +1,7 @@
-"""The rule that binds, in one sentence.
+"""The binding rule of a diagnosis in one sentence.
 
-Promises: the sentence is about the nodes where the pod comes closest to fitting, and names claim, numbers and values,
-never a node or a device. It is the same as long as the reason is.
+Promises: the sentence is about the nodes where the pod comes closest to fitting. It names claims, numbers and values,
+but no node and no device. It stays the same as long as the reason does.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.tally import RequestTally
+from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.cel.clauses import brief
-from dra_extender.insight.why.report import BindingRule, Constraint, NodeGroup, Request
-from dra_extender.insight.why.situation import Situation
+from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.report import BindingRule, DiagnosedRequest, NodeGroup
 from dra_extender.plurals import counted
-from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
+from dra_extender.scheduling.claims import Unschedulable, full_reason
 from dra_extender.scheduling.noderules import Obstacle
 
 VALUES: Final = 4
@@ -27,7 +27,7 @@ CLASSES: Final = 8
 
 
 class Summary(NamedTuple):
-    """`claim`: the one to blame (namespace/name), if there is one."""
+    """`claim`: the claim that causes it (namespace/name), if one does."""
 
     rule: BindingRule
     text: str
@@ -35,7 +35,7 @@ class Summary(NamedTuple):
 
 
 class Name(NamedTuple):
-    """How the pod calls a claim, and how many requests and alternatives that has."""
+    """The pod's name for a claim, and how many requests and alternatives the claim has."""
 
     entry: str
     requests: int
@@ -45,59 +45,48 @@ Names = Mapping[str, Name]
 """By namespace/name."""
 
 
-# --- all nodes --------------------------------------------------------------------------------------------------------
+# --- whatever the nodes are -------------------------------------------------------------------------------------------
 
 
-def of_pod(situation: Situation) -> Summary | None:
-    """Why the pod can run nowhere, whatever the nodes are; None when they decide."""
-    pod = situation.pod
-    gated = situation.is_gated()
-    if gated == "scheduling gate":
-        names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        return Summary("scheduling gate", f"the pod waits for its scheduling gate {names}: nothing is decided before")
-    if gated:
-        served = ", ".join(sorted(situation.view.config.scheduler_names))
-        return Summary(
-            "scheduler", f"scheduler {situation.scheduler} does not ask dra-extender; those that do: {served}"
-        )
-    prefiltered = situation.prefiltered
-    if isinstance(prefiltered, Unschedulable):
-        return _entries(situation) or _claims(situation) or Summary("claim", prefiltered.reason)
-    if isinstance(prefiltered, Failure):
-        return Summary("claim", prefiltered.error)
-    if not situation.view.cluster.nodes:
-        return Summary("no nodes", "there are no nodes")
+def of_pod(found: SimulatedPod) -> Summary | None:
+    """Why the pod cannot be scheduled on any node; None if that depends on the nodes."""
+    rule = found.is_kept_out()
+    if rule == "scheduling gate":
+        names = ", ".join(gate.name for gate in found.pod.spec.scheduling_gates)
+        return Summary("scheduling gate", f"the pod is not scheduled until its scheduling gate {names} is removed")
+    if rule:
+        served = ", ".join(sorted(found.view.config.scheduler_names))
+        text = f"scheduler {found.scheduler} does not call dra-extender; these schedulers do: {served}"
+        return Summary("scheduler", text)
+    if isinstance(found.prefiltered, Unschedulable):
+        return _missing_claim(found) or _unusable_claim(found) or Summary("claim", found.prefiltered.reason)
+    if isinstance(found.prefiltered, Failure):
+        return Summary("claim", found.prefiltered.error)
+    if not found.view.cluster.nodes:
+        return Summary("no nodes", "the cluster has no nodes")
     return None
 
 
-def _entries(situation: Situation) -> Summary | None:
-    """Claims that are not there, or are not the pod's."""
-    pod = situation.pod
-    namespace = pod.metadata.namespace
-    created = created_names(pod)
-    for entry in pod.spec.resource_claims:
-        name, template = entry.resource_claim_name, entry.resource_claim_template_name
-        if not name and template and entry.name not in created:
-            text = f"the claim for {entry.name} is not created yet: see whether template {template} exists"
+def _missing_claim(found: SimulatedPod) -> Summary | None:
+    created = {status.name for status in found.pod.status.resource_claim_statuses}
+    for entry in found.pod.spec.resource_claims:
+        template = entry.resource_claim_template_name
+        if not entry.resource_claim_name and template and entry.name not in created:
+            text = f"the claim for {entry.name} has not been created yet: check that template {template} exists"
             return Summary("claim not created", text)
-        name = name or created.get(entry.name)
-        if not name:
-            continue
-        claim = situation.claim(namespace, name)
-        if claim is None:
-            return Summary("claim missing", f"claim {namespace}/{name} does not exist")
-        if claim.metadata.deletion_timestamp:
+        name = found.claim_names.get(entry.name)
+        claim = found.claim(name) if name else None
+        if name and claim is None:
+            return Summary("claim missing", f"claim {found.pod.metadata.namespace}/{name} does not exist")
+        if claim is not None and claim.metadata.deletion_timestamp:
             return Summary("claim leaving", f"claim {claim.metadata.key} is being deleted", claim.metadata.key)
     return None
 
 
-def _claims(situation: Situation) -> Summary | None:
-    """Claims that nothing can be decided for."""
-    view, pod = situation.view, situation.pod
-    created = created_names(pod)
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or created.get(entry.name)
-        claim = situation.claim(pod.metadata.namespace, name) if name else None
+def _unusable_claim(found: SimulatedPod) -> Summary | None:
+    view = found.view
+    for name in found.claim_names.values():
+        claim = found.claim(name)
         if claim is None:
             continue
         key = claim.metadata.key
@@ -105,32 +94,28 @@ def _claims(situation: Situation) -> Summary | None:
             return Summary("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
         if view.in_flight(claim):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
-        if view.is_promised(claim, pod):
+        if view.is_promised(claim, found.pod):
             text = f"claim {key} will be deallocated: its pods are preempted for another pod"
             return Summary("claim in flight", text, key)
         if claim.allocation is not None:
-            if isinstance(situation.prefiltered, Unschedulable) and situation.prefiltered.reason == full_reason(claim):
-                return Summary("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, and no claim has more", key)
-            continue
-        found = _class(situation, claim)
-        if found is not None:
-            return found
+            if isinstance(found.prefiltered, Unschedulable) and found.prefiltered.reason == full_reason(claim):
+                return Summary("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, which is the maximum", key)
+        elif (problem := _unusable_class(found, claim)) is not None:
+            return problem
     return None
 
 
-def _class(situation: Situation, claim: ResourceClaim) -> Summary | None:
-    classes = situation.view.cluster.classes
-    key = claim.metadata.key
+def _unusable_class(found: SimulatedPod, claim: ResourceClaim) -> Summary | None:
+    classes, key = found.view.cluster.classes, claim.metadata.key
     for request in claim.spec.devices.requests:
-        if request.first_available and not situation.view.features.DRAPrioritizedList:
-            text = f"claim {key}: firstAvailable needs the feature gate DRAPrioritizedList"
+        if request.first_available and not found.view.features.DRAPrioritizedList:
+            text = f"claim {key}: firstAvailable requires the feature gate DRAPrioritizedList"
             return Summary("feature gate", text, key)
         exact = (request.exactly.device_class_name,) if request.exactly is not None else ()
         for name in (*exact, *(source.device_class_name for source in request.first_available)):
             if name not in classes:
                 few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
-                known = few or "there are none"
-                text = f"claim {key}: device class {name} does not exist (classes: {known})"
+                text = f"claim {key}: device class {name} does not exist (classes: {few or 'none'})"
                 return Summary("class missing", text, key)
     return None
 
@@ -139,42 +124,42 @@ def _class(situation: Situation, claim: ResourceClaim) -> Summary | None:
 
 
 def closest(groups: Sequence[NodeGroup]) -> NodeGroup | None:
-    """Where the pod comes closest to fitting."""
+    """The group where the pod comes closest to fitting."""
     return min(groups, key=_distance, default=None)
 
 
 def _distance(group: NodeGroup) -> tuple[bool, int, int, int, int]:
     devices = group.verdict != "fits"
     rules = {found.rule for found in group.obstacles}
-    strange = sum(item.rule == "class" for item in group.requests)
+    no_class = sum(item.rule == "class" for item in group.requests)
     short = max(sum(_short(item.tally) for item in group.requests), group.wanted - group.available)
-    return not group.examined, strange, devices + len(rules), short, -group.count
+    return not group.examined, no_class, devices + len(rules), short, -group.count
 
 
 def _short(tally: RequestTally) -> int:
-    """How many devices are missing. A node of whose devices none is selected lacks them all, if all are asked for."""
+    """How many devices are missing; all of them if all are requested and none is selected."""
     wanted = tally.offered if tally.all and not tally.left else tally.wanted
     return max(wanted - tally.left, 0)
 
 
-def of_nodes(groups: Sequence[NodeGroup], entries: Names) -> Summary:
-    """Why no node can have the pod. `entries`: how the pod calls its claims, by namespace/name."""
+def of_nodes(groups: Sequence[NodeGroup], names: Names) -> Summary:
+    """Why the pod fits no node."""
     group = closest(groups)
     if group is None:
-        return Summary("no nodes", "there are no nodes")
+        return Summary("no nodes", "the cluster has no nodes")
     if group.verdict == "fits" or not group.requests:
         if group.obstacles:
             return _obstacle(groups, group)
         return Summary("claim" if group.verdict == "error" else "search", group.reason)
-    found = _devices(groups, group, entries)
+    found = _devices(groups, group, names)
     if group.obstacles:
-        other = ", ".join(dict.fromkeys(words(obstacle) for obstacle in group.obstacles))
-        return found._replace(text=f"{found.text}; besides {other}")
+        other = ", ".join(dict.fromkeys(obstacle_text(obstacle) for obstacle in group.obstacles))
+        return found._replace(text=f"{found.text}; also {other}")
     return found
 
 
-def words(obstacle: Obstacle) -> str:
-    """For people: what is wrong with a node."""
+def obstacle_text(obstacle: Obstacle) -> str:
+    """What keeps the pod from a node, for people."""
     match obstacle.rule:
         case "cordoned":
             return "the node is cordoned"
@@ -186,99 +171,94 @@ def words(obstacle: Obstacle) -> str:
         case "node affinity":
             return "the required node affinity does not match"
         case "host port":
-            return f"host port {obstacle.what} is taken" + (f" by pod {obstacle.has}" if obstacle.has else "")
+            return f"host port {obstacle.what} is in use" + (f" by pod {obstacle.has}" if obstacle.has else "")
         case "pods":
-            return f"no room for another pod ({obstacle.has})"
+            return f"the node has its maximum number of pods ({obstacle.has} free)"
         case "claim elsewhere":
-            return f"claim {obstacle.what} is allocated for another node, or not usable"
+            return f"claim {obstacle.what} is allocated for another node, or its allocation cannot be used"
         case "resource" if not obstacle.has:
-            return f"nothing offers {obstacle.what}: neither the node nor a device class"
+            return f"neither the node nor a device class provides {obstacle.what}"
         case _:
-            return f"{obstacle.what}: {obstacle.asked} asked for, {obstacle.has or '0'} free"
+            return f"{obstacle.what}: {obstacle.asked} requested, {obstacle.has or '0'} free"
 
 
 def _obstacle(groups: Sequence[NodeGroup], group: NodeGroup) -> Summary:
-    """Devices fit there, or none are needed, and something else is in the way."""
+    """Devices fit, or none are needed, but the pod does not fit the nodes for another reason."""
     first = group.obstacles[0]
-    rest = ", ".join(dict.fromkeys(words(obstacle) for obstacle in group.obstacles[1:]))
-    text = words(first) + (f"; {rest}" if rest else "")
+    text = "; ".join(
+        filter(
+            None,
+            (obstacle_text(first), ", ".join(dict.fromkeys(obstacle_text(other) for other in group.obstacles[1:]))),
+        )
+    )
     if group.requests:
         count = sum(item.count for item in groups if item.verdict == "fits")
         text = f"devices fit on {counted(count, 'node')}, but {text}"
     return Summary(first.rule, text, first.what if first.rule == "claim elsewhere" else "")
 
 
-def _devices(groups: Sequence[NodeGroup], group: NodeGroup, entries: Names) -> Summary:
+def _devices(groups: Sequence[NodeGroup], group: NodeGroup, names: Names) -> Summary:
     if group.pools and not any(request.tally.offered for request in group.requests):
         return Summary("pools", group.pools[0].text(), group.requests[0].tally.claim)
     for request in group.requests:
         if request.rule:
-            return _request(groups, request, entries)
+            return _request(groups, request, names)
     for constraint in group.constraints:
         if constraint.best < constraint.wanted:
-            return _constraint(groups, constraint, entries)
-    claim = group.requests[0].tally.claim
+            return _constraint(groups, constraint, names)
+    claim, entries = group.requests[0].tally.claim, dict.fromkeys(_entry(names, item) for item in group.requests)
+    together = f"the requests of claim {', '.join(entries)}" if len(entries) == 1 else f"claims {', '.join(entries)}"
     if group.wanted > group.available:
-        text = f"{_together(group, entries)} ask for {group.wanted} devices together, {group.available} are there"
+        text = f"{together} need {group.wanted} devices together, but a node has {group.available}"
         return Summary("together", text, claim)
     if any(request.tally.errors for request in group.requests):
-        return _error(next(request for request in group.requests if request.tally.errors), entries)
-    cause = group.cause or group.reason
-    return Summary("search", f"{_together(group, entries)} cannot be met together: {cause}", claim)
+        return _error(next(request for request in group.requests if request.tally.errors), names)
+    return Summary("search", f"{together} cannot be satisfied together: {group.cause or group.reason}", claim)
 
 
-def _together(group: NodeGroup, entries: Names) -> str:
-    names = dict.fromkeys(_entry(entries, item.tally.claim) for item in group.requests)
-    if len(names) == 1:
-        return f"the requests of claim {next(iter(names))}"
-    return f"claims {', '.join(names)}"
+def _entry(names: Names, item: DiagnosedRequest) -> str:
+    claim = item.tally.claim
+    return names[claim].entry if claim in names else claim
 
 
-def label(tally: RequestTally, entries: Names) -> str:
-    """The claim as its pod calls it, with the request where that says something."""
-    name = entries.get(tally.claim)
+def label(tally: RequestTally, names: Names) -> str:
+    """The claim as the pod names it, and the request if the claim has several."""
+    name = names.get(tally.claim)
     if name is None:
         return "extended resources"
     return f"claim {name.entry}" + (f", request {tally.request}" if name.requests > 1 else "")
 
 
-def _entry(entries: Names, claim: str) -> str:
-    return entries[claim].entry if claim in entries else claim
-
-
-def _request(groups: Sequence[NodeGroup], request: Request, entries: Names) -> Summary:
+def _request(groups: Sequence[NodeGroup], request: DiagnosedRequest, names: Names) -> Summary:
     tally = request.tally
-    same = [item for group in groups for item in group.requests if _is_same(item, tally)]
-    weights = [group.count for group in groups for item in group.requests if _is_same(item, tally)]
-    told: Mapping[str, Callable[[], str]] = {
-        "class": lambda: f"no node has a device of class {tally.class_name}",
-        "offered": lambda: f"{_wanted(tally)}, a node has at most {max(item.tally.offered for item in same)}",
-        "selector": lambda: f"{_wanted(tally)}, {_selected(tally)} satisfy {_clauses(same, weights)}",
-        "taint": lambda: f"{_wanted(tally)}, {_lost(tally, 'taint')} {_taints(tally)}",
-        "in use": lambda: f"{_wanted(tally)}, {_lost(tally, 'in use')} in use{_held(request)}",
-        "capacity": lambda: f"{_wanted(tally)}, {_capacity(same, tally)}",
-        "counters": lambda: f"{_wanted(tally)}, {_counters(tally)}",
-        "constraint": lambda: "",
-        "node": lambda: f"{_wanted(tally)}, {_lost(tally, 'node')} for other nodes",
-        "binding conditions": lambda: f"{_lost(tally, 'binding conditions')} with binding conditions, which are off",
-    }
     if request.rule == "error":
-        return _error(request, entries)
+        return _error(request, names)
     if request.rule == "constraint":
         for group in groups:
             for constraint in group.constraints:
                 if constraint.claim == tally.claim and tally.request in constraint.requests:
-                    return _constraint(groups, constraint, entries)
-    text = told.get(request.rule, lambda: f"{_wanted(tally)}, {tally.left} left")()
-    return Summary(request.rule, f"{label(tally, entries)}: {text}", tally.claim)
+                    return _constraint(groups, constraint, names)
+    same = [(group, item) for group in groups for item in group.requests if _is_same(item, tally)]
+    texts: Mapping[str, Callable[[], str]] = {
+        "offered": lambda: f"a node has at most {max(item.tally.offered for _, item in same)}",
+        "selector": lambda: f"{_selected(tally)} satisfy {_clauses(same)}",
+        "taint": lambda: f"{_lost(tally, 'taint')} {_taints(tally)}",
+        "in use": lambda: f"{_lost(tally, 'in use')} in use{_held(request)}",
+        "capacity": lambda: _capacity(tally),
+        "counters": lambda: _counters(tally),
+        "node": lambda: f"{_lost(tally, 'node')} for other nodes",
+    }
+    wanted = "all devices" if tally.all else counted(tally.wanted, "device")
+    text = f"{wanted} requested, {texts.get(request.rule, lambda: f'{tally.left} left')()}"
+    if request.rule == "class":
+        text = f"no node has a device of class {tally.class_name}"
+    elif request.rule == "binding conditions":
+        text = f"{_lost(tally, 'binding conditions')} with binding conditions, which are turned off"
+    return Summary(request.rule, f"{label(tally, names)}: {text}", tally.claim)
 
 
-def _is_same(item: Request, tally: RequestTally) -> bool:
+def _is_same(item: DiagnosedRequest, tally: RequestTally) -> bool:
     return (item.tally.claim, item.tally.request) == (tally.claim, tally.request)
-
-
-def _wanted(tally: RequestTally) -> str:
-    return "all devices asked for" if tally.all else f"{counted(tally.wanted, 'device')} asked for"
 
 
 def _lost(tally: RequestTally, rule: str) -> str:
@@ -287,23 +267,22 @@ def _lost(tally: RequestTally, rule: str) -> str:
 
 
 def _selected(tally: RequestTally) -> str:
-    lost = next((loss.count for loss in tally.losses if loss.rule == "selector"), 0)
-    left = tally.offered - lost
+    left = tally.offered - next((loss.count for loss in tally.losses if loss.rule == "selector"), 0)
     return f"{left if left else 'none'} of {tally.offered}"
 
 
-def _clauses(same: Sequence[Request], weights: Sequence[int]) -> str:
-    """The clause that excludes most, with the values there are."""
+def _clauses(same: Sequence[tuple[NodeGroup, DiagnosedRequest]]) -> str:
+    """The clause that excludes most devices, with the values that devices have."""
     excluded: Counter[tuple[str, str]] = Counter()
     values: dict[tuple[str, str], Counter[str]] = {}
-    for item, weight in zip(same, weights, strict=True):
+    for group, item in same:
         for clause in item.tally.clauses:
             if clause.source == "request":
                 key = clause.text, clause.reads
-                excluded[key] += clause.excluded * weight
+                excluded[key] += clause.excluded * group.count
                 counts = values.setdefault(key, Counter())
                 for value in clause.values:
-                    counts[value.text] += value.count * weight
+                    counts[value.text] += value.count * group.count
     if not excluded:
         return "the selector"
     (text, reads), _ = excluded.most_common(1)[0]
@@ -322,17 +301,17 @@ def _taints(tally: RequestTally) -> str:
     return f"tainted {shown}, which is not tolerated"
 
 
-def _held(request: Request) -> str:
+def _held(request: DiagnosedRequest) -> str:
     users = [", ".join(holder.pods) or f"claim {holder.claim}" for holder in request.holders]
     shown = ", ".join(users[:HOLDERS]) + (", …" if len(users) > HOLDERS else "")
     return f" (by {shown})" if shown else ""
 
 
-def _capacity(same: Sequence[Request], tally: RequestTally) -> str:
+def _capacity(tally: RequestTally) -> str:
     for capacity in tally.capacities:
         if not capacity.devices:
             return f"no device has capacity {capacity.name}"
-        return f"{capacity.asked or 'all'} of {capacity.name} each: a device has at most {capacity.left} left"
+        return f"each with {capacity.asked or 'all'} of {capacity.name}, but a device has at most {capacity.left} left"
     return f"{_lost(tally, 'capacity')} short of capacity"
 
 
@@ -343,24 +322,22 @@ def _counters(tally: RequestTally) -> str:
     return f"{_lost(tally, 'counters')} short of counters"
 
 
-def _error(request: Request, entries: Names) -> Summary:
-    tally = request.tally
-    found = tally.errors[0]
+def _error(request: DiagnosedRequest, names: Names) -> Summary:
+    tally, found = request.tally, request.tally.errors[0]
     whose = f"class {tally.class_name}" if found.source == "class" else "the selector"
-    text = f"{label(tally, entries)}: {whose} fails: {found.problem}"
-    return Summary("error", text, tally.claim)
+    return Summary("error", f"{label(tally, names)}: {whose} fails: {found.problem}", tally.claim)
 
 
-def _constraint(groups: Sequence[NodeGroup], constraint: Constraint, entries: Names) -> Summary:
+def _constraint(groups: Sequence[NodeGroup], constraint: ConstraintTally, names: Names) -> Summary:
     place = constraint.claim, constraint.index
     best = max(item.best for group in groups for item in group.constraints if (item.claim, item.index) == place)
-    name = _entry(entries, constraint.claim)
+    name = names[constraint.claim].entry if constraint.claim in names else constraint.claim
     identifier = constraint.attribute.rpartition("/")[2]
     if not best:
-        text = f"no device that is left has the attribute {constraint.attribute}"
+        text = f"no remaining device has the attribute {constraint.attribute}"
         return Summary("constraint", f"claim {name}: {text}", constraint.claim)
     if constraint.kind == "matchAttribute":
         text = f"at most {counted(best, 'device')} of a node {'has' if best == 1 else 'share'} one {identifier}"
     else:
         text = f"the devices of a node have at most {counted(best, 'different value')} of {identifier}"
-    return Summary("constraint", f"claim {name}: {text}, {constraint.wanted} are asked for", constraint.claim)
+    return Summary("constraint", f"claim {name}: {text}, {constraint.wanted} requested", constraint.claim)

@@ -1,7 +1,7 @@
-"""What others may do: pods that end, claims that nobody uses, nodes that are added.
+"""Changes outside of the pod: pods that end, unused claims that are deleted, nodes that are added.
 
-Promises: only pods that hold something the pod lacks are named, those of lower priority first; whether it helps is
-decided by who asks.
+Promises: names only pods that hold something the pod needs, those with lower priority first. `remedies` verifies
+whether a change helps.
 """
 
 from __future__ import annotations
@@ -10,155 +10,145 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dra_extender.api.core import Pod
+from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.edits import Candidate, Families, Family, claims_with_targets
-from dra_extender.insight.why.likeness import another
+from dra_extender.insight.snapshot import SimulatedPod, node_like
+from dra_extender.insight.why.candidates import CandidateChange, Families, Family, claims_with_targets, object_change
 from dra_extender.insight.why.report import Change, NodeGroup
-from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.preemption.evaluator import find_preemption
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.slices import QueryBudget, Slices
 from dra_extender.scheduling.view import View
 
 PODS: Final = 64
-"""Pods whose end is tried."""
+"""Pods whose end is tried at most."""
 NODES: Final = 8
-"""Nodes like which one more is tried."""
+"""Nodes that are duplicated at most."""
 CHANGE: Final = 10
-"""Units of work that a change takes."""
+"""Units of work per change."""
 
 
-def of_others(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Families:
+def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Families:
     """All families."""
-    pods = yield from _in_the_way(situation, groups, budget)
-    ours = situation.pod.spec.priority
+    pods = yield from _in_the_way(found, groups, budget)
+    ours = found.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
     others = [pod for pod in pods if pod.spec.priority >= ours]
     if max(len(others), len(lower)) > PODS or len(groups) > NODES:
         budget.complete = False
-    if budget.must_yield((len(others[:PODS]) + len(lower[:PODS])) * CHANGE):
-        yield None
+    yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     if others:
         yield Family(50, [_ended(pod) for pod in others[:PODS]])
     if lower:
         yield Family(51, [_deleted(pod) for pod in lower[:PODS]])
-    idle = yield from _idle(situation, groups, budget)
-    if idle:
-        yield Family(52, [_freed(claim) for claim in idle[:PODS]])
-    like = [_another(situation, name) for name in _examples(situation, groups[:NODES])]
+    unused = yield from _unused(found, groups, budget)
+    if unused:
+        yield Family(52, [_freed(claim) for claim in unused[:PODS]])
+    like = [_node_like(found, name) for name in _examples(found, groups[:NODES])]
     if like:
         yield Family(60, like)
 
 
-def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[Pod]]:
-    """Pods that hold devices or room on the examples of the groups, and users of the pod's own claims."""
-    view = situation.view
-    found: dict[str, Pod] = {}
+def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[Pod]]:
+    """Pods that hold devices or other resources on the groups' examples, and pods that use the pod's own claims."""
+    view = found.view
+    pods: dict[str, Pod] = {}
     for group in groups:
         for request in group.requests:
             for holder in request.holders:
-                if budget.must_yield(1 + len(holder.pods)):
-                    yield
+                yield from budget.charge(1 + len(holder.pods))
                 for key in holder.pods:
-                    namespace, _, name = key.partition("/")
-                    pod = view.pods.named(namespace, name)
+                    pod = view.pods.named(*key.split("/", 1))
                     if pod is not None:
-                        found[pod.metadata.uid] = pod
-        tenants = situation.tenants.on(group.example or group.nodes[0])
-        if budget.must_yield(1 + len(tenants)):
-            yield
+                        pods[pod.metadata.uid] = pod
+        tenants = found.snapshot.tenants.on(group.example or group.nodes[0])
+        yield from budget.charge(1 + len(tenants))
         for pod in tenants:
-            found.setdefault(pod.metadata.uid, pod)
-    for claim, _ in claims_with_targets(situation):
-        if budget.must_yield(1 + len(claim.status.reserved_for)):
-            yield
+            pods.setdefault(pod.metadata.uid, pod)
+    for claim, _ in claims_with_targets(found):
+        yield from budget.charge(1 + len(claim.status.reserved_for))
         for user in claim.status.reserved_for:
             pod = view.pods.get(user.uid)
             if pod is not None:
-                found.setdefault(user.uid, pod)
-    found.pop(situation.pod.metadata.uid, None)
-    return list(found.values())
+                pods.setdefault(user.uid, pod)
+    pods.pop(found.pod.metadata.uid, None)
+    return list(pods.values())
 
 
-def _ended(pod: Pod) -> Candidate:
-    change = Change(kind="pod ends", object="Pod", name=pod.metadata.name, namespace=pod.metadata.namespace, op="wait")
-    return _gone(pod, f"wait until pod {pod.metadata.key} has ended", f"wait for pod {pod.metadata.key}", change)
+def _ended(pod: Pod) -> CandidateChange:
+    change = object_change("pod ends", "Pod", pod.metadata, op="wait")
+    return _without([pod], f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
 
 
-def _deleted(pod: Pod) -> Candidate:
-    change = Change(
-        kind="pod deleted", object="Pod", name=pod.metadata.name, namespace=pod.metadata.namespace, op="delete"
-    )
-    text = f"delete pod {pod.metadata.key}, whose priority is {pod.spec.priority}"
-    return _gone(pod, text, f"delete pod {pod.metadata.key}", change)
+def _deleted(pod: Pod) -> CandidateChange:
+    short = f"delete pod {pod.metadata.key}"
+    return _without([pod], f"{short}, which has priority {pod.spec.priority}", short, _deletion(pod))
 
 
-def victims(view: View, situation: Situation, names: Sequence[str]) -> list[Family]:
+def _deletion(pod: Pod) -> Change:
+    return object_change("pod deleted", "Pod", pod.metadata, op="delete")
+
+
+def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Family]:
     """Several pods of lower priority that preemption would evict together. Raises TurnSpent and Deferred."""
-    found = find_preemption(view, situation.pod, names) if names and not situation.claims else None
-    if not isinstance(found, Preemption) or len(found.victims) < 2:
+    preemption = find_preemption(view, found.pod, names) if names and not found.snapshot.claims else None
+    if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
         return []
-    pods = [victim.pod for victim in found.victims]
-    changes = [_deleted(pod).change for pod in pods]
-    keys = " and ".join(pod.metadata.key for pod in pods)
-    uids = [pod.metadata.uid for pod in pods]
-    candidate = Candidate(
-        f"delete pods {keys}, of lower priority",
-        f"delete pods {keys}",
-        changes[0],
-        lambda now: now.without_pods(uids),
-        more=tuple(changes[1:]),
-    )
+    pods = [victim.pod for victim in preemption.victims]
+    short = f"delete pods {' and '.join(pod.metadata.key for pod in pods)}"
+    first, *more = map(_deletion, pods)
+    candidate = _without(pods, f"{short}, which have lower priority", short, first)._replace(more=tuple(more))
     return [Family(53, [candidate])]
 
 
-def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:
-    uid = pod.metadata.uid
-    return Candidate(text, short, change, lambda situation: situation.without_pods([uid]))
+def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> CandidateChange:
+    uids = [pod.metadata.uid for pod in pods]
+    return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_pods(uids)))
 
 
-def _idle(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[ResourceClaim]]:
+def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[ResourceClaim]]:
     """Claims that have devices and no consumer."""
-    found: dict[str, ResourceClaim] = {}
+    claims: dict[str, ResourceClaim] = {}
     for group in groups:
         for request in group.requests:
-            if budget.must_yield(1 + len(request.holders)):
-                yield
+            yield from budget.charge(1 + len(request.holders))
             for holder in request.holders:
                 namespace, _, name = holder.claim.partition("/")
-                claim = situation.view.ledger.get(namespace, name)
+                claim = found.view.ledger.get(namespace, name)
                 if claim is not None and claim.allocation is not None and not claim.status.reserved_for:
-                    found[holder.claim] = claim
-    return list(found.values())
+                    claims[holder.claim] = claim
+    return list(claims.values())
 
 
-def _freed(claim: ResourceClaim) -> Candidate:
-    name, namespace = claim.metadata.name, claim.metadata.namespace
-    change = Change(kind="claim deleted", object="ResourceClaim", name=name, namespace=namespace, op="delete")
-    text = f"delete claim {claim.metadata.key}, which has devices and no consumer"
-    return Candidate(text, f"delete claim {claim.metadata.key}", change, lambda found: found.without_claim(claim))
+def _freed(claim: ResourceClaim) -> CandidateChange:
+    change = object_change("claim deleted", "ResourceClaim", claim.metadata, op="delete")
+    short = f"delete claim {claim.metadata.key}"
+    text = f"{short}, which is allocated but has no consumer"
+    return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_claim(claim)))
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _examples(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[str]:
-    """One node of each group, unless there is one like it already."""
-    nodes = situation.view.cluster.nodes
+def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]:
+    """One node of each group."""
+    nodes = found.view.cluster.nodes
     for group in groups:
         like = group.example or group.nodes[0]
         if like in nodes and f"{like}-like" not in nodes:
             yield like
 
 
-def _another(situation: Situation, like: str) -> Candidate:
-    """One more node like this one, with nothing on it."""
-    name = f"{like}-like"
+def _node_like(found: SimulatedPod, like: str) -> CandidateChange:
+    """One more node like this one, without pods."""
+    name, text, cluster = f"{like}-like", f"add a node like {like}", found.view.cluster
 
-    def added(found: Situation) -> Situation:
-        cluster = situation.view.cluster
+    def added(pod: SimulatedPod) -> SimulatedPod:
         node = cluster.nodes.get(like)
-        return found.with_new_node(*another(node, cluster.inventory.own_slices(like), "-like")) if node else found
+        if node is None:
+            return pod
+        made, slices = node_like(node, cluster.inventory.own_slices(like), "-like")
+        return pod.on(pod.snapshot.with_new_node(made, slices))
 
-    change = Change(kind="node added", object="Node", name=name, op="create", like=like)
-    return Candidate(f"add a node like {like}", f"add a node like {like}", change, added, only=(name,))
+    change = object_change("node added", "Node", ObjectMeta(name=name), op="create", like=like)
+    return CandidateChange(text, text, change, added, only=(name,))

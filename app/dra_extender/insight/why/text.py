@@ -1,93 +1,135 @@
-"""A diagnosis for people: why and what helps in a few lines, or everything.
+"""A diagnosis as text: short, complete, or as an event.
 
-Promises: lines of at most `width` columns where words allow it; nothing that the structs do not say.
+Promises: lines have at most `width` columns where words allow it. The text says nothing that the structs do not have.
+The note of an event has at most `LONGEST` characters, the remedy included; its reason is constant per rule.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple, get_args
 
-from dra_extender.allocation.plan import Rule
+from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
-from dra_extender.insight.why.report import BindingRule, ClaimState, Diagnosis, NodeGroup, Remedy, Request
-from dra_extender.insight.why.summary import words as obstacle_words
+from dra_extender.insight.why.report import BindingRule, ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
+from dra_extender.insight.why.summary import obstacle_text
 from dra_extender.plurals import counted
+from dra_extender.scheduling.noderules import NodeRule
 
 WIDTH: Final = 80
-SHORTLY: Final = 3
-"""Remedies that are told when not all is asked for."""
-
-_LOST: Final[dict[Rule, tuple[str, str]]] = {
-    "binding conditions": ("has binding conditions, which are off", "have binding conditions, which are off"),
-    "selector": ("is not selected", "are not selected"),
-    "node": ("is for other nodes", "are for other nodes"),
-    "error": ("makes a selector fail", "make a selector fail"),
-    "in use": ("is in use", "are in use"),
-    "capacity": ("has too little capacity left", "have too little capacity left"),
-    "counters": ("needs counters that are used up", "need counters that are used up"),
-    "taint": ("has a taint that is not tolerated", "have a taint that is not tolerated"),
-    "constraint": ("does not satisfy the constraints", "do not satisfy the constraints"),
-}
-
+FEW: Final = 3
+"""Remedies in the short text."""
+LONGEST: Final = 200
+"""Characters of the note of an event."""
+LONGEST_REMEDY: Final = 120
+"""A longer remedy would leave too little room for the reason, and is left out."""
 
 _HINTS: Final[dict[BindingRule, str]] = {
-    "claim missing": "What helps: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
-    "claim not created": "What helps: create the template in the pod's namespace, or correct its name.",
-    "class": "What helps: devices of this class. `kubectl get resourceslices` shows what drivers publish, and "
-    "`kubectl dra devices -o wide` what can be used of it, and by which classes.",
-    "claim in flight": "What helps: nothing, it is only a moment.",
-    "claim leaving": "What helps: wait until the claim is gone, and create it again.",
+    "claim missing": "Suggestion: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
+    "claim not created": "Suggestion: create the template in the pod's namespace, or correct its name.",
+    "class": "Suggestion: install a driver that publishes devices of this class. `kubectl get resourceslices` shows "
+    "what drivers publish, and `kubectl dra devices -o wide` which of these devices can be used, and their classes.",
+    "claim in flight": "No action needed: this resolves within seconds.",
+    "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
-"""Where there is nothing to decide again."""
+"""Suggestions that cannot be verified."""
+
+_REASONS: Final[dict[BindingRule, str]] = {
+    "claim missing": "ClaimMissing",
+    "claim not created": "ClaimNotCreated",
+    "class missing": "DeviceClassMissing",
+    "feature gate": "FeatureDisabled",
+    "claim leaving": "ClaimLeaving",
+    "claim full": "ClaimFull",
+    "claim unreadable": "ClaimUnreadable",
+    "claim": "ClaimUnusable",
+    "error": "SelectorFailed",
+}
+_WITHOUT_EVENT: Final[frozenset[BindingRule]] = frozenset(
+    ("", "claim in flight", "scheduling gate", "scheduler", "no nodes")
+)
+"""Rules that resolve by themselves, or do not concern devices."""
+
+
+class DiagnosisEvent(NamedTuple):
+    """`claim`: the claim that causes it (namespace/name), if one does."""
+
+    reason: str
+    note: str
+    claim: str
+
+
+def event_of(found: Diagnosis) -> DiagnosisEvent | None:
+    """The event for a pod that waits; None if there is nothing to report."""
+    if found.state != "refused" or found.rule in _WITHOUT_EVENT:
+        return None
+    reason = _REASONS.get(found.rule, "NodesUnavailable" if found.rule in get_args(NodeRule) else "DevicesUnavailable")
+    return DiagnosisEvent(reason, _note(found), found.claim)
+
+
+def _note(found: Diagnosis) -> str:
+    for remedy in found.remedies[:1]:
+        fits = "" if _adds_node(remedy) else f" fits {counted(remedy.nodes, 'node')}"
+        tail = f"; {remedy.short}{fits}"
+        if len(tail) <= LONGEST_REMEDY:
+            return _cut(found.summary, LONGEST - len(tail)) + tail
+    return _cut(found.summary, LONGEST)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _adds_node(remedy: Remedy) -> bool:
+    return any(change.kind == "node added" for change in remedy.changes)
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
 
 
 def shortly(found: Diagnosis, width: int = WIDTH) -> str:
-    """Two lines, and what helps."""
-    lines = list(_head(found))
-    lines.extend(_helping(found, found.remedies[:SHORTLY]))
+    """The result, the reason, and the first suggestions."""
+    lines = [*_result(found), *_suggestions(found, found.remedies[:FEW])]
     if found.state == "refused" and not found.remedies and found.groups and found.rule not in _HINTS:
-        lines.append("See with --all what was found, node by node.")
-    return _wrapped(lines, width)
+        lines.append("Use --all to see the findings node by node.")
+    return wrapped(lines, width)
 
 
 def fully(found: Diagnosis, width: int = WIDTH) -> str:
-    """Everything."""
-    lines = list(_head(found))
-    lines.extend(_helping(found, found.remedies))
-    lines.append("")
+    """All that the diagnosis has."""
+    lines = [*_result(found), *_suggestions(found, found.remedies), ""]
     lines.extend(f"Claim {_claim(state)}" for state in found.claims)
     for group in found.groups:
         lines.extend(_group(group))
     if found.unchecked:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
-        lines.append("Not everything was looked at: the cluster is large, or a selector is being evaluated.")
+        lines.append("This answer is incomplete: the cluster is large, or a selector is still being evaluated.")
     if found.placement is not None:
         lines.extend(found.placement.lines())
-    return _wrapped(lines, width)
+    if found.preemption:
+        lines.append(found.preemption)
+    return wrapped(lines, width)
 
 
-def _wrapped(lines: Iterable[str], width: int) -> str:
-    """Each line folded below its own indentation; what is indented by four or more stays as it is (YAML, CEL)."""
+def wrapped(lines: Iterable[str], width: int) -> str:
+    """Folds each line below its own indentation. Lines indented by eight or more (YAML, CEL) stay as they are."""
     folded: list[str] = []
     for line in lines:
-        indent = len(line) - len(line.lstrip(" "))
+        hanging = " " * (len(line) - len(line.lstrip(" ")) + 2)
         if len(line) <= width or line.startswith("        "):
             folded.append(line)
-            continue
-        hanging = " " * (indent + 2)
-        folded += textwrap.wrap(line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        else:
+            folded += textwrap.wrap(
+                line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+            )
     return "\n".join(folded)
 
 
-# --- in short ---------------------------------------------------------------------------------------------------------
-
-
-def _head(found: Diagnosis) -> Iterator[str]:
+def _result(found: Diagnosis) -> Iterator[str]:
     if found.state == "bound":
         yield f"Pod {found.pod}: {found.summary}."
     elif found.state == "fits":
@@ -97,29 +139,25 @@ def _head(found: Diagnosis) -> Iterator[str]:
             yield f"Not checked: {', '.join(found.unchecked)}."
     else:
         yield f"Pod {found.pod} fits none of {counted(found.nodes, 'node')}."
-        yield f"Why: {found.summary}."
+        yield f"Reason: {found.summary}."
 
 
-def _helping(found: Diagnosis, remedies: Sequence[Remedy]) -> Iterator[str]:
+def _suggestions(found: Diagnosis, remedies: Sequence[Remedy]) -> Iterator[str]:
     if found.state != "refused":
         return
     if not remedies:
-        yield _HINTS.get(found.rule, "No change that was tried makes it fit.")
+        yield _HINTS.get(found.rule, "No single change that was tried lets the pod fit.")
     for number, remedy in enumerate(remedies):
-        yield f"{'What helps:' if not number else 'Or:'} {remedy.text} ({fitting(remedy)})."
+        yield f"{'Suggestion:' if not number else 'Or:'} {remedy.text} ({fitting(remedy)})."
         for line in remedy.yaml.splitlines():
             yield f"        {line}"
 
 
 def fitting(remedy: Remedy) -> str:
-    """Where the pod fits then."""
-    added = any(change.kind == "node added" for change in remedy.changes)
-    if added:
+    """The nodes that the pod fits then."""
+    if _adds_node(remedy):
         return "then it fits"
     return f"fits {counted(remedy.nodes, 'node')}" + (f": {remedy.example}" if remedy.nodes == 1 else "")
-
-
-# --- everything -------------------------------------------------------------------------------------------------------
 
 
 def _claim(state: ClaimState) -> str:
@@ -135,14 +173,14 @@ def _group(group: NodeGroup) -> Iterator[str]:
     state = (
         "the pod fits" if group.fits
         else "devices fit" if group.verdict == "fits"
-        else "devices do not fit" if group.requests  # what follows says why
+        else "devices do not fit" if group.requests  # the lines below say why
         else group.reason or "does not fit"
     )  # fmt: skip
     yield f"{counted(group.count, 'node')} ({names}): {state}."
     for obstacle in group.obstacles:
-        yield f"  {obstacle_words(obstacle)}"
+        yield f"  {obstacle_text(obstacle)}"
     if not group.examined:
-        yield "  not looked at in detail"
+        yield "  not examined in detail"
     for problem in group.pools:
         yield f"  {problem.text()}"
     for request in group.requests:
@@ -158,32 +196,31 @@ def _group(group: NodeGroup) -> Iterator[str]:
         yield f"  the search ended at: {group.cause}"
 
 
-def _request(request: Request) -> Iterator[str]:
+def _request(request: DiagnosedRequest) -> Iterator[str]:
     tally = request.tally
     wanted = "all devices" if tally.all else counted(tally.wanted, "device")
     others = f", {tally.others} of other classes" if tally.others and not tally.offered else ""
     yield (
-        f"  claim {tally.claim}, request {tally.request}: {wanted} of class {tally.class_name} wanted, "
-        f"{tally.offered} there{others}, {tally.left} left"
+        f"  claim {tally.claim}, request {tally.request}: {wanted} of class {tally.class_name} requested, "
+        f"the node has {tally.offered}{others}, {tally.left} left"
     )
     for loss in tally.losses:
-        yield f"    {loss.count} {_LOST[loss.rule][loss.count != 1]}"
+        yield f"    {rule_text(loss.rule, loss.count)}"
         if loss.rule in ("selector", "error"):
             yield from _selector(tally)
         elif loss.rule == "taint":
             for taint in tally.taints:
-                shown = taint_text(taint.key, taint.value, taint.effect)
-                yield f"      {taint.count} × {shown}"
+                yield f"      {taint.count} × {taint_text(taint.key, taint.value, taint.effect)}"
         elif loss.rule == "capacity":
             for capacity in tally.capacities:
                 asked, left = capacity.asked or "all", capacity.left or "none"
-                yield f"      {capacity.name}: {asked} asked for, at most {left} left of {capacity.most}"
+                yield f"      {capacity.name}: {asked} requested, at most {left} left of {capacity.most}"
         elif loss.rule == "counters":
             for counter in tally.counters:
                 yield f"      {counter.counter_set}/{counter.counter}: {counter.asked} needed, {counter.left} left"
     for holder in request.holders:
-        users = ", ".join(holder.pods) or "nobody"
-        yield f"      claim {holder.claim} has {holder.devices}, used by {users}"
+        users = ", ".join(holder.pods) or "no pod"
+        yield f"      claim {holder.claim} holds {holder.devices}, used by {users}"
     if not tally.losses and not tally.offered:
         yield from _selector(tally)
 

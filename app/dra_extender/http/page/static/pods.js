@@ -66,7 +66,7 @@ function reasons(why) {
   const [first, ...others] = why.remedies;
   return [
     element("p", { class: "summary" }, why.summary || "Fits no node."),
-    first ? element("div", { class: "help" }, element("span", { class: "lead" }, "What helps"), remedy(first)) : element("p", { class: "soft" }, why.complete ? "No single change is known to help." : "No helpful change was found in the available time."),
+    first ? element("div", { class: "help" }, element("span", { class: "lead" }, "Suggestion"), remedy(first)) : element("p", { class: "soft" }, why.complete ? "No single change is known to help." : "No helpful change was found in the available time."),
     others.length > 0 && element("details", {}, element("summary", {}, counted(others.length, "other way")), ...others.map((/** @type {any} */ other) => element("div", { class: "help" }, remedy(other)))),
   ];
 }

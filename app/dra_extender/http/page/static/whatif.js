@@ -107,5 +107,5 @@ function item(outcome) {
   const from = outcome.displaced && outcome.now && outcome.node ? `${outcome.now} → ` : "";
   return element("li", {},
     element("b", {}, outcome.pod), element("span", { class: "soft" }, outcome.node ? ` ${from}${outcome.node}` : ` ${outcome.reason}`),
-    outcome.remedy && element("p", {}, element("span", { class: "lead" }, "What helps then "), outcome.remedy));
+    outcome.remedy && element("p", {}, element("span", { class: "lead" }, "Suggestion "), outcome.remedy));
 }

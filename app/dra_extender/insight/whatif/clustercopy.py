@@ -1,8 +1,10 @@
-"""The cluster on paper: a copy of all that decisions read, on which changes are made as if they had happened.
+"""A full copy of the cluster, on which changes and bindings are applied without any effect on the cluster.
 
-Promises: the copy shows the state of one moment, that of its first step, and is made in small steps; after that it and
-the live cluster have nothing in common. What binds are about to write counts as in the live cluster. Whatever is asked
-of the copy is decided by the same code as for the cluster.
+`fork`, `bind` and `revert` work as in cluster-autoscaler's ClusterSnapshot: `revert` undoes all bindings since `fork`.
+
+Promises: the copy shows the state at its first slice, and is made in slices; afterwards it shares nothing with the live
+cluster. Devices that a bind in progress holds count as in the live cluster. Decisions use the same code as for the
+cluster.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.ledger import HeldError
-from dra_extender.insight.why.situation import Situation
+from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.noderules import Tenants
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.slices import PORTION, Slices
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
 
-SLICE: Final = 4_000
-"""About so many microseconds' worth of objects are copied in one step."""
+WORK: Final = 4_000
+"""Microseconds of copying in one slice, about."""
 _NODE: Final = 20
 _SLICE: Final = 60
 _DEVICE: Final = 20
@@ -37,8 +39,8 @@ _CLAIM: Final = 25
 _POD: Final = 10
 
 
-class Paper:
-    """See the module. Made by `copied`."""
+class ClusterCopy:
+    """Made by `copied`."""
 
     def __init__(self, view: View) -> None:
         self.cluster = Cluster(view.features)
@@ -57,15 +59,16 @@ class Paper:
             budgets=view.budgets,
         )
         self._made = 0
+        self._undo: list[Callable[[], None]] = []
 
-    def situation(self, pod: Pod) -> Situation:
-        """The pod in the state of this moment."""
-        return Situation(view=self.view, pod=pod, tenants=self.tenants, overlay=self.view.overlay())
+    def pod(self, pod: Pod) -> SimulatedPod:
+        """The pod in the current state of the copy."""
+        return SimulatedPod(pod, ClusterSnapshot(view=self.view, tenants=self.tenants, overlay=self.view.overlay()))
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
     def put(self, item: Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim) -> None:
-        """An object that is there from now on, instead of one of the same name."""
+        """Add the object, or replace the one of the same name."""
         if isinstance(item, ResourceClaim):
             known = self.cluster.ledger.get(item.metadata.namespace, item.metadata.name)
             if known is not None and known.metadata.uid != item.metadata.uid:
@@ -75,7 +78,7 @@ class Paper:
         self._names.classes_changed()
 
     def put_pod(self, pod: Pod) -> None:
-        """A pod that is there from now on, in this version."""
+        """Add the pod, or replace the one with the same UID."""
         self._drop_tenant(pod)
         self.pods.apply(replace(pod, metadata=replace(pod.metadata, resource_version="")))
         self.tenants.put(pod)
@@ -98,9 +101,8 @@ class Paper:
     # --- pods -------------------------------------------------------------------------------------------------------
 
     def evict(self, pod: Pod) -> Pod:
-        """The pod loses its node, and the claims that nobody else uses lose their devices. The pod without a node."""
-        claims = {claim.metadata.uid: claim for claim in self._claims_of(pod)}
-        for claim in claims.values():
+        """Take the pod off its node, and deallocate the claims that no other pod uses. Returns the pending pod."""
+        for claim in known_claims(pod, self.cluster.ledger):
             users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
             if len(users) == len(claim.status.reserved_for):
                 continue
@@ -112,30 +114,39 @@ class Paper:
         return waiting
 
     def remove(self, pod: Pod) -> None:
-        """The pod is gone, with the claims that are its own."""
+        """Delete the pod, and the claims that it owns."""
         self.evict(pod)
         for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
             self.cluster.apply(Removed.of(claim))
         self._drop_tenant(pod)
         self.pods.remove(pod.metadata.uid)
 
-    def bind(self, decision: NodeAllocation, node: str) -> Callable[[], None]:
-        """The pod runs on the node, with the devices that were decided on. What takes that back."""
-        pod = decision.prefiltered.pod
+    # --- bindings ---------------------------------------------------------------------------------------------------
+
+    def fork(self) -> None:
+        """Later bindings can be undone with `revert`."""
+        self._undo.clear()
+
+    def revert(self) -> Slices[None]:
+        """Undo all bindings since `fork`."""
+        while self._undo:
+            self._undo.pop()()
+            if len(self._undo) % PORTION == 0:
+                yield
+
+    def bind(self, allocation: NodeAllocation, node: str) -> None:
+        """Bind the pod to the node, with these devices."""
+        prefiltered, pod = allocation.prefiltered, allocation.prefiltered.pod
         made: list[ResourceClaim] = []
         before: list[ResourceClaim] = []
-        for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
-            if (
-                claim is decision.pending[-1]
-                and decision.requests is not None
-                and decision.prefiltered.existing is None
-            ):
-                claim = self._on_paper(claim, pod)
+        for claim, devices in zip(allocation.pending, allocation.allocations, strict=True):
+            if claim is allocation.pending[-1] and allocation.requests is not None and prefiltered.existing is None:
+                claim = self._extended_claim(claim, pod)
                 made.append(claim)
             else:
                 before.append(claim)
-            self.put(self._reserved(replace(claim, status=replace(claim.status, allocation=allocation)), pod))
-        for claim in decision.prefiltered.claims.allocated:
+            self.put(self._reserved(replace(claim, status=replace(claim.status, allocation=devices)), pod))
+        for claim in prefiltered.claims.allocated:
             before.append(claim)
             self.put(self._reserved(claim, pod))
         self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node)))
@@ -147,10 +158,10 @@ class Paper:
                 self.put(claim)
             self.put_pod(pod)
 
-        return undo
+        self._undo.append(undo)
 
-    def _on_paper(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-        """The claim that the scheduler would make for extended resources."""
+    def _extended_claim(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+        """The claim that the scheduler would create for extended resources."""
         self._made += 1
         name = f"{pod.metadata.name} (extended resources, {self._made})"
         return replace(claim, metadata=replace(claim.metadata, name=name, uid=f"{pod.metadata.uid} {name}"))
@@ -161,13 +172,10 @@ class Paper:
             return claim
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
-    def _claims_of(self, pod: Pod) -> Iterable[ResourceClaim]:
-        return known_claims(pod, self.cluster.ledger)
 
-
-def copied(view: View) -> Slices[Paper]:
-    """The cluster as it is when the first step is taken."""
-    paper = Paper(view)
+def copied(view: View) -> Slices[ClusterCopy]:
+    """The cluster at the first slice."""
+    copy = ClusterCopy(view)
     cluster, ledger = view.cluster, view.cluster.ledger
     slices, claims, pods = list(cluster.inventory.slices()), list(ledger.claims()), list(view.pods)
     nodes, classes = list(cluster.nodes.values()), list(cluster.classes.values())
@@ -176,21 +184,21 @@ def copied(view: View) -> Slices[Paper]:
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
 
     def put(item: object) -> None:
-        paper.cluster.apply(Applied(item))
+        copy.cluster.apply(Applied(item))
 
     yield from _in_steps(classes, put, lambda _: _NODE)
     yield from _in_steps(nodes, put, lambda _: _NODE)
     yield from _in_steps(slices, put, lambda item: _SLICE + _DEVICE * len(item.spec.devices))
     yield from _in_steps(claims, put, _cost_of_claim)
     for claim, hold in holds:
-        with suppress(HeldError):  # somebody was faster: that counts, and the bind will find out
-            paper.cluster.ledger.hold(claim, hold.allocation, owner=hold.owner)
+        with suppress(HeldError):  # another holder was faster: its hold counts
+            copy.cluster.ledger.hold(claim, hold.allocation, owner=hold.owner)
     for event in undecodable:
-        paper.cluster.apply(event)
-    yield from _in_steps(pods, paper.pods.apply, lambda _: _POD)
-    yield from _in_steps(pods, paper.tenants.put, lambda _: _POD)
-    yield from _in_steps(paper.cluster.inventory.nodes.look(), lambda _: None, lambda _: _NODE)
-    return paper
+        copy.cluster.apply(event)
+    yield from _in_steps(pods, copy.pods.apply, lambda _: _POD)
+    yield from _in_steps(pods, copy.tenants.put, lambda _: _POD)
+    yield from _in_steps(copy.cluster.inventory.nodes.look(), lambda _: None, lambda _: _NODE)
+    return copy
 
 
 def _cost_of_claim(claim: ResourceClaim) -> int:
@@ -203,6 +211,6 @@ def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T],
     for item in items:
         do(item)
         spent += cost(item)
-        if spent >= SLICE:
+        if spent >= WORK:
             spent = 0
             yield

@@ -1,7 +1,7 @@
-"""The body of a what-if call: read, checked, and made into changes.
+"""The body of a what-if request: decoded, validated, and turned into hypothetical changes.
 
-Promises: whatever is sent, a mistake is told by field, problem and remedy; nothing is raised but `Unusable`. An object
-is decoded in a step of its own.
+Promises: every error is an `InvalidRequestError` with field, problem and remedy. Each object is decoded in a slice of
+its own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from dra_extender.api.core import Pod, PodStatus, Toleration
 from dra_extender.api.decoding import UNDECODABLE, DecodeError, decode
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import MAX_TOLERATIONS, DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceSlice
+from dra_extender.insight.manifests import Draft, draft, hypothetical_claim
+from dra_extender.insight.requests import ConflictError, InvalidRequestError, pod_named
 from dra_extender.insight.whatif.changes import (
     MOST_NAMES,
     MOST_NODES,
     MOST_OBJECTS,
     Changes,
-    Unusable,
-    known_pod,
 )
-from dra_extender.insight.why.draft import Draft, defaulted, draft
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
@@ -94,8 +93,8 @@ Keyed = Annotated[Tolerated, msgspec.Meta(extra_json_schema={"anyOf": [_KEYED, _
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What is supposed. `pods`: NAMESPACE/NAME of some that are there, or manifests of pods to try; without any, all
-    that wait for devices are asked about.
+    """The hypothetical changes. `pods`: NAMESPACE/NAME of existing pods, or manifests of pods to try; without `pods`,
+    all pods that wait for devices are tried.
     """
 
     add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_NODES)] = ()
@@ -107,15 +106,11 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
     pods: Annotated[tuple[Asked, ...], msgspec.Meta(max_length=MOST_PODS)] = ()
 
 
-class Twice(Unusable):
-    """One name for two objects."""
-
-
-class Question(msgspec.Struct, frozen=True):
-    """`asked`: None stands for all pods that wait for devices."""
+class WhatIfRequest(msgspec.Struct, frozen=True):
+    """`drafts`: None means all pods that wait for devices."""
 
     changes: Changes
-    asked: Sequence[Draft] | None
+    drafts: Sequence[Draft] | None
 
 
 class _Template(msgspec.Struct, frozen=True, rename="camel"):
@@ -154,17 +149,17 @@ _REMEDIES: Final[Mapping[str, str]] = {
 }
 _ELSEWHERE: Final = f"give an object with any of {', '.join(_REMEDIES)}"
 _LONGEST: Final = 300
-"""Characters that are told of a problem."""
+"""Characters of a problem in an error."""
 
 _body = msgspec.json.Decoder(Body)
 _envelope = msgspec.json.Decoder(_Envelope)
 _key = msgspec.json.Decoder(Key)
 
 
-def reading(view: View, body: bytes) -> Slices[Question]:
-    """What is asked. Raises Unusable."""
+def reading(view: View, body: bytes) -> Slices[WhatIfRequest]:
+    """Raises InvalidRequestError."""
     found = _read("", _body, body)
-    slices, objects, asked = [], [], []
+    slices, objects, drafts = [], [], []
     for number, raw in enumerate(found.with_slices):
         slices.append(_object(f"withSlices[{number}]", raw, _SLICES))
         yield
@@ -174,31 +169,29 @@ def reading(view: View, body: bytes) -> Slices[Question]:
     claims = [item for item in objects if isinstance(item, ResourceClaim)]
     templates = {item.metadata.name: item.spec.spec for item in objects if isinstance(item, _Template)}
     for number, raw in enumerate(found.pods):
-        asked.append(_pod(view, number, raw, claims, templates))
+        drafts.append(_pod(view, number, raw, claims, templates))
         yield
-    _refuse_twins(asked)
-    drafted = {claim.metadata.key for item in asked for claim in item.claims}
-    supposed = [item for item in (*slices, *objects) if not isinstance(item, _Template)]
+    _refuse_duplicates(drafts)
+    drafted = {claim.metadata.key for item in drafts for claim in item.claims}
+    added = [item for item in (*slices, *objects) if not isinstance(item, _Template)]
     changes = Changes(
         added=tuple((item.like, int(item.count)) for item in found.add_nodes),
         without=found.without_pods,
         drained=found.drain,
-        objects=tuple(
-            item for item in supposed if not (isinstance(item, ResourceClaim) and item.metadata.key in drafted)
-        ),
+        objects=tuple(item for item in added if not (isinstance(item, ResourceClaim) and item.metadata.key in drafted)),
         tolerations=tuple(Toleration(item.key, item.operator, item.value, item.effect) for item in found.tolerations),
     )
-    return Question(changes, asked if found.pods else None)
+    return WhatIfRequest(changes, drafts if found.pods else None)
 
 
 def _object(field: str, raw: msgspec.Raw, kinds: Mapping[str, type[Any]]) -> Any:
-    """An object of one of these kinds, with a name. Raises Unusable."""
+    """An object of one of these kinds, with a name. Raises InvalidRequestError."""
     found = _manifested(field, raw, RESOURCE, kinds)
-    return _unmade(found) if isinstance(found, ResourceClaim) else found
+    return hypothetical_claim(found) if isinstance(found, ResourceClaim) else found
 
 
 def _manifested(field: str, raw: msgspec.Raw, api_version: str, kinds: Mapping[str, type[Any]]) -> Any:
-    """What a manifest is of, if it is of one of these kinds and has a name. Raises Unusable."""
+    """What a manifest is of, if it is of one of these kinds and has a name. Raises InvalidRequestError."""
     envelope = _read(field, _envelope, raw)
     if envelope.kind not in kinds or envelope.api_version != api_version:
         what = f"is {envelope.api_version[:80] or 'of no apiVersion'} {envelope.kind[:80] or 'of no kind'}"
@@ -213,20 +206,11 @@ def _manifested(field: str, raw: msgspec.Raw, api_version: str, kinds: Mapping[s
 
 
 def _read(field: str, decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
-    """Raises Unusable."""
+    """Raises InvalidRequestError."""
     try:
         return decoder.decode(raw)
     except UNDECODABLE as problem:
         raise _mistake(field, str(problem) or "is nested too deeply") from None
-
-
-def _unmade(claim: ResourceClaim) -> ResourceClaim:
-    """The claim as nobody has made it yet: without devices, and without the UID of another."""
-    meta = claim.metadata
-    namespace = meta.namespace or "default"
-    uid = f"supposed {namespace}/{meta.name}"
-    new = ObjectMeta(name=meta.name, namespace=namespace, uid=uid, labels=meta.labels)
-    return ResourceClaim(new, defaulted(claim.spec))
 
 
 def _pod(
@@ -236,32 +220,34 @@ def _pod(
     claims: Sequence[ResourceClaim],
     templates: Mapping[str, ResourceClaimSpec],
 ) -> Draft:
-    """A pod that is there, by its name, or one to try. Raises Unusable."""
+    """A pod that is there, by its name, or one to try. Raises InvalidRequestError."""
     field = f"pods[{number}]"
     if bytes(raw).startswith(b'"'):
-        return Draft(known_pod(view, field, _read(field, _key, raw)), ())
+        return Draft(pod_named(view.pods, _read(field, _key, raw), field, "name a pod as NAMESPACE/NAME"), ())
     pod: Pod = _manifested(field, raw, "v1", _PODS)
     meta = pod.metadata
     namespace = meta.namespace or "default"
-    new = ObjectMeta(name=meta.name, namespace=namespace, uid=f"asked {number}", labels=meta.labels)
+    new = ObjectMeta(name=meta.name, namespace=namespace, uid=f"draft {number}", labels=meta.labels)
     beside = {claim.metadata.name: claim for claim in claims if claim.metadata.namespace == namespace}
     return draft(Pod(new, replace(pod.spec, node_name=""), PodStatus()), beside, templates)
 
 
-def _refuse_twins(asked: Sequence[Draft]) -> None:
-    """Raises Unusable."""
+def _refuse_duplicates(drafts: Sequence[Draft]) -> None:
+    """Raises InvalidRequestError."""
     seen: set[str] = set()
-    for number, item in enumerate(asked):
+    for number, item in enumerate(drafts):
         if item.pod.metadata.key in seen:
-            raise Twice(f"pods[{number}]", f"there are two pods {item.pod.metadata.key}", "give each a name of its own")
+            raise ConflictError(
+                f"pods[{number}]", f"there are two pods {item.pod.metadata.key}", "give each a name of its own"
+            )
         seen.add(item.pod.metadata.key)
 
 
-def _mistake(field: str, problem: str) -> Unusable:
+def _mistake(field: str, problem: str) -> InvalidRequestError:
     """`problem` may end with the place in the JSON."""
     what, _, path = problem.partition(" - at `$")
     what = what.replace("`float`", "`int`").removesuffix(".0")  # `count` is the only one, and has to be whole
     whole = f"{field}{path.rstrip('`')}".lstrip(".")
     first = re.match(r"\w*", whole)
     remedy = _REMEDIES.get(first.group() if first else "", _ELSEWHERE)
-    return Unusable(whole[:_LONGEST] or "the body", what[:_LONGEST], remedy)
+    return InvalidRequestError(whole[:_LONGEST] or "the body", what[:_LONGEST], remedy)

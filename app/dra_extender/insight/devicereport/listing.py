@@ -1,8 +1,8 @@
-"""Taking a census: which devices there are, who has them, and what is left of them.
+"""Lists and counts the devices of the cluster.
 
-Promises: pure, and as current as the ledger: what a bind under way has decided counts. A device is counted once,
-however many nodes see it. It is made in small steps, a slice at a time, so that a cluster of thousands of nodes stalls
-nobody; when the state changes between steps, pools are told as they are when their turn comes.
+Promises: pure, and as current as the ledger: allocations of a bind in progress count. A device is listed once, however
+many nodes can use it. It runs in slices, one ResourceSlice at a time; if the state changes in between, each pool is
+reported as it is when its turn comes.
 """
 
 from __future__ import annotations
@@ -25,80 +25,85 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
-from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
-from dra_extender.insight.devicereport.totals import totals_of
+from dra_extender.insight.devicereport.report import (
+    Amount,
+    CountedDevice,
+    DeviceCounts,
+    DeviceReport,
+    DeviceState,
+    Holding,
+    totals_of,
+)
+from dra_extender.insight.requests import NotFoundError, nodes_named
 from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
-"""A page ends after the pool with which it has so many devices."""
+"""A page ends after the pool with which it reaches this number of devices."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Which devices are asked about; nothing means all. `nodes`: what these see, their own or not. `namespaces`: what
-    claims of these hold.
+class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which devices to list; an empty field means all. `nodes`: devices that these nodes can use. `namespaces`: devices
+    that claims of these namespaces hold.
     """
 
     nodes: frozenset[str] = frozenset()
     drivers: frozenset[str] = frozenset()
     classes: frozenset[str] = frozenset()
-    states: frozenset[State] = frozenset()
+    states: frozenset[DeviceState] = frozenset()
     namespaces: frozenset[str] = frozenset()
 
     def wants(self, device: CountedDevice) -> bool:
-        """Everything but nodes and drivers."""
+        """Checks all fields but `nodes` and `drivers`."""
         return (
             (not self.classes or not self.classes.isdisjoint(device.classes))
             and (not self.states or device.state in self.states)
             and (not self.namespaces or any(holder.namespace in self.namespaces for holder in device.holders))
         )
 
-    def unknown(self, cluster: ReadOnlyCluster) -> str:
-        """What is asked about and does not exist; empty when all of it does."""
-        drivers = {driver for driver, _ in cluster.inventory.pools} if self.drivers else ()
-        for name in sorted(self.nodes):
-            if name not in cluster.nodes:
-                return f"node {name} is not known"
-        for name in sorted(self.drivers):
-            if name not in drivers:
-                return f"driver {name} is not known: it has published no ResourceSlice"
-        for name in sorted(self.classes):
-            if name not in cluster.classes:
-                return f"DeviceClass {name} is not known"
-        return ""
+    def check(self, cluster: ReadOnlyCluster) -> None:
+        """Raises NotFoundError for a node, driver or class that does not exist."""
+        nodes_named(cluster.nodes, self.nodes)
+        drivers = {driver for driver, _ in cluster.inventory.pools} if self.drivers else set()
+        for name in sorted(self.drivers - drivers):
+            raise NotFoundError("", f"driver {name} not found: it has published no ResourceSlice")
+        for name in sorted(self.classes - cluster.classes.keys()):
+            raise NotFoundError("", f"DeviceClass {name} not found")
 
 
-EVERYTHING: Final = Asked()
+EVERYTHING: Final = DeviceQuery()
 
 
-def census(view: View, asked: Asked = EVERYTHING) -> Census:
-    """All at once."""
-    return run_at_once(taking(view, asked))
+def device_report(view: View, wanted: DeviceQuery = EVERYTHING) -> DeviceReport:
+    """As `reporting`, at once."""
+    return run_at_once(reporting(view, wanted))
 
 
-def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Slices[Census]:
-    """A page with the devices of `limit` pools, or of all; those that come after the pool `after` (driver/pool)."""
+def reporting(
+    view: View, wanted: DeviceQuery = EVERYTHING, *, limit: int | None = None, after: str = ""
+) -> Slices[DeviceReport]:
+    """A page with the devices of `limit` pools, by default of all pools, after the pool `after` (driver/pool)."""
     inventory, classes = view.cluster.inventory, ClassMembers(view)
-    sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
+    visible, start = _Visibility(inventory, wanted.nodes), _pool_id(after)
     found: list[CountedDevice] = []
-    told: list[PoolID] = []
-    ids = sorted(sight.pools())
+    pools_done: list[PoolID] = []
+    ids = sorted(visible.pools())
     for id in ids[bisect_right(ids, start) :]:
         published = inventory.pools.get(id)
-        if published is None or (asked.drivers and id[0] not in asked.drivers):
+        if published is None or (wanted.drivers and id[0] not in wanted.drivers):
             continue
-        if limit is not None and (len(told) >= limit or len(found) >= MOST_DEVICES):
-            return _page(found, classes, "/".join(told[-1]))
-        told.append(id)
-        devices = yield from counting(view, published, classes, sight.sees)
-        found.extend(device for device in devices if asked.wants(device))
+        if limit is not None and (len(pools_done) >= limit or len(found) >= MOST_DEVICES):
+            return _page(found, classes, "/".join(pools_done[-1]))
+        pools_done.append(id)
+        devices = yield from counting(view, published, classes, visible.sees)
+        found.extend(device for device in devices if wanted.wants(device))
     return _page(found, classes)
 
 
 def counting(
     view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
 ) -> Slices[list[CountedDevice]]:
-    """The devices of one pool, a slice at a step; with `sees` (node, device) only some of them."""
+    """The devices of one pool; with `sees` (node, device) only some of them."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
     for item in with_devices(tuple(published.newest()), view.features):
@@ -113,8 +118,18 @@ def counting(
     return found
 
 
-def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "") -> Census:
-    return Census(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
+def counting_devices(view: View) -> Slices[DeviceCounts]:
+    """All devices, counted for metrics; only the counts are kept while it runs."""
+    found, classes = DeviceCounts(), ClassMembers(view)
+    for pool in list(view.cluster.inventory.pools):
+        published = view.cluster.inventory.pools.get(pool)
+        if published is not None:
+            found.add((yield from counting(view, published, classes)))
+    return found
+
+
+def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "") -> DeviceReport:
+    return DeviceReport(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
 
 
 def _pool_id(name: str) -> PoolID:
@@ -124,14 +139,14 @@ def _pool_id(name: str) -> PoolID:
 
 
 def _problem(pool: PublishedPool, features: FeatureGates) -> str:
-    """Why nothing of the pool is given to anybody; empty when it is."""
+    """Why no device of the pool can be allocated; empty if they can be."""
     if not pool.is_whole():
         return "not all slices of the pool are published yet"
     return next((defect.what for defect in defects(tuple(pool.newest()), features)), "")
 
 
-class _Sight:
-    """What these nodes see; everything without any."""
+class _Visibility:
+    """The devices that these nodes can use; all devices without nodes."""
 
     def __init__(self, inventory: ReadOnlyInventory, nodes: Collection[str]) -> None:
         self._inventory = inventory
@@ -149,12 +164,12 @@ class _Sight:
         return {pool for name in self._nodes for pool in self._inventory.pools_seen(name)}
 
     def sees(self, node: str, device: DeviceID) -> bool:
-        """Devices that cannot be used are in no view: a node sees those of its own."""
+        """A device that cannot be allocated is visible on its own node."""
         return not self._nodes or node in self._nodes or device in self._devices
 
 
 class ClassMembers:
-    """Which classes a device belongs to, by its model."""
+    """The classes that select a device, by its model."""
 
     def __init__(self, view: View) -> None:
         known = view.cluster.classes
@@ -167,7 +182,7 @@ class ClassMembers:
         self.complete = True
 
     def learn(self, models: Iterable[DeviceModel]) -> Slices[None]:
-        """Find out, in small steps. A class that nobody can say about yet is left out."""
+        """Evaluate the classes. A class that is not decided yet is left out."""
         for model in models:
             if model in self._known:
                 continue
@@ -178,7 +193,7 @@ class ClassMembers:
             self._known[model] = tuple(names)
 
     def of(self, model: DeviceModel) -> tuple[str, ...]:
-        """By name, once it was learnt."""
+        """The classes by name, after `learn`."""
         return self._known[model]
 
     def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Slices[bool]:
@@ -199,7 +214,7 @@ class ClassMembers:
 
 
 class _PoolCount:
-    """One pool at one moment."""
+    """The devices of one pool at one moment."""
 
     def __init__(self, pool: PublishedPool, ledger: ReadOnlyLedger, features: FeatureGates, problem: str) -> None:
         self._id = pool.id
@@ -245,7 +260,7 @@ class _PoolCount:
         )
 
     def _is_blocked(self, device: Device) -> bool:
-        """True when another device that is in use leaves too little of a counter."""
+        """True when devices in use leave too little of a counter."""
         drawn, offered = self._drawn, self._offered
         return bool(drawn) and any(
             counter in drawn and counter in offered and drawn[counter].nano + amount.nano > offered[counter].nano
@@ -258,7 +273,7 @@ class _PoolCount:
                 yield _amount("/".join(counter), self._drawn.get(counter), self._offered[counter])
 
 
-def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) -> State:
+def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) -> DeviceState:
     if use is not None:
         return "used" if use.owners else "shared"
     if problem:
@@ -267,7 +282,7 @@ def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) ->
 
 
 def _gated(traits: Traits, features: FeatureGates) -> str:
-    """Which feature gate the device needs that is off."""
+    """The feature gate that the device requires and that is off."""
     if traits.partition and not features.DRAPartitionableDevices:
         return "feature gate DRAPartitionableDevices is off"
     if traits.binding_conditions and not features.binding_conditions:

@@ -1,18 +1,21 @@
-"""A scenario as people write it: what is misspelt or of another type is named with its path, and what the API server
-would fill in is filled in. Recorded scenarios are decided as they are; this is for those that somebody types.
+"""Scenarios of the offline commands: JSON lines on standard input, one JSON line on standard output for each.
 
-Promises: pure. Of objects the specs are checked, field by field; metadata and status have more fields than decisions
-read. Messages use the words of JSON.
+Promises: one answer per non-empty line, in order, written as soon as it is known. A line that is not a JSON object gets
+an answer with the problem, and the next lines are still answered. `strict` names a field that is misspelt or has the
+wrong type by its path, and fills in the defaults of the API server; it checks the specs of objects field by field, not
+metadata and status. Messages use the words of JSON.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
+import orjson
 from msgspec import inspect
 
 from dra_extender.api.decoding import convert, to_builtins
@@ -24,8 +27,47 @@ from dra_extender.api.resource import (
     ResourceClaimSpec,
     ResourceSliceSpec,
 )
-from dra_extender.cli.lines import shape
-from dra_extender.insight.why.draft import defaulted
+from dra_extender.insight.manifests import defaulted
+
+LineAnswer = Callable[[dict[str, Any]], dict[str, Any]]
+Complaint = Callable[[str, str], dict[str, Any]]
+"""(name of the line, problem) -> the answer to a line that cannot be read."""
+
+
+def answer_lines(source: BinaryIO, target: BinaryIO, answer: LineAnswer, complain: Complaint) -> int:
+    """Answer every line of `source` on `target`. Returns how many lines could not be read."""
+    unreadable = 0
+    for number, line in enumerate(source, start=1):
+        if not line.strip():
+            continue
+        try:
+            case = orjson.loads(line)
+            problem = "" if isinstance(case, dict) else f"{shape(case)} where an object is expected"
+        except orjson.JSONDecodeError as error:
+            case, problem = {}, f"not JSON: {error}"
+        unreadable += bool(problem)
+        reply = complain(f"line {number}", problem) if problem else answer(case)
+        target.write(_line(reply))
+        target.flush()
+    return unreadable
+
+
+def _line(reply: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # an integer of more than 64 bits, in the opaque parameters of a driver
+        return json.dumps(reply).encode() + b"\n"
+
+
+def shape(value: object) -> str:
+    """What a value of JSON is, in words."""
+    if isinstance(value, bool):
+        return "true or false"
+    names = {int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    return names.get(type(value), "null")
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------------
 
 _LISTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "slices": ResourceSliceSpec,

@@ -1,22 +1,39 @@
-"""Tables for people, as kubectl prints them: aligned columns without lines, that programs can cut as well.
+"""What commands print: tables and folded text, colours, complaints on standard error, and the exit statuses.
 
-Promises: a row is one line where it fits into the width. In a terminal the last column is folded below itself, or
-stands below its row where there is too little room for its words; columns move together before lines run over. Without
-a width nothing is folded or cut.
+Promises: standard output has the answer alone; problems go to standard error. Tables look as kubectl prints them:
+aligned columns without lines, which programs can cut. A row is one line where it fits into the width. In a terminal the
+last column is folded below itself, or printed below its row when the room is too small for its words; the gaps between
+columns shrink before lines run over. Without a width nothing is folded or cut.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, TextIO
+
+import typer
+
+from dra_extender.devices.validity import ObjectProblem
+from dra_extender.plurals import counted
+
+YES: Final = 0
+"""Exit status: it fits, something is listed, nothing is violated."""
+NO: Final = 1
+"""Exit status: it does not fit, nothing is listed, something is violated."""
+FAILED: Final = 2
+"""Exit status: there is no answer. The request names an object that does not exist, or the API server did not answer.
+"""
 
 GAP: Final = "  "
 BELOW: Final = "    "
 """In front of what stands below its row."""
+MOST: Final = 10
+"""Objects that are told beside an answer that is about something else."""
 
 
 def terminal_width() -> int:
@@ -83,3 +100,28 @@ def folded(text: str, width: int) -> str:
             else [line]
         )
     return "\n".join(lines)
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """True for a terminal whose user has not refused colours (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def complain(problem: object) -> None:
+    """Why the command cannot do what it was asked."""
+    _say(f"dra-extender: {problem}", typer.colors.RED)
+
+
+def note(problems: Iterable[ObjectProblem]) -> None:
+    """What is wrong in the cluster that was looked at, and what to do about each."""
+    found = list(problems)
+    for problem in found[:MOST]:
+        _say(f"note: {problem.object}: {problem.what}: {problem.advice}", typer.colors.YELLOW)
+    if len(found) > MOST:
+        others = counted(len(found) - MOST, "more object")
+        _say(f"note: {others} cannot be used: /insight/problems of the service has them", typer.colors.YELLOW)
+
+
+def _say(text: str, colour: str) -> None:
+    text = folded(text, width_of(sys.stderr))
+    typer.secho(text, err=True, fg=colour, color=is_coloured(sys.stderr))

@@ -1,0 +1,225 @@
+"""Objects of manifests that are not applied: pods with the claims they would have, hypothetical objects, tolerations.
+
+Promises: fills in what the API server would fill in, as far as decisions read it, and makes claims of templates. Does
+not validate objects: the API server does that. Files may have several YAML documents, and lists of objects.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from dra_extender.api.core import Pod, PodResourceClaimStatus, Toleration
+from dra_extender.api.decoding import convert
+from dra_extender.api.meta import ObjectMeta, OwnerReference
+from dra_extender.api.resource import (
+    GROUP,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceSlice,
+)
+from dra_extender.kube.resources import Resource, device_classes, resource_claims, resource_slices
+
+EXACT: Final = "ExactCount"
+_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
+    "ResourceSlice": resource_slices,
+    "DeviceClass": device_classes,
+    "ResourceClaim": resource_claims,
+}
+_TOLERATION: Final = re.compile(r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>[A-Za-z]+))?")
+
+HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
+"""An object that a request adds to the cluster. It replaces an existing object of the same name."""
+
+S = TypeVar("S", ExactDeviceRequest, DeviceSubRequest)
+
+
+class Draft(NamedTuple):
+    """A pod of a manifest, and its claims; or a pod of the cluster, without further claims."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...]
+
+
+def draft(
+    pod: Pod,
+    claims: Mapping[str, ResourceClaim],
+    templates: Mapping[str, ResourceClaimSpec],
+    namespace: str = "default",
+) -> Draft:
+    """`claims` and specs of `templates` by name, as the manifest has them; `namespace` for objects that name none."""
+    namespace = pod.metadata.namespace or namespace
+    uid = pod.metadata.uid or f"draft-{pod.metadata.name}"
+    meta = replace(pod.metadata, namespace=namespace, uid=uid)
+    created: list[PodResourceClaimStatus] = []
+    found: list[ResourceClaim] = []
+    for entry in pod.spec.resource_claims:
+        name, template = entry.resource_claim_name, entry.resource_claim_template_name
+        if name and name in claims:
+            found.append(_claim_in(claims[name], namespace))
+        elif template and template in templates:
+            found.append(claim_from_template(meta, entry.name, templates[template]))
+            created.append(PodResourceClaimStatus(entry.name, found[-1].metadata.name))
+    status = replace(pod.status, resource_claim_statuses=tuple(created))
+    return Draft(replace(pod, metadata=meta, status=status), tuple(found))
+
+
+def claim_from_template(pod: ObjectMeta, entry: str, spec: ResourceClaimSpec) -> ResourceClaim:
+    """The claim that the resource claim controller would create for this entry of the pod."""
+    name = f"{pod.name}-{entry}"
+    owner = OwnerReference(kind="Pod", name=pod.name, uid=pod.uid, api_version="v1", controller=True)
+    meta = ObjectMeta(
+        name=name, namespace=pod.namespace, uid=f"draft-{pod.namespace}/{name}", owner_references=(owner,)
+    )
+    return ResourceClaim(meta, defaulted(spec))
+
+
+def _claim_in(claim: ResourceClaim, namespace: str) -> ResourceClaim:
+    meta = claim.metadata
+    namespace = meta.namespace or namespace
+    meta = replace(meta, namespace=namespace, uid=meta.uid or f"draft-{namespace}/{meta.name}")
+    return replace(claim, metadata=meta, spec=defaulted(claim.spec))
+
+
+def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> ResourceClaim:
+    """The claim as it is when it is created: without an allocation, and with a UID of its own."""
+    meta = claim.metadata
+    namespace = meta.namespace or namespace
+    uid = f"hypothetical {namespace}/{meta.name}"
+    return ResourceClaim(
+        ObjectMeta(name=meta.name, namespace=namespace, uid=uid, labels=meta.labels), defaulted(claim.spec)
+    )
+
+
+def defaulted(spec: ResourceClaimSpec) -> ResourceClaimSpec:
+    """With the defaults of the API server (pkg/apis/resource/v1/defaults.go)."""
+    return replace(spec, devices=replace(spec.devices, requests=tuple(map(_request, spec.devices.requests))))
+
+
+def _request(request: DeviceRequest) -> DeviceRequest:
+    exactly = _source(request.exactly) if request.exactly is not None else None
+    return DeviceRequest(request.name, exactly, tuple(map(_source, request.first_available)))
+
+
+def _source(source: S) -> S:
+    mode = source.allocation_mode or EXACT
+    count = source.count or (1 if mode == EXACT else 0)
+    return replace(source, allocation_mode=mode, count=count)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+class Manifests(msgspec.Struct, frozen=True):
+    """The pods of a file, and by name the claims and the specs of templates beside them."""
+
+    pods: tuple[Pod, ...]
+    claims: Mapping[str, ResourceClaim]
+    templates: Mapping[str, ResourceClaimSpec]
+
+
+def text_of(file: str) -> str:
+    """The text of a file, or of standard input for "-". Raises OSError and UnicodeDecodeError."""
+    return sys.stdin.read() if file == "-" else Path(file).read_text()
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """Raises YAMLError."""
+    for document in yaml.safe_load_all(text):
+        if isinstance(document, dict) and isinstance(document.get("items"), list):
+            yield from (item for item in document["items"] if isinstance(item, dict))
+        elif isinstance(document, dict):
+            yield document
+
+
+def pods_of(file: str, text: str) -> Manifests:
+    """`file` is named in errors. Raises YAMLError, DecodeError, and ValueError when there is no pod."""
+    pods: list[Pod] = []
+    claims: dict[str, ResourceClaim] = {}
+    templates: dict[str, ResourceClaimSpec] = {}
+    for document in objects(text):
+        meta = document.get("metadata") or {}
+        name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
+        kind = document.get("kind")
+        if kind == "Pod":
+            pods.append(convert(Pod, document))
+        elif kind == "ResourceClaim":
+            claims[name] = _claim(document, document)
+        elif kind == "ResourceClaimTemplate":
+            templates[name] = template_spec(document)
+    if not pods:
+        raise ValueError(f"{file} contains no object of kind Pod")
+    return Manifests(tuple(pods), claims, templates)
+
+
+def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
+    """The claims of a file; a template counts as a claim. Raises YAMLError, DecodeError and ValueError."""
+    found: list[ResourceClaim] = []
+    for document in objects(text):
+        kind = document.get("kind")
+        if kind not in ("ResourceClaim", "ResourceClaimTemplate") or not isinstance(document.get("spec"), dict):
+            what = kind or "an object without a kind"
+            raise ValueError(f"{file}: {what} is not a ResourceClaim or ResourceClaimTemplate with a spec")
+        name = str((document.get("metadata") or {}).get("name") or "(unnamed)")
+        spec = document["spec"].get("spec", {}) if kind == "ResourceClaimTemplate" else document["spec"]
+        body = {"metadata": {"name": name, "uid": f"{file}/{name} (new)"}, "spec": spec}
+        claim = _claim({"apiVersion": f"{GROUP}/v1", **document}, body)
+        found.append(replace(claim, spec=defaulted(claim.spec)))
+    if not found:
+        raise ValueError(f"{file} contains no ResourceClaim and no ResourceClaimTemplate")
+    return tuple(found)
+
+
+def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
+    """The slices, classes and claims of a file. Raises YAMLError, DecodeError, and ValueError for other objects."""
+    found: list[HypotheticalObject] = []
+    for document in objects(text):
+        group, _, version = str(document.get("apiVersion") or "").partition("/")
+        kind = str(document.get("kind") or "")
+        if group != GROUP or version not in _VERSIONS or kind not in _KINDS:
+            raise ValueError(
+                f"{file}: {document.get('apiVersion')} {kind or 'without a kind'} is not supported: give objects "
+                f"of kind {', '.join(_KINDS)} of {GROUP}/{', '.join(_VERSIONS)}"
+            )
+        item: HypotheticalObject = _KINDS[kind](version).decode(msgspec.json.encode(document))
+        found.append(hypothetical_claim(item, namespace) if isinstance(item, ResourceClaim) else item)
+    if not found:
+        raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")
+    return found
+
+
+def template_spec(document: dict[str, Any]) -> ResourceClaimSpec:
+    """The spec of the claims that are made from a ResourceClaimTemplate. Raises ValueError and DecodeError."""
+    spec = document.get("spec")
+    inner = spec.get("spec") if isinstance(spec, dict) else None
+    return _claim(document, {"metadata": {"name": "template"}, "spec": inner or {}}).spec
+
+
+def _claim(document: dict[str, Any], body: dict[str, Any]) -> ResourceClaim:
+    """`body` in the API version that the document names."""
+    group, _, version = str(document.get("apiVersion") or "").partition("/")
+    if group != GROUP or version not in _VERSIONS:
+        raise ValueError(f"apiVersion {document.get('apiVersion')} is not one of {GROUP}/{', '.join(_VERSIONS)}")
+    return resource_claims(version).decode(msgspec.json.encode(body))
+
+
+def toleration(text: str) -> Toleration:
+    """Reads KEY[=VALUE][:EFFECT], as `kubectl taint` writes taints; `*` matches every key. Raises ValueError."""
+    found = _TOLERATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"--toleration {text}: expected KEY, KEY=VALUE or KEY=VALUE:EFFECT; * matches every key")
+    key, value, effect = found["key"], found["value"], found["effect"] or ""
+    made = Toleration(key="" if key == "*" else key, operator="Exists", effect=effect)
+    return made if value is None else replace(made, operator="Equal", value=value)

@@ -1,0 +1,255 @@
+"""Hypothetical states of the cluster, and a pod that is scheduled in one.
+
+`ClusterSnapshot` has the purpose of cluster-autoscaler's: to try changes that are then dropped. It is immutable, so a
+change returns a new snapshot: keeping the old one reverts the change. Its size is that of the differences. What-if
+questions also replace DeviceClasses and ResourceSlices, and use a full copy (`insight.whatif.clustercopy`).
+
+Promises: asking has no effect. Changed claims and nodes replace those of the cluster. Removed pods hold no devices, no
+resources and no ports, and a claim that only they use is not allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dra_extender.devices.overlay import Overlay
+from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims, resolve_claims
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
+from dra_extender.scheduling.noderules import (
+    LABELS_OF_ONE,
+    Obstacle,
+    Tenants,
+    Used,
+    Wants,
+    conflicting,
+    ports,
+    together,
+)
+from dra_extender.scheduling.view import View
+
+CLAIM: Final = 10
+"""Units of work per claim or container of the pod."""
+
+
+class ClusterSnapshot(Struct, frozen=True, kw_only=True):
+    """`claims`: changed or new claims by namespace/name. `nodes`: changed or new nodes by name. `removed`: UIDs of pods
+    that are gone. `freed`: UIDs of claims that are gone or no longer allocated. `moved`: pods that run on a node now,
+    by its name.
+    """
+
+    view: View
+    tenants: Tenants
+    overlay: Overlay
+    claims: Mapping[str, ResourceClaim] = {}
+    nodes: Mapping[str, Node] = {}
+    removed: frozenset[str] = frozenset()
+    freed: frozenset[str] = frozenset()
+    moved: Mapping[str, tuple[Pod, ...]] = {}
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def with_claim(self, claim: ResourceClaim) -> ClusterSnapshot:
+        return replace(self, claims={**self.claims, claim.metadata.key: claim})
+
+    def without_claim(self, claim: ResourceClaim) -> ClusterSnapshot:
+        """The claim has no devices."""
+        return replace(self, overlay=self.overlay.without([claim]), freed=self.freed | {claim.metadata.uid})
+
+    def with_node(self, node: Node) -> ClusterSnapshot:
+        """An existing node, changed in fields that devices do not depend on."""
+        return replace(self, nodes={**self.nodes, node.name: node})
+
+    def with_new_node(self, node: Node, slices: Iterable[ResourceSlice]) -> ClusterSnapshot:
+        return replace(self.with_node(node), overlay=self.overlay.with_nodes([node], slices))
+
+    def without_pods(self, uids: Iterable[str]) -> ClusterSnapshot:
+        """These pods have ended, and claims that no other pod uses are deallocated."""
+        gone = frozenset(uids)
+        removed = self.removed | gone
+        freed = [
+            claim
+            for claim in self._used_by(gone)
+            if claim.allocation is not None
+            and claim.status.reserved_for
+            and all(user.uid in removed for user in claim.status.reserved_for)
+        ]
+        uids_freed = self.freed | {claim.metadata.uid for claim in freed}
+        return replace(self, removed=removed, freed=uids_freed, overlay=self.overlay.without(freed))
+
+    def with_pod_moved(self, pod: Pod, source: str, target: str = "") -> ClusterSnapshot:
+        """The pod no longer runs on node `source`, and runs on node `target` if there is one. Its claims stay."""
+        uid, moved, removed = pod.metadata.uid, dict(self.moved), self.removed
+        if source:
+            removed |= {uid}
+            moved[source] = tuple(other for other in moved.get(source, ()) if other.metadata.uid != uid)
+        if target:
+            moved[target] = (*moved.get(target, ()), pod)
+        return replace(self, moved=moved, removed=removed)
+
+    def _used_by(self, uids: Iterable[str]) -> Iterable[ResourceClaim]:
+        """The claims that these pods name, and those that they own."""
+        ledger = self.view.ledger
+        found: dict[str, ResourceClaim] = {}
+        for uid in uids:
+            pod = self.view.pods.get(uid)
+            claims = known_claims(pod, ledger) if pod is not None else ledger.owned_by(uid)
+            found.update((claim.metadata.uid, claim) for claim in claims)
+        return found.values()
+
+    # --- the state --------------------------------------------------------------------------------------------------
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        found = self.claims.get(f"{namespace}/{name}") or self.view.ledger.get(namespace, name)
+        if found is not None and found.metadata.uid in self.freed:
+            return replace(found, status=ResourceClaimStatus())
+        if found is not None and self.removed and any(user.uid in self.removed for user in found.status.reserved_for):
+            users = tuple(user for user in found.status.reserved_for if user.uid not in self.removed)
+            return replace(found, status=replace(found.status, reserved_for=users))
+        return found
+
+    def node(self, name: str) -> Node | None:
+        return self.nodes.get(name) or self.view.cluster.nodes.get(name)
+
+    def used(self, node: str) -> Used:
+        """What the pods on the node use besides devices."""
+        used, moved = self.tenants.used(node, self.removed), self.moved.get(node)
+        return together(used, moved) if moved else used
+
+    def wants(self, pod: Pod) -> Wants:
+        """What the pod needs of a node besides devices."""
+        extended = self.view.wanted(pod)
+        return Wants(pod, frozenset(extended.classes) if extended is not None else frozenset())
+
+    def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
+        """What keeps the pod from the node, devices and claims aside."""
+        for found in wants.obstacles(node, *self.used(node.name)):
+            yield replace(found, has=self._listener(wants, node)) if found.rule == "host port" else found
+
+    def _listener(self, wants: Wants, node: Node) -> str:
+        """The first pod on the node with a port that the pod needs (namespace/name)."""
+        for pod in self.tenants.on(node.name):
+            if pod.metadata.uid not in self.removed and conflicting(wants.ports, ports(pod)) is not None:
+                return pod.metadata.key
+        return ""
+
+
+class SimulatedPod(Struct, frozen=True, dict=True):
+    """A pod in a snapshot, ready to be scheduled there."""
+
+    pod: Pod
+    snapshot: ClusterSnapshot
+
+    def with_pod(self, pod: Pod) -> SimulatedPod:
+        return SimulatedPod(pod, self.snapshot)
+
+    def on(self, snapshot: ClusterSnapshot) -> SimulatedPod:
+        """The pod in another snapshot."""
+        return SimulatedPod(self.pod, snapshot)
+
+    @property
+    def view(self) -> View:
+        return self.snapshot.view
+
+    def claim(self, name: str) -> ResourceClaim | None:
+        """The claim of this name in the pod's namespace."""
+        return self.snapshot.claim(self.pod.metadata.namespace, name)
+
+    @cached_property
+    def claim_names(self) -> Mapping[str, str]:
+        """The names of the pod's claims by entry of its spec; without those that are not created yet."""
+        created, entries = created_names(self.pod), self.pod.spec.resource_claims
+        names = {entry.name: entry.resource_claim_name or created.get(entry.name) for entry in entries}
+        return {entry: name for entry, name in names.items() if name}
+
+    @cached_property
+    def prefiltered(self) -> PreFilterState | Unschedulable | Failure:
+        """The pod's state for node decisions, or why it has none."""
+        found = resolve_claims(self.pod, self.snapshot.claim, self.view.features)
+        return pre_filter(self.view, self.pod, found)
+
+    @cached_property
+    def wants(self) -> Wants:
+        return self.snapshot.wants(self.pod)
+
+    @cached_property
+    def cost(self) -> int:
+        """Units of work for `prefiltered`."""
+        return (len(self.pod.spec.resource_claims) + len(self.pod.spec.containers)) * CLAIM + self.wants.cost
+
+    def cost_of(self, name: str) -> int:
+        """Units of work for the obstacles of one node."""
+        node = self.snapshot.node(name)
+        taints = len(node.spec.taints) if node is not None else 0
+        return self.wants.cost + len(self.snapshot.tenants.on(name)) + taints
+
+    def obstacles(self, node: Node) -> Iterator[Obstacle]:
+        """What keeps the pod from the node besides the devices that are still to be allocated."""
+        yield from self.snapshot.obstacles(self.wants, node)
+        if isinstance(self.prefiltered, PreFilterState):
+            for claim, reach in self.prefiltered.reaches:
+                if not reach(node):
+                    yield Obstacle("claim elsewhere", claim.metadata.key)
+
+    def is_kept_out(self) -> str:
+        """The rule that keeps the pod from being scheduled at all, whatever the nodes are; empty when none does."""
+        if self.pod.spec.scheduling_gates:
+            return "scheduling gate"
+        served = self.view.config.scheduler_names
+        return "scheduler" if served and self.scheduler not in served else ""
+
+    @property
+    def scheduler(self) -> str:
+        """The name of the pod's scheduler."""
+        return self.pod.spec.scheduler_name or "default-scheduler"
+
+    def fitting(self, view: View, names: Sequence[str]) -> list[str]:
+        """The nodes with devices for the pod. `view`: with the budget of this turn. Raises TurnSpent and Deferred; a
+        node that is still undecided may be missing.
+        """
+        if not isinstance(self.prefiltered, PreFilterState):
+            return []
+        view = replace(view, decisions=view.decisions.with_state(self.snapshot.overlay))
+        known = [name for name in names if name in view.cluster.nodes]
+        fits = node_statuses(view, self.prefiltered, known).fits if known else []
+        return [*fits, *(name for name in names if name not in view.cluster.nodes and self._fits_new_node(view, name))]
+
+    def _fits_new_node(self, view: View, name: str) -> bool:
+        prefiltered, node = self.prefiltered, self.snapshot.nodes.get(name)
+        if node is None or not isinstance(prefiltered, PreFilterState):
+            return False
+        pending = pending_claims(prefiltered, node)
+        if isinstance(pending, Unfit) or not all(reach(node) for _, reach in prefiltered.reaches):
+            return False
+        return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
+
+
+def snapshot(view: View, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> ClusterSnapshot:
+    """The cluster as it is, with `claims` that do not exist yet. `tenants`: those of the view, if they are known."""
+    return ClusterSnapshot(
+        view=replace(view, decisions=view.decisions.with_own_results()),
+        tenants=Tenants(view.pods) if tenants is None else tenants,
+        overlay=view.overlay(),
+        claims={claim.metadata.key: claim for claim in claims},
+    )
+
+
+def node_like(node: Node, slices: Iterable[ResourceSlice], suffix: str) -> tuple[Node, list[ResourceSlice]]:
+    """An empty node with the same devices. All names get the suffix, those of its pools included."""
+    name = node.name + suffix
+    labels = {key: name if key in LABELS_OF_ONE else value for key, value in node.metadata.labels.items()}
+    metadata = replace(node.metadata, name=name, uid=node.metadata.uid + suffix, labels=labels)
+    return replace(node, metadata=metadata), [_renamed(item, name, suffix) for item in slices]
+
+
+def _renamed(item: ResourceSlice, node: str, suffix: str) -> ResourceSlice:
+    pool = replace(item.spec.pool, name=item.spec.pool.name + suffix)
+    metadata = replace(item.metadata, name=item.metadata.name + suffix)
+    return replace(item, metadata=metadata, spec=replace(item.spec, node_name=node, pool=pool))

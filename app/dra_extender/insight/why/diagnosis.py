@@ -1,0 +1,223 @@
+"""Why a pod is not scheduled, and which changes would let it fit: the answer to `why`, of events and of the page.
+
+Promises: the decision is the one that the verbs would make now, on the same state; nothing is changed or remembered. It
+runs in slices, and the work is bounded whatever the cluster's size, because nodes are decided on in groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from dra_extender.allocation.budget import Deferred, TurnSpent
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.insight.snapshot import SimulatedPod, snapshot
+from dra_extender.insight.why import summary
+from dra_extender.insight.why.candidates import claims_with_targets, requests_of
+from dra_extender.insight.why.nodegroups import group_nodes, node_groups
+from dra_extender.insight.why.remedies import remedies
+from dra_extender.insight.why.report import ClaimState, Diagnosis
+from dra_extender.placement.ranking import Account
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
+from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices, in_turns, run_at_once
+from dra_extender.scheduling.view import View
+
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+"""The API server accepts claims with admin access only in namespaces with this label."""
+EXAMPLES = 5
+PODS = 1_000
+MOST_ATTRIBUTES = 16
+
+TermsFor = Callable[[Pod], PreemptionTerms | None]
+"""The terms on which a pod may preempt other pods; None: preemption is off."""
+
+
+def diagnose(
+    view: View,
+    pod: Pod,
+    names: Sequence[str] | None = None,
+    claims: Iterable[ResourceClaim] = (),
+    *,
+    placement: bool = False,
+) -> Diagnosis:
+    """As `diagnosing`, or with `placement` as `explaining`, at once."""
+    if placement:
+        return run_at_once(explaining(view, pod, names, claims=claims))
+    return run_at_once(diagnosing(view, pod, names, claims))
+
+
+def diagnosing(
+    view: View,
+    pod: Pod,
+    names: Sequence[str] | None = None,
+    claims: Iterable[ResourceClaim] = (),
+    tenants: Tenants | None = None,
+) -> Slices[Diagnosis]:
+    """Why the pod does not run on these nodes (by default all), and what would help. `claims`: claims of the pod that
+    do not exist yet. `tenants`: the pods by node, if they are known. No remedies are tried for a pod that is too large.
+    If the state changes between slices, the answer is about both states.
+    """
+    view = view.with_pod(pod)
+    living = Tenants() if tenants is None else tenants
+    simulated = SimulatedPod(pod, snapshot(view, claims, living))
+    if pod.spec.node_name:
+        return _bound(simulated)
+    budget = QueryBudget(simulated.view)
+    if tenants is None:
+        yield from _add_pods(living, list(view.pods), budget)
+    known = sorted(view.cluster.nodes) if names is None else list(names)
+    nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
+    whole = summary.of_pod(simulated)
+    found = yield from node_groups(nodes, budget)
+    fits = [] if whole is not None else [group for group in found if group.fits]
+    if large := is_large(pod):
+        budget.complete = False
+    reason = whole or (summary.of_nodes(found, _names(simulated)) if not fits else summary.Summary("", ""))
+    helping = () if fits or large else (yield from remedies(nodes, found, budget))
+    return Diagnosis(
+        pod=pod.metadata.key,
+        uid=pod.metadata.uid,
+        state="fits" if fits else "refused",
+        rule=reason.rule,
+        summary=reason.text,
+        claim=reason.claim,
+        nodes=len(nodes.names),
+        fits=sum(group.count for group in fits),
+        examples=tuple(sorted(name for group in fits for name in group.nodes)[:EXAMPLES]),
+        devices_fit=sum(group.count for group in found if group.verdict == "fits"),
+        claims=tuple(_claims(simulated)),
+        groups=tuple(found),
+        remedies=helping,
+        unchecked=tuple(_unchecked(simulated)),
+        complete=budget.complete,
+        work=budget.trials,
+    )
+
+
+def _add_pods(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Slices[None]:
+    for start in range(0, len(pods), PODS):
+        portion = pods[start : start + PODS]
+        for pod in portion:
+            tenants.put(pod)
+        yield from budget.charge(1 + len(portion) // 2)
+
+
+def _bound(found: SimulatedPod) -> Diagnosis:
+    return Diagnosis(
+        pod=found.pod.metadata.key,
+        uid=found.pod.metadata.uid,
+        state="bound",
+        rule="",
+        summary=f"bound to node {found.pod.spec.node_name}",
+        nodes=len(found.view.cluster.nodes),
+        claims=tuple(_claims(found)),
+    )
+
+
+def _unchecked(found: SimulatedPod) -> Iterator[str]:
+    """Rules that may apply to the pod and were not checked."""
+    yield from unchecked(found.pod)
+    drafts = (request.exactly for claim in found.snapshot.claims.values() for request in claim.spec.devices.requests)
+    if any(request is not None and request.admin_access for request in drafts):
+        yield f"label {ADMIN_LABEL} of namespace {found.pod.metadata.namespace}"
+    if not found.view.config.scheduler_names:
+        yield f"whether scheduler {found.scheduler} runs and calls dra-extender"
+
+
+def _attributes(found: SimulatedPod) -> list[str]:
+    """Attributes that constraints may compare instead; none for a pod whose claims have no constraints."""
+    if not any(claim.spec.devices.constraints for claim, _ in claims_with_targets(found)):
+        return []
+    names: dict[str, None] = {}
+    for node in list(found.view.cluster.nodes)[:1]:
+        seen = found.view.cluster.inventory.view(node)
+        for device in seen.devices if seen is not None else ():
+            driver = device.model.traits.driver
+            for attribute in device.model.traits.attributes:
+                names[attribute if "/" in attribute else f"{driver}/{attribute}"] = None
+    return sorted(names)[:MOST_ATTRIBUTES]
+
+
+def _names(found: SimulatedPod) -> summary.Names:
+    """How the pod names its claims: a claim from a template has the name of its entry in the pod's spec."""
+    return {
+        claim.metadata.key: summary.Name(target.entry, sum(1 for _ in requests_of(claim, target)))
+        for claim, target in claims_with_targets(found)
+    }
+
+
+def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
+    for claim, target in claims_with_targets(found):
+        allocated = None
+        if claim.allocation is not None:
+            allocated = tuple("/".join(result.id) for result in claim.allocation.devices.results)
+        template = target.name if target.object == "ResourceClaimTemplate" else ""
+        consumers = len(claim.status.reserved_for)
+        yield ClaimState(claim.metadata.key, target.entry, template, allocated, consumers)
+
+
+# --- placement and preemption -----------------------------------------------------------------------------------------
+
+
+def explaining(
+    view: View,
+    pod: Pod,
+    names: Sequence[str] | None = None,
+    terms: TermsFor = lambda pod: None,
+    claims: Iterable[ResourceClaim] = (),
+) -> Slices[Diagnosis]:
+    """As `diagnosing`, with the nodes and devices that the placement policy prefers if the pod fits, and with the pods
+    that it would preempt on these terms if it does not.
+    """
+    found = yield from diagnosing(view, pod, names, claims)
+    view = view.with_pod(pod)
+    known = sorted(view.cluster.nodes) if names is None else list(names)
+    if found.state == "fits" and view.placement is not None:
+        account = yield from _account(SimulatedPod(pod, snapshot(view, claims, Tenants(view.pods))), known)
+        return msgspec.structs.replace(found, placement=account)
+    if found.state == "refused" and (agreed := terms(pod)) is not None:
+        search = PreemptionEvaluator(agreed, known)
+        result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
+        preempts = result.text if isinstance(result, Preemption) else f"no pod: {result.reason}"
+        return msgspec.structs.replace(found, preemption=f"would preempt {preempts}")
+    return found
+
+
+def _account(simulated: SimulatedPod, names: Sequence[str]) -> Slices[Account | None]:
+    """The nodes that fit in the order of the placement policy, and the devices on the best one."""
+    prefiltered, placement = simulated.prefiltered, simulated.view.placement
+    if placement is None or not isinstance(prefiltered, PreFilterState):
+        return None
+    budget, fits = QueryBudget(simulated.view), list[str]()
+    for start in range(0, len(names), PORTION):
+        portion = names[start : start + PORTION]
+        statuses = yield from budget.turn(partial(node_statuses, prefiltered=prefiltered, names=portion))
+        fits.extend(statuses.fits if statuses is not None else ())
+        yield
+    nodes = ((name, simulated.snapshot.node(name)) for name in fits)
+    free = [name for name, node in nodes if node is not None and next(simulated.obstacles(node), None) is None]
+    claims, typical_nodes = typical(simulated.view, prefiltered, free)
+    account = placement.account(simulated.pod, claims, typical_nodes)
+    if account is None or not account.nodes or not claims:
+        return account
+    best, view = account.nodes[0].node, next(map(simulated.view.with_budget, simulated.view.budgets()))
+    chooser = placement.chooser(simulated.pod, claims, best, prefiltered.claims.allocated)
+    try:
+        first, chosen = view.decisions.plan(claims, best), view.decisions.plan(claims, best, chooser)
+    except (TurnSpent, Deferred):
+        return account
+    return msgspec.structs.replace(account, devices=_devices(chosen), first=_devices(first))
+
+
+def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
+    if not isinstance(plan, Plan):
+        return ()
+    return tuple("/".join(result.id) for found in plan.allocations for result in found.devices.results)
