@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from dra_extender.limits import FRAMES
 from dra_extender.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
@@ -18,6 +20,8 @@ pytest_plugins = ["tests.support.leftovers", "tools.exploration.summary"]
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+sys.setrecursionlimit(FRAMES)  # as the entry points do
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -21,6 +21,15 @@ class Limit(int):
         return made
 
 
+# --- selectors --------------------------------------------------------------------------------------------------------
+
+FRAMES: Final = Limit(
+    5_000,
+    "Python frames for the deepest selector that Kubernetes accepts, and its callers: what a process that compiles "
+    "selectors passes to sys.setrecursionlimit",
+    "test_nesting_is_limited_where_upstream_limits_it",
+)
+
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 CLAIMS_OF_POD: Final = Limit(

@@ -7,6 +7,7 @@ import pytest
 from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
 from dra_extender.cel.cost import CALLS
 from dra_extender.cel.environment import environment
+from dra_extender.limits import FRAMES
 from tests.support.cel.expressions import bound
 from tests.support.frames import frames
 
@@ -14,33 +15,34 @@ Shape = Callable[[int], str]
 
 DEPTHS: list[tuple[str, Shape, int]] = [
     # name, expression of a depth, the deepest that is allowed
-    ("parentheses", lambda n: "(" * n + "true" + ")" * n, 80),
+    ("parentheses", lambda n: "(" * n + "true" + ")" * n, 249),
     ("sums", lambda n: "0" + "+1" * n + " > 0", 249),
-    ("conditionals", lambda n: "false ? true : " * n + "true", 80),
-    ("lists", lambda n: "[" * n + "]" * n + " == []", 81),
-    ("keys of maps", lambda n: "{" * n + "1" + ": 1}" * n + " == {}", 80),
-    ("calls", lambda n: "dyn(" * n + "1" + ")" * n + " == 1", 80),
+    ("conditionals", lambda n: "false ? true : " * n + "true", 249),
+    ("lists", lambda n: "[" * n + "]" * n + " == []", 250),
+    ("keys of maps", lambda n: "{" * n + "1" + ": 1}" * n + " == {}", 249),
+    ("calls", lambda n: "dyn(" * n + "1" + ")" * n + " == 1", 249),
     ("methods", lambda n: '"a"' + ".trim()" * n + ' == "a"', 249),
     ("relations", lambda n: "true" + " == true" * n, 250),
-    ("sums to the right", lambda n: "1 + (" * n + "1" + ")" * n + " > 0", 80),
-    ("products to the right", lambda n: "1 + 1 * (" * n + "1" + ")" * n + " > 0", 80),
-    ("quantifiers", lambda n: "[1].all(x, false || true && " * n + "true" + ")" * n, 80),
-    ("negations", lambda n: "!(false || true && " * n + "true" + ")" * n, 80),
-    ("selections", lambda n: 'dyn({"a": ' * n + "true" + "}).a" * n + " == true", 40),
-    ("members", lambda n: "true in [false || true && " * n + "true" + "]" * n, 62),
+    ("sums to the right", lambda n: "1 + (" * n + "1" + ")" * n + " > 0", 124),
+    ("products to the right", lambda n: "1 + 1 * (" * n + "1" + ")" * n + " > 0", 83),
+    ("quantifiers", lambda n: "[1].all(x, false || true && " * n + "true" + ")" * n, 249),
+    ("negations", lambda n: "!(false || true && " * n + "true" + ")" * n, 249),
+    ("selections", lambda n: 'dyn({"a": ' * n + "true" + "}).a" * n + " == true", 124),
+    ("members", lambda n: "true in [false || true && " * n + "true" + "]" * n, 124),
 ]
-FRAMES = 900
-"""What CPython allows by default, without those of an event loop and of a verb."""
 
 
 @pytest.mark.parametrize(("shape", "deepest"), [pytest.param(*rest, id=name) for name, *rest in DEPTHS])
-def test_nesting_is_limited_to_what_the_default_frames_of_python_carry(
-    view: DeviceView, shape: Shape, deepest: int
-) -> None:
-    with frames(FRAMES):
+def test_nesting_is_limited_where_upstream_limits_it(view: DeviceView, shape: Shape, deepest: int) -> None:
+    with frames(FRAMES - 500):  # the rest is for the callers
         assert compile_selector(shape(deepest)).evaluate(view) in (True, False)
     with pytest.raises(CelCompileError, match="nested"):
         compile_selector(shape(deepest + 1))
+
+
+def test_a_process_without_enough_frames_refuses_a_deep_selector_and_says_so(view: DeviceView) -> None:
+    with frames(900), pytest.raises(CelCompileError, match=f"needs a recursion limit of {FRAMES:,}"):
+        compile_selector("(" * 240 + "true" + ")" * 240)
 
 
 def test_chains_of_and_and_or_are_not_nested(view: DeviceView) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
-from dra_extender.cel.errors import MAX_LEVELS, too_deep
 from dra_extender.cel.library.formats import NamedFormat
 from dra_extender.cel.library.network import Cidr, Ip
 from dra_extender.cel.values import Opaque, size_of
@@ -88,18 +87,16 @@ def _sum(args: Arguments, _: Any) -> int:
     return _ceil(len(args[0]) + len(args[1])) if kind is str or kind is bytes else 1
 
 
-def _deep(value: Any, known: dict[int, int], level: int = 0) -> int:
+def _deep(value: Any, known: dict[int, int]) -> int:
     """The traversal of a value as a tree. Parts that are there many times are looked at once: `known` has theirs."""
     if value.__class__ is str or value.__class__ is bytes:
         return int(len(value) * _TRAVERSAL)
     if value.__class__ is not list and not isinstance(value, dict):
         return 1
-    if level > MAX_LEVELS:
-        raise too_deep()
     found = known.get(id(value))
     if found is None:
         parts = [part for entry in value.items() for part in entry] if isinstance(value, dict) else value
-        found = known[id(value)] = sum([_deep(part, known, level + 1) for part in parts])
+        found = known[id(value)] = sum([_deep(part, known) for part in parts])
     return found
 
 

@@ -122,15 +122,6 @@ def too_costly() -> Abort:
     return Abort("operation cancelled: actual cost limit exceeded", "too costly")
 
 
-MAX_LEVELS: Final = 100
-"""How deeply values may be nested that are searched or written as text."""
-
-
-def too_deep() -> Abort:
-    """A value is nested more deeply than the frames allow that CPython has by default."""
-    return Abort("operation cancelled: the values are nested too deeply", "too large")
-
-
 _WIDTH = 100
 
 

@@ -1,7 +1,7 @@
 """From tokens to a tree: the grammar of cel-go v0.26 (parser/gen/CEL.g4, parser/parser.go).
 
-Accepts what cel-go accepts, with one limit that is lower: `MAX_NESTED` levels of brackets, where cel-go allows up to
-250. Everything that walks a tree recursively fits into the frames that CPython allows by default because of it.
+Accepts the same language as cel-go, with its limits: of each of the rules expression, relation and calculation at most
+`MAX_DEPTH` are open at a time, and as many operators and selections are nested.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ from dra_extender.cel.tokens import END, Token, byte_string, double, integer, st
 T = TypeVar("T")
 
 MAX_BYTES: Final = 10 * 1024
-MAX_NESTED: Final = 80
-"""Levels of brackets and conditionals."""
 MAX_DEPTH: Final = 250
-"""Levels of the tree. cel-go counts only operators and selections; chains of `&&` and `||` count as one."""
 
 _RESERVED: Final = frozenset(
     (
@@ -49,6 +46,8 @@ _OPERATORS: Final = (
 )
 """Binary operators and their functions, in order of increasing precedence."""
 _CHAINED: Final = ("||", "&&")
+_RELATION: Final = 2
+"""The level of relations; calculations bind more."""
 _LEVELS: Final = {symbol: level for level, symbols in enumerate(_OPERATORS) for symbol in symbols}
 
 _OPERAND: Final = (
@@ -76,9 +75,9 @@ def parse(expression: str) -> Expr:
 
 
 class _Parser:
-    """Recursive descent. `depth` is the number of levels of what was parsed last."""
+    """Recursive descent. `depth` is the number of nested operators and selections of what was parsed last."""
 
-    __slots__ = ("_expression", "_nested", "_place", "_tokens", "depth", "token")
+    __slots__ = ("_calculations", "_expression", "_expressions", "_place", "_relations", "_tokens", "depth", "token")
 
     def __init__(self, expression: str, tokens: list[Token]) -> None:
         self._expression = expression
@@ -86,7 +85,7 @@ class _Parser:
         self._place = 0
         self.token = tokens[0]
         self.depth = 0
-        self._nested = -1
+        self._expressions = self._relations = self._calculations = 0
 
     # --- Tokens -----------------------------------------------------------------------------------------------------
 
@@ -134,18 +133,20 @@ class _Parser:
         return CelCompileError(message, self._expression, offset, hint)
 
     def _deepen(self, *parts: int) -> None:
-        """What was parsed is a level above parts of these depths."""
+        """What was parsed is an operator or a selection of parts with these depths."""
         self.depth = 1 + max(parts)
-        if self.depth > MAX_DEPTH:
-            raise self._error(f"the expression has more than {MAX_DEPTH} nested parts", self.token.offset)
+        self._limit(self.depth, "operators or selections")
+
+    def _limit(self, nested: int, what: str = "levels") -> None:
+        if nested > MAX_DEPTH:
+            raise self._error(f"the expression has more than {MAX_DEPTH} nested {what}", self.token.offset)
 
     # --- Operators --------------------------------------------------------------------------------------------------
 
     def expression(self) -> Expr:
         """`operators` or `operators ? operators : expression`"""
-        self._nested += 1
-        if self._nested > MAX_NESTED:
-            raise self._error(f"the expression has more than {MAX_NESTED} nested levels", self.token.offset)
+        self._expressions += 1
+        self._limit(self._expressions)
         node = self._operators(0)
         if self.token.kind == "?":
             offset, test = self._next().offset, self.depth
@@ -154,26 +155,40 @@ class _Parser:
             otherwise = self.expression()
             self._deepen(test, depth, self.depth)
             node = Conditional(offset, node, then, otherwise)
-        self._nested -= 1
+        self._expressions -= 1
         return node
 
     def _operators(self, level: int) -> Expr:
         """Operands joined by binary operators of this level or of one that binds more."""
+        relations, calculations = self._relations, self._calculations
+        own = relations + (level <= _RELATION)
+        self._open(own, calculations + 1)
         node = self._operand()
         while (found := _LEVELS.get(self.token.kind, -1)) >= level:
             operator, depth, operands = self._next(), self.depth, [node]
+            if found < _RELATION:  # the relation and the calculation before it are complete
+                self._open(relations, calculations)
+            elif found == _RELATION:
+                self._open(own + 1, calculations)
             while True:
                 operands.append(self._operators(found + 1))
                 depth = max(depth, self.depth)
                 if operator.kind not in _CHAINED or not self._accept(operator.kind):
                     break
-            self._deepen(depth)
             if operator.kind in _CHAINED:
+                self.depth = depth
                 # A term in parentheses that is a chain of the same kind stays a term: an error in it is one error.
                 node = Logic(operator.offset, operator.kind == "&&", tuple(operands))
             else:
+                self._deepen(depth)
                 node = Call(operator.offset, _OPERATORS[found][operator.kind], None, tuple(operands))
+        self._relations, self._calculations = relations, calculations
         return node
+
+    def _open(self, relations: int, calculations: int) -> None:
+        """So many relations and calculations are open."""
+        self._relations, self._calculations = relations, calculations
+        self._limit(max(relations, calculations))
 
     def _operand(self) -> Expr:
         """`!` or `-` any number of times, and an operand with all that is selected of it."""
@@ -196,7 +211,6 @@ class _Parser:
             node = Index(offset, node, key, optional=optional)
         if signs % 2 == 0:
             return node
-        self._deepen(self.depth)
         return Call(sign.offset, f"{sign.kind}_", None, (node,))
 
     # --- Selections -------------------------------------------------------------------------------------------------
@@ -272,7 +286,6 @@ class _Parser:
             raise self._error(f"reserved identifier: {token.text}", offset)
         if self.token.kind == "(":
             args = self._arguments()
-            self._deepen(self.depth)
             if prefix:
                 return Call(token.offset, prefix + token.text, None, args)
             return _function_or_macro(self._expression, token, args)
@@ -330,7 +343,7 @@ class _Parser:
         if is_empty:
             self._accept(",")
         self._expect(closing)
-        self._deepen(depth)
+        self.depth = depth
 
     _PRIMARY: Final[dict[str, Callable[[_Parser], Expr]]] = {
         "name": _name, ".": _name, "(": _parentheses, "[": _list, "{": _map,

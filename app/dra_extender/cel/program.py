@@ -1,4 +1,10 @@
-"""Device selectors: compile once, evaluate per device. For one thread."""
+"""Device selectors: compile once, evaluate per device. For one thread.
+
+Parser, checker and interpreter are recursive, and the deepest selector that Kubernetes accepts takes more Python frames
+than the 1,000 of CPython's default. A process that compiles selectors therefore calls `sys.setrecursionlimit(FRAMES)`
+at its start. In a process that does not, a deep selector is refused with an error that names the limit; all others
+work.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +24,14 @@ from dra_extender.cel.reads import collect_reads
 from dra_extender.cel.validation import check_result, fold, validate
 from dra_extender.cel.values import NONE, Option, type_name
 from dra_extender.cel.work import Meter, Patterns, Work, unlimited
+from dra_extender.limits import FRAMES
 
 REMEMBERED: Final = 64 * 2**20
 """Bytes of programs and refusals that are remembered, each counted with the most that an expression of its length
 takes.
 """
 
+_NEEDS: Final = f"needs a recursion limit of {FRAMES:,}"
 _BYTES: Final = 2_000
 _BYTES_PER_CHARACTER: Final = 250
 _COMPILING: Final = 4
@@ -42,16 +50,19 @@ class Program:
         meter = Meter(unlimited() if work is None else work, {} if patterns is None else patterns)
         meter.charge(_COMPILING * len(expression))
         language = environment(gates)
-        tree = parse(expression)
-        check(expression, tree, language, meter.work)
-        check_result(expression, tree, language.results)
-        validate(expression, tree, meter)
-        tree = fold(expression, tree, language.functions, meter)
         self.expression = expression
         self.gates = gates
-        self.reads = collect_reads(tree)
-        self._interpreter = Interpreter(tree, language.functions)
         self._patterns = meter.patterns
+        try:
+            tree = parse(expression)
+            check(expression, tree, language, meter.work)
+            check_result(expression, tree, language.results)
+            validate(expression, tree, meter)
+            tree = fold(expression, tree, language.functions, meter)
+            self.reads = collect_reads(tree)
+            self._interpreter = Interpreter(tree, language.functions)
+        except RecursionError:
+            raise CelCompileError(f"the expression is nested too deeply: this process {_NEEDS}") from None
 
     def evaluate(self, view: DeviceView, work: Work | None = None) -> bool:
         """True when the device matches. Raises CelRuntimeError, and WorkExceeded when `work` does not suffice."""
@@ -69,6 +80,8 @@ class Program:
                 value = value.content
         except (Fault, Abort) as error:
             raise CelRuntimeError(str(error), FAULT_HINTS.get(error.kind, ""), error.key) from None
+        except RecursionError:
+            raise CelRuntimeError(f"the values are nested too deeply: this process {_NEEDS}") from None
         if value.__class__ is not bool:
             raise CelRuntimeError(
                 f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"

@@ -15,7 +15,6 @@ from dra_extender.cel.work import Work
 
 _MAX_WEIGHT: Final = 5000
 """A map of maps of maps… doubles its type with every level; this is far beyond anything written by hand."""
-_MAX_DEPTH: Final = 100
 
 
 class TypeTooLarge(ValueError):
@@ -31,20 +30,15 @@ class Type:
     params: tuple[Type, ...] = ()
     nullable: bool = field(default=False, compare=False)
     weight: int = field(default=1, init=False, compare=False, repr=False)
-    depth: int = field(default=1, init=False, compare=False, repr=False)
     is_open: bool = field(default=False, init=False, compare=False, repr=False)
     """True when it contains type variables."""
 
     def __post_init__(self) -> None:
         if self.params:
             weight = 1 + sum(part.weight for part in self.params)
-            depth = 1 + max(part.depth for part in self.params)
             if weight > _MAX_WEIGHT:
                 raise TypeTooLarge(f"the type of an expression has more than {_MAX_WEIGHT} parts")
-            if depth > _MAX_DEPTH:
-                raise TypeTooLarge(f"the type of an expression has more than {_MAX_DEPTH} nested parts")
             object.__setattr__(self, "weight", weight)
-            object.__setattr__(self, "depth", depth)
             object.__setattr__(self, "is_open", any(part.is_open for part in self.params))
         elif self.kind == "param":
             object.__setattr__(self, "is_open", True)

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from dra_extender.cli import allocate, completion, demo, questions, replay, serve, snapshot
+from dra_extender.limits import FRAMES
 from dra_extender.unexpected import Place, tolerate
 from dra_extender.version import VERSION
 
@@ -79,6 +80,7 @@ def main() -> None:
 
     Unexpected errors that a command survives are logged, not raised.
     """
+    sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_log_unexpected)
     name = "kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender"
     asked = completion.variable(name)

@@ -17,6 +17,7 @@ from typing import BinaryIO, Final
 from dra_extender.allocation.allocator import reply_to
 from dra_extender.allocation.workerrequests import Overrun, WorkerReply
 from dra_extender.cel import Programs
+from dra_extender.limits import FRAMES
 from dra_extender.unexpected import Place, tolerate
 from dra_extender.workers.wire import HEADER, TimedReply, decode_request, encode_reply, length
 
@@ -25,6 +26,7 @@ MEMORY: Final = "memory"
 
 def main(seconds: float, memory: int, step_budget: int) -> None:
     """WorkerReply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
+    sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_tell)
     requests, replies = _streams()
     _limit_memory(memory)

@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import Any, Final
 
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.errors import MAX_LEVELS, Fault, too_deep
+from dra_extender.cel.errors import Fault
 from dra_extender.cel.library.conversions import bytes_to_string, double_to_string, duration_to_string
 from dra_extender.cel.library.times import format_timestamp
 from dra_extender.cel.syntax import Expr, ListNode, MapNode
@@ -101,22 +101,20 @@ class _Estimate:
     def add(self, value: Any, precision: int | None) -> None:
         """A value that is going to be formatted. Raises Abort when the whole text takes too much memory."""
         self._add(min(precision or 0, _MAX_PRECISION))
-        pending = [(value, 0)]
+        pending = [value]
         while pending:
-            found, level = pending.pop()
+            found = pending.pop()
             kind = found.__class__
-            if level > MAX_LEVELS:
-                raise too_deep()
             if kind is str:
                 self._add(_WIDEST_ESCAPE * len(found) if found is not value else 2 * text_bytes(found))
             elif kind is bytes:
                 self._add(2 * len(found))
             elif kind is list:
                 self._add(_SEPARATED * len(found))
-                pending += [(part, level + 1) for part in found]
+                pending += found
             elif isinstance(found, dict):
                 self._add(_SEPARATED * len(found))
-                pending += [(part, level + 1) for entry in found.items() for part in entry]
+                pending += (part for entry in found.items() for part in entry)
             else:
                 self._add(_WIDEST)
 
