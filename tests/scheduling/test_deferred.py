@@ -10,10 +10,11 @@ from dra_extender.allocation.budget import EVALUATING, SEARCHING
 from dra_extender.allocation.signatures import BYTES_PER_UNIT
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.insight.why.diagnosis import diagnose, diagnosing
+from dra_extender.insight.why.nodegroups import UNDECIDED
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import UNAVAILABLE, USED_UP
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
-from dra_extender.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import NEVER, VirtualWorkers
@@ -375,9 +376,10 @@ async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(
     workers = VirtualWorkers()
     service = world.service(workers=workers, config=SchedulingConfig(turn_work=500))
     await world.settle()
-    found = explain_pod(service.extender.view, world.api.pod("p"), names)
-    assert [(group.reason, len(group.nodes)) for group in found.groups] == [(EVALUATING, 100)]
-    steps = sum(1 for _ in explaining(service.extender.view, world.api.pod("q"), names))
+    found = diagnose(service.extender.view, world.api.pod("p"), names)
+    assert [(group.reason, group.count) for group in found.groups] == [(UNDECIDED, 100)]
+    assert not found.complete
+    steps = sum(1 for _ in diagnosing(service.extender.view, world.api.pod("q"), names))
     assert steps > 3
     assert workers.asked == []
 
@@ -387,6 +389,7 @@ async def test_an_explanation_ends_where_no_turn_is_long_enough_for_a_single_nod
     add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} != ''"))
     service = world.service(workers=VirtualWorkers(), config=SchedulingConfig(turn_work=20))
     await world.settle()
-    found = explain_pod(service.extender.view, world.api.pod("p"), names)
+    found = diagnose(service.extender.view, world.api.pod("p"), names)
     assert sorted(name for group in found.groups for name in group.nodes) == sorted(names)
-    assert {group.reason for group in found.groups} <= {EVALUATING, SEARCHING}
+    assert UNDECIDED in {group.reason for group in found.groups}
+    assert not found.complete

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from dra_extender.insight.why.diagnosis import diagnose
+from dra_extender.insight.why.text import fully
 from dra_extender.scheduling.outcomes import FILTER_RESULTS
-from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
@@ -30,7 +31,7 @@ async def during_a_bind(world: World, small: Objects) -> tuple[Service, asyncio.
 def explain(service: Service, pod: str) -> str:
     found = service.extender.view.pods.named("default", pod)
     assert found is not None
-    return explain_pod(service.extender.view, found, NODES).text()
+    return fully(diagnose(service.extender.view, found, NODES))
 
 
 async def test_explaining_a_pod_during_a_bind_rings_no_bell(world: World, small: Objects) -> None:
@@ -52,7 +53,7 @@ async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, p
     assert claim is not None
     decided = service.decisions.plan([claim], "n1")
     hold = service.cluster.ledger.hold(claim, decided.allocations[0], owner="uid-p")  # type: ignore[union-attr]
-    assert "in the process of being allocated" in explain(service, "q")
+    assert "claim default/c is being allocated" in explain(service, "q")
     generation = service.extender.requeue.generation
     service.extender.requeue.ended("uid-c")
     assert service.extender.requeue.generation == generation
@@ -78,7 +79,7 @@ async def test_explaining_leaves_no_plan_and_no_hold_behind(world: World, pendin
     service.start()
     await world.settle(5.0)
     calls = list(service.client.calls)
-    assert explain(service, "p").startswith("pod default/p: pending\n  claim default/c: not allocated\nfits 2 nodes")
+    assert explain(service, "p").startswith("Pod default/p fits 2 of 2 nodes: n1, n2.")
     await world.settle(60.0)
     assert service.client.calls == calls
     assert len(service.extender.reservations) == 0

@@ -7,9 +7,10 @@ import msgspec
 from dra_extender.api.core import Node
 from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimStatus
+from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.scheduling.nomination.nominations import MARK, mark_of
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
-from dra_extender.scheduling.verbs.explain import explain_pod
+from dra_extender.scheduling.slices import run_at_once
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
@@ -349,11 +350,10 @@ async def test_several_important_pods_are_served_one_after_the_other(world: Worl
 
 
 async def explained(world: World, service: Service, name: str) -> str:
-    """The last line of what is said about a pod."""
+    """The preemption in the explanation of a pod."""
     names = sorted(node.metadata.name for node in world.api.all(Node))
-    return (
-        explain_pod(service.extender.view, world.api.pod(name), names, service.extender.terms).text().splitlines()[-1]
-    )
+    view, pod = service.extender.view, world.api.pod(name)
+    return run_at_once(explaining(view, pod, names, service.extender.terms)).preemption
 
 
 async def test_an_explanation_says_whom_the_pod_would_preempt(world: World, small: Objects) -> None:
@@ -362,7 +362,7 @@ async def test_an_explanation_says_whom_the_pod_would_preempt(world: World, smal
     await world.settle(1.0)
     told = await explained(world, service, "p")
     assert told.startswith("would preempt pod default/a on node n1 for device gpu.example.com/n1/")
-    assert (await explained(world, service, "equal")).startswith("would preempt nobody: ")
+    assert (await explained(world, service, "equal")).startswith("would preempt no pod: ")
 
 
 async def test_an_explanation_says_nothing_of_preemption_when_it_is_off(world: World, small: Objects) -> None:

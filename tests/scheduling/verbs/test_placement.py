@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.placement.policies import PlacementStrategy
-from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
 
@@ -105,12 +105,11 @@ async def test_an_explanation_says_what_the_best_nodes_cost_and_which_devices_th
     service = await half_used(world)
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
-    found = explain_pod(service.extender.view, world.api.pod("p"), ["n1", "n2", "n3"])
+    found = diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2", "n3"], placement=True)
     assert found.placement is not None
     assert [node.node for node in found.placement.nodes] == ["n2", "n1", "n3"]
     assert found.placement.devices == found.placement.first == ("gpu.example.com/n2/b",)
-    assert found.text().splitlines()[2:] == [
-        "fits 3 nodes: n1, n2, n3",
+    assert list(found.placement.lines()) == [
         "placement by pack: less the mean of what is used of devices, CPU and memory afterwards",
         "  node n2: -1",
         "    used afterwards: devices 100%",
@@ -128,7 +127,7 @@ async def test_fragmentation_is_explained_by_who_loses_what(world: World) -> Non
     await world.settle()
     for name in ("p", "q"):
         await service.filter(world.api.pod(name))
-    account = explain_pod(service.extender.view, world.api.pod("p"), ["n1", "n2"]).placement
+    account = diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2"], placement=True).placement
     assert account is not None
     first, second = account.nodes
     assert (first.node, second.node) == ("n2", "n1")
@@ -141,7 +140,7 @@ async def test_without_a_policy_there_is_nothing_to_explain(world: World) -> Non
     service = await half_used(world, PlacementStrategy())
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
-    assert explain_pod(service.extender.view, world.api.pod("p"), ["n1", "n2"]).placement is None
+    assert diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2"], placement=True).placement is None
 
 
 async def test_the_event_says_who_chose_the_devices(world: World) -> None:
