@@ -17,8 +17,8 @@ from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.rollback import ClaimRollback
 from dra_extender.scheduling.claims import ADOPTED
+from dra_extender.scheduling.eventhandler import EventHandler
 from dra_extender.scheduling.idle import IdleAllocations
-from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.signals import Signals
 from tools.exploration.scene import Scene
@@ -106,13 +106,13 @@ def _gaps_unnoticed(self: Any, event: Any) -> Any:
 
 
 _undo, _write_once = ClaimRollback._write, ClaimWrite._write_once
-_observe_idle, _apply, _show = IdleAllocations.observe, Intake.apply, Ledger._show
+_observe_idle, _apply, _show = IdleAllocations.observe, EventHandler.apply, Ledger._show
 
 SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
     ("look for rivals after the write", Ledger, "rivals", returns(()), "two claims, one device, two replicas"),
     ("wait until the own write is seen", Signals, "until", _async_true, "two claims, one device, two replicas"),
     ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
-    ("know a gap for what it is", Intake, "apply", _gaps_unnoticed, "allocated anew, a gap"),
+    ("know a gap for what it is", EventHandler, "apply", _gaps_unnoticed, "allocated anew, a gap"),
     ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),
     ("respect the mark", ClaimRollback, "_write", _taken_over_unnoticed, "twins, a limit"),
     ("make a write that may still arrive fail", ClaimRollback, "_write", _not_fenced, "a pod goes, a lost reply"),

@@ -320,7 +320,7 @@ class Replica:
             "view": view,
             "ports": self.ports,
             "holds": act.holds,
-            "intake": act.intake,
+            "event_handler": act.event_handler,
             "signals": act.signals,
             "requeue": act.requeue,
             "reservations": act.reservations,
@@ -336,8 +336,8 @@ class Replica:
             "decisions": self._decisions,
             "binder": self.extender._binder,
             "sweeper": self.extender._sweeper,
-            "idle": act.intake.idle,
-            "unseen": act.intake.unseen,
+            "idle": act.event_handler.idle,
+            "unseen": act.event_handler.unseen,
             "loop": self.loop,
             "replica": self,
             "extender": self.extender,
@@ -354,7 +354,7 @@ class Replica:
         """Equal for two states of this replica that go on alike."""
         ledger: Any = self._act.holds.ledger
         extender: Any = self.extender
-        intake: Any = self._act.intake
+        event_handler: Any = self._act.event_handler
         assert not len(extender.reservations)
         return self._likeness.of(
             self.loop.now,
@@ -368,9 +368,9 @@ class Replica:
             ledger._records,
             ledger._by_name,
             ledger._deleted,
-            vars(intake.cluster.pods),
-            intake.idle._idle,
-            intake.unseen._since,
+            vars(event_handler.cluster.pods),
+            event_handler.idle._idle,
+            event_handler.unseen._since,
             dict(self.extender.view.binding),
             set(self.extender.view.clearing),
             extender._binder._running,

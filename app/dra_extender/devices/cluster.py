@@ -1,8 +1,8 @@
-"""All state that decisions read: what exists (inventory), which claims hold it (ledger), and the pods.
+"""All state that decisions read: the devices (inventory), the claims that hold them (ledger), and the pods.
 
-Promises: `apply` is the only way in, except for holds, which binds take in the ledger; one writer, the event loop. An
-object that cannot be decoded counts as absent and is a problem; claims and pods keep their last readable version, and a
-claim keeps the devices that can be read of its allocation.
+Promises: only `apply` changes the state, except for the holds of binds; only the event loop writes. An undecodable
+object is reported as a problem and counts as absent. Claims and pods keep their last readable version instead, and a
+claim also keeps the devices that can be read of its allocation.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CLAIM: Final = ResourceClaim.__name__
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """What an event means for those who act on it."""
+    """What follows from an event."""
 
     requeue: bool = False
-    """A pod that was refused may fit now. A new claim does not count: it helps only the pods that miss it."""
+    """A refused pod may fit now. False for a new claim: it helps only pods that wait for it (`appeared`)."""
     recovered: bool = False
     """The object could not be decoded before; it can be now, or is gone."""
     bound: bool = False
@@ -40,7 +40,7 @@ class Effects(msgspec.Struct, frozen=True):
 
 
 class Cluster:
-    """Questions read its parts; only `apply` and binds change them."""
+    """Questions read its attributes; only `apply` and binds change them."""
 
     def __init__(self, features: FeatureGates) -> None:
         self.features = features
@@ -48,9 +48,9 @@ class Cluster:
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self.pods = Pods()
         self.budgets: dict[str, PodDisruptionBudget] = {}
-        """By `namespace/name`; none unless they are followed."""
+        """By `namespace/name`; empty unless PodDisruptionBudgets are watched."""
         self.undecodable = UndecodableObjects(self.ledger, self.inventory.pools_of)
-        self._absent: dict[str, Callable[[str], bool]] = {
+        self._drops: dict[str, Callable[[str], bool]] = {
             Node.__name__: self.inventory.nodes.drop,
             ResourceSlice.__name__: self.inventory.drop_slice,
             DeviceClass.__name__: self.inventory.classes.drop,
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def knows(self) -> Callable[[str], bool]:
-        """Whether there is a node of this name. Faster than looking into `nodes`, which filter does for thousands."""
+        """Whether the node exists. Faster than `in nodes`: filter asks for thousands of nodes."""
         return self.inventory.nodes.index.__contains__
 
     def claim(self, key: str) -> ResourceClaim | None:
@@ -76,13 +76,13 @@ class Cluster:
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
-        """What is wrong with objects, by object: those that cannot be read, and slices that make pools unusable."""
+        """Undecodable objects, and slices that make pools unusable, sorted by object."""
         return sorted(chain(self.undecodable.problems, self.inventory.problems()))
 
-    # --- the one way in ---------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def apply(self, event: ClusterEvent) -> Effects:
-        """Take in what a watch, a list or a reply shows."""
+        """Apply an event of a watch, a list or a reply."""
         if isinstance(event, Undecodable):
             freed = self.undecodable.put(event)
             return Effects(freed or self._drop(event.key))
@@ -129,13 +129,13 @@ class Cluster:
         return self._drop(event.key)
 
     def _drop(self, key: ObjectKey) -> bool:
-        """A kind of which an object that cannot be decoded counts as absent."""
-        drop = self._absent.get(key.kind)
+        """Remove an object from the inventory."""
+        drop = self._drops.get(key.kind)
         return drop is not None and drop(key.name)
 
     def _observe(self, claim: ResourceClaim, event: Applied) -> bool:
-        """Besides freed devices: a claim that pods may wait for has been allocated, or has room again. An older version
-        than the known one changes nothing: watches deliver these after our own write replies.
+        """True when devices became free, when a shared claim was allocated, or when more pods can use the claim. A
+        version older than the known one changes nothing: watches deliver these after our own write replies.
         """
         uid = claim.metadata.uid
         before, in_flight = self.ledger.by_uid(uid), self.ledger.held(uid)
@@ -150,12 +150,12 @@ class Cluster:
 
 
 def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:
-    """Whether the claim has fewer consumers: it may be at its limit, or be free to go elsewhere."""
+    """Whether the claim has fewer consumers: another pod can share it, or it can be deallocated."""
     return len(after.status.reserved_for) < len(before.status.reserved_for)
 
 
 def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:
-    """Whether a driver has reported on devices that have to become ready, perhaps after their time."""
+    """Whether a driver has changed the binding conditions of the devices."""
     if after.allocation is None or before.status.devices == after.status.devices:
         return False
     return any(result.binding_conditions for result in after.allocation.devices.results)

@@ -1,8 +1,8 @@
-"""What devices exist: slices, device classes, taint rules and nodes, indexed for the questions decisions ask.
+"""The devices that exist: slices, device classes, taint rules and nodes, indexed for decisions.
 
-Promises: an event touches only the pools it belongs to and the nodes that can see them. Objects that make pools
-unusable are named in `problems` together with what to do; they never stop anything else. Methods that take an object
-answer whether a pod that was refused may fit now.
+Promises: an event changes only its pool and the nodes that see the pool. `problems` has the objects that make pools
+unusable, with advice; other pools are not affected. Methods that put or drop an object return whether a refused pod may
+fit now.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dra_extender.devices.validity import ObjectProblem, problems_of
 
 
 class Classes(dict[str, DeviceClass]):
-    """The known device classes. Changed by the inventory only."""
+    """The known device classes. Only the cluster changes them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Inventory:
         return self.nodes.view(node)
 
     def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
-        """What a node would see that is not there, with these slices of its own. Nothing is remembered."""
+        """What a hypothetical node with these own slices sees. Nothing is cached."""
         own: dict[PoolID, PublishedPool] = {}
         for item in slices:
             pool = item.spec.driver, item.spec.pool.name
@@ -151,17 +151,17 @@ class Inventory:
         return self.nodes.would_see(node, own)
 
     def pools_seen(self, node: str) -> Iterable[PoolID]:
-        """The pools in which the node may find devices; none when it is not known."""
+        """The pools that the node sees; none for an unknown node."""
         seen = self.nodes.seen.get(node)
         return self.nodes.current(seen).found if seen is not None else ()
 
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:
-        """The slices that the node itself publishes, shared counters included, with the taints of rules."""
+        """The slices with this `nodeName`, also those of shared counters, with the taints of rules."""
         for id in self.nodes.own_pools(node):
             yield from (item for item in self._pools[id].slices.values() if item.spec.node_name == node)
 
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
-        """The known nodes that are up to date and see the pool."""
+        """The known nodes that see the pool and are not stale."""
         return self.nodes.seeing(pool)
 
     def pool(self, pool: PoolID) -> PublishedPool | None:
@@ -195,7 +195,7 @@ class Inventory:
         return published is not None and published.is_whole()
 
     def check_pools(self) -> Iterator[None]:
-        """Check what has changed, a pool at a step. Pools may change between steps; `problems` checks the rest."""
+        """Check the pools that have changed, one at a step. Pools may change between steps."""
         for _ in range(len(self._unchecked)):
             if not self._unchecked:
                 return
@@ -218,7 +218,7 @@ class Inventory:
 def node_view(
     node: Node, slices: Iterable[ResourceSlice], taint_rules: Iterable[DeviceTaintRule], features: FeatureGates
 ) -> NodeView:
-    """The view of one node from all slices of the cluster. What is fatal is in `NodeView.error`."""
+    """The view of one node from all slices of the cluster; errors are in `NodeView.error`."""
     inventory = Inventory(features)
     inventory.nodes.put(node)
     for rule in taint_rules:

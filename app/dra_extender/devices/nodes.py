@@ -1,11 +1,11 @@
-"""What each node sees: its pools in search order, built when asked for and kept until something it is made of changes.
+"""The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
-Promises: a node's own slices touch that node only; slices open to all nodes are evaluated per node, and nodes for
-which the outcome is the same share one pool. `changes` notes every node whose answer to any claim may have changed.
-Indexes of nodes are small numbers that are used again after a node is gone.
+Promises: a node's own slices change that node only; open slices are evaluated for each node, and nodes with the same
+outcome share one pool. `changes` has every node on which the result for a claim may have changed. Indexes of nodes are
+small numbers; the index of a removed node is used again.
 
-A pool of which a node sees only the shared counters has no devices there. Such pools are left out, unless they are
-incomplete or invalid: then every node has to know, because requests for all devices fail (Kubernetes 1.36,
+A pool with open slices of shared counters only has no devices on other nodes. They do not see it, unless it is
+incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
 structured/internal/incubating/pools_incubating.go).
 """
 
@@ -27,7 +27,7 @@ from dra_extender.devices.usage import PoolID
 
 
 class ChangeLog:
-    """Positions grow by one per noted node. `capacity`: how many notes are kept."""
+    """The last changes of nodes, `capacity` at most. A position is the number of changes so far."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self._capacity = capacity
@@ -36,7 +36,7 @@ class ChangeLog:
 
     @property
     def position(self) -> int:
-        """Where a reader stands that knows everything up to now."""
+        """The position of a reader that knows all changes."""
         return self._first + len(self._notes)
 
     def note(self, node: int) -> None:
@@ -48,12 +48,12 @@ class ChangeLog:
             self._notes = kept
 
     def note_all(self) -> None:
-        """Every node changed: all readers start over."""
+        """Every node changed."""
         self._first += len(self._notes) + 1
         self._notes = []
 
     def since(self, position: int) -> Iterable[int] | None:
-        """The nodes that changed after `position`, each once; None when all of them may have."""
+        """The nodes that changed after `position`, each once; None: every node may have changed."""
         if position < self._first:
             return None
         notes = self._notes[position - self._first :]
@@ -61,15 +61,15 @@ class ChangeLog:
 
 
 KEPT_VIEWS = 512
-NOWHERE = -1
+HYPOTHETICAL = -1
 """The index of a hypothetical node."""
 
 Visible = tuple[Hashable, ...]
-"""How a node sees a pool: its own slices by name, and what each open slice is to it."""
+"""What a node sees of a pool: names of its own slices, and the visibility of each open slice."""
 
 
 class SeenPool:
-    """A pool as one or more nodes see it, or the error that keeps them from seeing it."""
+    """A pool as one or more nodes see it, or the error in its node selection."""
 
     __slots__ = ("__weakref__", "error", "pool", "revision", "state")
 
@@ -77,14 +77,14 @@ class SeenPool:
         self.pool = pool
         self.error = error
         self.revision = -1
-        """That of the ledger which `state` was made of."""
+        """The revision of the ledger that `state` was computed from."""
         self.state: PoolState | None = None
 
 
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
-    `found` are the pools it was found to see; those in `stale`, or all if it is `new`, have to be looked at again.
+    `found`: the pools that it sees, by ID. The pools in `stale`, or all pools if `new`, must be computed again.
     """
 
     __slots__ = ("error", "found", "index", "new", "node", "pools", "stale")
@@ -100,7 +100,7 @@ class SeenNode:
 
 
 class Nodes(Mapping[str, Node]):
-    """The known nodes and what they see. Changed by the inventory only."""
+    """The known nodes and the pools that they see. Only the inventory changes them."""
 
     def __init__(self, features: FeatureGates, pool_of: Callable[[PoolID], PublishedPool | None]) -> None:
         self.changes = ChangeLog()
@@ -114,8 +114,8 @@ class Nodes(Mapping[str, Node]):
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
         self._deviceless: dict[PoolID, SeenPool] = {}
-        self._looked: set[PoolID] = set()
-        """Pools that a node looked at since they changed: all other pools are stale for every node already."""
+        self._computed: set[PoolID] = set()
+        """Pools that some node has computed since their last change: every node has the other pools in `stale`."""
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
@@ -135,7 +135,7 @@ class Nodes(Mapping[str, Node]):
 
     @property
     def seen(self) -> Mapping[str, SeenNode]:
-        """The nodes by name; ask `current` before looking at what one sees."""
+        """The nodes by name; `current` brings one up to date."""
         return self._seen
 
     @property
@@ -166,7 +166,7 @@ class Nodes(Mapping[str, Node]):
         return before.spec != node.spec or before.status != node.status
 
     def drop(self, name: str) -> bool:
-        """Remove a node. No pod fits because of that."""
+        """Remove a node. False: no refused pod fits after that."""
         seen = self._seen.pop(name, None)
         if seen is not None:
             self._by_index[seen.index] = None
@@ -181,12 +181,12 @@ class Nodes(Mapping[str, Node]):
     # --- changes of pools --------------------------------------------------------------------------------------------
 
     def pool_changed(self, pool: PoolID, *moved: str | None) -> None:
-        """Slices of the pool changed; `moved` are nodes whose own slices came or went."""
+        """Slices of the pool changed. `moved`: nodes whose own slices were added or removed."""
         published = self._pool_of(pool)
         own = published.own_nodes() if published else frozenset[str]()
         for name in moved:
             if name is not None:
-                self._file(name, pool, name in own)
+                self._index_own(name, pool, name in own)
         self._seen_pools.pop(pool, None)
         was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.pop(pool, None)
         if published is not None and self._is_open(published):
@@ -199,17 +199,17 @@ class Nodes(Mapping[str, Node]):
             self._views.clear()
             self.changes.note_all()
         else:
-            for names in (own if pool in self._looked else (), moved):
+            for names in (own if pool in self._computed else (), moved):
                 for name in names:
                     known = self._seen.get(name or "")
                     if known is not None and pool not in known.stale:
                         known.stale.add(pool)
                         self._views.pop(known.node.name, None)
                         self.changes.note(known.index)
-            self._looked.discard(pool)
+            self._computed.discard(pool)
 
-    def _file(self, name: str, pool: PoolID, present: bool) -> None:
-        """Remember whether the node has slices of its own in the pool."""
+    def _index_own(self, name: str, pool: PoolID, present: bool) -> None:
+        """Record whether the node has slices of its own in the pool."""
         if present:
             self._own.setdefault(name, {})[pool] = None
         elif pool in self._own.get(name, ()):
@@ -218,11 +218,11 @@ class Nodes(Mapping[str, Node]):
                 del self._own[name]
 
     def _is_open(self, published: PublishedPool) -> bool:
-        """Whether nodes without slices of their own may find devices in the pool."""
+        """Whether open slices of the pool have devices."""
         return any(not item.spec.shared_counters for item in published.open_slices())
 
     def _without_devices(self, published: PublishedPool) -> SeenPool | None:
-        """The pool as nodes see it that have no devices in it; None when there is nothing to see."""
+        """The incomplete or invalid pool, as nodes without devices in it see it; None if they do not see it."""
         counters = published.open_slices()
         if not counters:
             return None
@@ -234,7 +234,7 @@ class Nodes(Mapping[str, Node]):
         return self._own.get(name, {})
 
     def use_changed(self, pool: PoolID) -> None:
-        """Devices of the pool were taken or given back."""
+        """Devices of the pool were allocated or released."""
         seeing = self._open.get(pool)
         if seeing is not None:
             self._note(seeing)
@@ -245,7 +245,7 @@ class Nodes(Mapping[str, Node]):
                 self.changes.note(seen.index)
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
-        """The known nodes that are up to date and see the pool."""
+        """The known nodes that see the pool and are not stale."""
         indexes = self._open.get(pool)
         if indexes is not None:
             yield from (seen.node.name for index in indexes if (seen := self._by_index[index]) is not None)
@@ -265,12 +265,12 @@ class Nodes(Mapping[str, Node]):
     def current(self, seen: SeenNode) -> SeenNode:
         """The node, brought up to date."""
         if seen.new or seen.stale:
-            self._look(seen)
+            self._refresh(seen)
         return seen
 
     def look(self) -> Iterator[None]:
-        """Bring all nodes up to date, one at a step, so that no decision has to do it for all of them. Nodes may come
-        and go between steps.
+        """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
+        between steps.
         """
         for name in list(self._seen):
             seen = self._seen.get(name)
@@ -288,7 +288,7 @@ class Nodes(Mapping[str, Node]):
             view = self._views[name] = NodeView(name, pools, seen.error)
         return view
 
-    def _look(self, seen: SeenNode) -> None:
+    def _refresh(self, seen: SeenNode) -> None:
         own = self._own.get(seen.node.name, {})
         if seen.new:
             seen.found.clear()
@@ -300,7 +300,7 @@ class Nodes(Mapping[str, Node]):
             if seeing is None and pool not in own:
                 seen.found.pop(pool, None)
                 continue
-            self._looked.add(pool)
+            self._computed.add(pool)
             seen_pool = self._see(pool, seen.node)
             sees = seen_pool.pool is not None or bool(seen_pool.error)
             if sees:
@@ -311,13 +311,13 @@ class Nodes(Mapping[str, Node]):
                 (seeing.add if sees else seeing.discard)(seen.index)
         seen.new = False
         seen.stale.clear()
-        self._arrange(seen, own)
+        self._sort(seen, own)
 
     def would_see(self, node: Node, own: Mapping[PoolID, PublishedPool]) -> SeenNode:
-        """What a node would see that is not there: the pools that are open to it, and those with slices of its own,
-        which `own` has beside all others of the pool. Nothing is remembered.
+        """What a hypothetical node sees: open slices, and the pools in `own`, which have all slices of the pool and the
+        node's own. Nothing is cached.
         """
-        seen = SeenNode(NOWHERE, node)
+        seen = SeenNode(HYPOTHETICAL, node)
         for pool in {**own, **self._open}:
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool
@@ -326,11 +326,11 @@ class Nodes(Mapping[str, Node]):
             if seen_pool.pool is not None or seen_pool.error:
                 seen.found[pool] = seen_pool
         seen.new = False
-        self._arrange(seen, own)
+        self._sort(seen, own)
         return seen
 
-    def _arrange(self, seen: SeenNode, own: Container[PoolID]) -> None:
-        """Put what the node sees in search order."""
+    def _sort(self, seen: SeenNode, own: Container[PoolID]) -> None:
+        """Put the pools of the node in search order."""
         found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
         found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
         found.sort(key=_order)
@@ -345,8 +345,8 @@ class Nodes(Mapping[str, Node]):
         own = published.own_names(name)
         own_slices = tuple([published.slices[name] for name in own])
         if not published.visibilities:
-            return self._gather(published, own_slices, node)  # as no other node sees it
-        visible = own, *[look(name, labels) for look in published.visibilities]
+            return self._gather(published, own_slices, node)  # no other node sees these slices
+        visible = own, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
         seen_pool = known.get(visible)
         if seen_pool is None:

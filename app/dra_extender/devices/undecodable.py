@@ -1,10 +1,10 @@
 """Objects that exist and cannot be decoded.
 
-`UndecodableObjects` promises: each is a problem that people can read. No decision is made on a claim that cannot be
-decoded, yet it may hold devices: what can be read of its allocation is in the ledger as a placeholder allocation, in
-the name of a claim that no pod can refer to; the last version that could be decoded keeps what it holds. If one device
-of a pool cannot be identified, no device of that pool is offered. If not even the pool can be identified, no device is
-offered of the pools that belong to the nodes of the allocation, now or once they are published.
+`UndecodableObjects` promises: each is reported as a problem. An undecodable claim may hold devices: its last decodable
+version stays in the ledger, and the devices that can be read of its allocation are added as a placeholder allocation,
+whose claim has a name that no pod can use. If a device of a pool cannot be identified, no device of that pool is
+offered. If the pool cannot be identified, no device is offered of the own pools of the allocation's nodes, also of
+those that are published later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class UndecodableObjects(dict[ObjectKey, Undecodable]):
-    """The last event of each. `pools_of`: the pools that belong to one node alone."""
+    """The last event of each object. `pools_of`: the pools with slices of the node's own."""
 
     def __init__(self, ledger: Ledger, pools_of: Callable[[str], Iterable[PoolID]]) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
 
     @property
     def complete(self) -> int:
-        """How many claims hold devices that are all known."""
+        """The number of claims whose devices are all known."""
         return sum(partial.complete for key, partial in self._partials() if key in self._placeholders)
 
     @property
     def incomplete(self) -> int:
-        """How many claims may hold devices that cannot be identified."""
+        """The number of claims that may hold devices that cannot be identified."""
         return sum(not partial.complete for _, partial in self._partials())
 
     @property
@@ -73,7 +73,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         return self._hold(event.key, event.partial) if event.partial is not None else False
 
     def drop(self, key: ObjectKey) -> tuple[bool, bool]:
-        """The object can be decoded, or is gone: whether it was one of these, and whether devices became free."""
+        """The object can be decoded, or is gone. Returns whether it was undecodable, and whether it freed devices."""
         return self.pop(key, None) is not None, self._release(key)
 
     def published(self, node: str) -> None:
@@ -86,7 +86,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         return ((key, event.partial) for key, event in self.items() if event.partial is not None)
 
     def _hold(self, key: ObjectKey, partial: PartialAllocation) -> bool:
-        """Charge what the claim holds in addition to its last readable version."""
+        """Put a placeholder in the ledger for the devices that the last readable version does not have."""
         pools = dict.fromkeys([*partial.pools, *chain.from_iterable(map(self._pools_of, partial.nodes))])
         results = [*partial.results, *(DeviceRequestAllocationResult("", *pool, EVERY_DEVICE) for pool in pools)]
         if not partial.complete:
@@ -107,7 +107,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
 
 
 def is_placeholder(key: str) -> bool:
-    """True when a claim of this `namespace/name` exists in the ledger only."""
+    """True when `namespace/name` is that of a placeholder."""
     return key.endswith(_MARK)
 
 
@@ -116,7 +116,7 @@ def _results(claim: ResourceClaim | None) -> tuple[DeviceRequestAllocationResult
 
 
 def _withheld(partial: PartialAllocation | None) -> str:
-    """What people have to know of devices that cannot be identified."""
+    """The part of a problem about devices that cannot be identified."""
     if partial is None or partial.complete:
         return ""
     pools = (f"pool {'/'.join(pool)}" for pool in partial.pools)

@@ -1,9 +1,7 @@
-"""The extender: its verbs, its state and its background work, as the service uses them.
+"""The extender: its verbs, its state and its controllers.
 
-`Extender` promises: the state of the cluster changes only through `apply` (what the watches bring) and
-through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
-must be done without a caller: requeueing refused pods and clearing unused allocations; without it nothing is wrong,
-only slower to recover.
+`Extender` promises: only `apply` and its own writes change the cluster state; the verbs raise for no request and for no
+cluster state. `run` runs the controllers, which requeue refused pods, clear unused allocations, preempt and nominate.
 """
 
 from __future__ import annotations
@@ -53,11 +51,11 @@ from dra_extender.scheduling.verbs.prioritize import prioritize
 from dra_extender.scheduling.warmup import warm_up
 from dra_extender.unexpected import unexpected
 
-CHORES_SECONDS = 1.0
+CONTROLLER_SECONDS = 1.0
 
 
 class Extender:
-    """One per process. Make it on the event loop it will be used on. `view` is for questions."""
+    """One per process. Create it on the event loop that uses it. Questions read `view`."""
 
     def __init__(
         self,
@@ -80,8 +78,8 @@ class Extender:
             QueryBudgets(replies, config, limited=workers is not None),
         )
         self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
-        intake = self._intake = records.intake(requeue, placement)
-        self._handle = handle = Handle(self.view, ports, intake, self._deferred, requeue, observer)
+        event_handler = self._event_handler = records.event_handler(requeue, placement)
+        self._handle = handle = Handle(self.view, ports, event_handler, self._deferred, requeue, observer)
         self._clearer = Clearer(handle, records.clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, records.idle, records.unseen)
@@ -117,11 +115,11 @@ class Extender:
 
     @property
     def early_nominations(self) -> Sequence[EarlyNomination]:
-        """The pods that are nominated ahead of the queue."""
+        """The early nominations of now."""
         return list(self._early.nominations)
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
-        """On what terms the pod may preempt others at this moment; None: preemption is off."""
+        """Which claims the pod may preempt now; None: preemption is off."""
         return self._preemption.terms(pod) if self.view.config.preemption != "off" else None
 
     @property
@@ -131,17 +129,17 @@ class Extender:
 
     @property
     def open_questions(self) -> int:
-        """How many pieces of deferred work are queued or being worked on."""
+        """The amount of deferred work that is queued or running."""
         return len(self._deferred)
 
     def fence(self, leading: Callable[[], bool]) -> None:
-        """Call `leading` before every write of a bind: whether this replica still leads, by its own clock."""
+        """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""
         self._handle.leading.check = leading
 
     # --- the verbs --------------------------------------------------------------------------------------------------
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
-        """Which nodes fit, and why the others do not."""
+        """The nodes that fit, and a reason for each other node."""
         self._early.asked(args.Pod)
         found = await self._filter.filter(args)
         if not found.Error:
@@ -154,14 +152,14 @@ class Extender:
         return found
 
     async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
-        """The same for a scheduler that allocates by itself; nothing is remembered."""
+        """As `prioritize`, for a scheduler that allocates the devices itself. No tentative plan is kept."""
         found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, None))
         return found
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        """The nodes on which preemption would help, with more victims where devices have to be freed, too."""
+        """The nodes on which preemption helps; the victims include pods that hold the needed devices."""
         pod = args.Pod
-        if pod.metadata.uid in self.nominations:  # room is being made for it
+        if pod.metadata.uid in self.nominations:  # its victims are being evicted
             return ExtenderPreemptionResult()
         terms = self._preemption.terms(pod) if self.view.config.preemption == "on" else None
         found, _ = await self._deferred.decide(pod, Preempt(args, terms).answer)
@@ -173,46 +171,46 @@ class Extender:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
         return await self._binder.bind(args)
 
-    # --- what the watches bring -------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def apply(self, event: ClusterEvent) -> Effects:
-        """Take in what a watch shows, and what follows for the verbs. Returns the effects on the cluster."""
-        effects = self._intake.apply(event)
+        """Apply an event of a watch to the cluster and to the controllers. Returns the effects on the cluster."""
+        effects = self._event_handler.apply(event)
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             pod = event.object
             self._preemption.seen(pod)
             self._early.seen(pod)
             if pod.spec.node_name or pod.finished:
-                self._settle(pod.metadata.uid)
+                self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
             self._early.gone(event.uid)
-            self._settle(event.uid)
+            self._stop_waiting(event.uid)
         return effects
 
-    def _settle(self, pod_uid: str) -> None:
+    def _stop_waiting(self, pod_uid: str) -> None:
         """The pod no longer waits."""
-        self.requeue.settled(pod_uid)
+        self.requeue.forget(pod_uid)
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
         self._preemption.withdraw(pod_uid)
         self._filter.forget(pod_uid)
 
-    def recall(self) -> Iterator[None]:
-        """Learn the workload from the running pods, one per step: after a restart it is unknown."""
-        placement = self._intake.placement
+    def learn_running_pods(self) -> Iterator[None]:
+        """Count the running pods in the workload, one at a step: the workload is not stored."""
+        placement = self._event_handler.placement
         for pod in self.view.pods if placement is not None and placement.learns else ():
             if pod.spec.node_name and pod.spec.resource_claims:
                 claims = self.view.claims_of(pod)
                 if not isinstance(claims, Unschedulable):
-                    self._intake.learn_workload(pod, claims)
+                    self._event_handler.learn_workload(pod, claims)
                 yield
 
     def warm_up(self) -> Iterator[None]:
-        """Fill the caches that the first pods use, in slices."""
+        """Fill the caches that the first pods use, in steps."""
         return warm_up(self.view)
 
     def claims_in_use(self, obj: object) -> Iterator[ResourceClaim]:
-        """The allocated claims that this change is about: the claim itself, or the claims of a bound pod."""
+        """The allocated claims that this object changes: the claim itself, or the claims of a bound pod."""
         known: Sequence[ResourceClaim] = ()
         if isinstance(obj, ResourceClaim):
             known = (obj,)
@@ -220,24 +218,24 @@ class Extender:
             known = known_claims(obj, self.view.ledger)
         yield from (claim for claim in known if claim.allocation is not None)
 
-    # --- work without a caller --------------------------------------------------------------------------------------
+    # --- controllers ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled. Call it when the watches have brought everything."""
+        """Run the controllers until cancelled. Call it after the first list of every kind."""
         self.requeue.requeue_all()
         self._sweeper.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.requeue.run(), name="requeue")
-            group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
-            group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
-            group.create_task(self._do_chores(self.pending_rollbacks.work, CHORES_SECONDS), name="rollbacks")
+            group.create_task(self._repeat(self._unblocker.work, CONTROLLER_SECONDS), name="unblocker")
+            group.create_task(self._repeat(self._sweeper.work, 5 * CONTROLLER_SECONDS), name="sweeper")
+            group.create_task(self._repeat(self.pending_rollbacks.work, CONTROLLER_SECONDS), name="rollbacks")
             if self.view.config.preemption == "on":
                 await self._preemption.restore()
             if self.view.config.preemption != "off":
-                group.create_task(self._do_chores(self._preemption.work, CHORES_SECONDS), name="preemption")
+                group.create_task(self._repeat(self._preemption.work, CONTROLLER_SECONDS), name="preemption")
             group.create_task(self._early.run(), name="early nomination")
 
-    async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+    async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -245,9 +243,9 @@ class Extender:
             except Exception as problem:
                 unexpected("chores", problem)
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_for_binds(self, seconds: float) -> None:
         """Wait up to `seconds` for binds in progress. They go on."""
-        await self._binder.settle(seconds)
+        await self._binder.wait(seconds)
 
     async def drain(self, seconds: float) -> int:
         """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""

@@ -10,7 +10,7 @@ import msgspec
 
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
-from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.eventhandler import EventHandler
 from dra_extender.scheduling.outcomes import Silent
 from dra_extender.scheduling.ports import Clock, Observer, Ports
 from dra_extender.scheduling.requeue import RequeueTrigger
@@ -58,7 +58,7 @@ class Handle(msgspec.Struct, frozen=True):
 
     view: View
     ports: Ports
-    intake: Intake
+    event_handler: EventHandler
     deferred: DeferredWork
     requeue: RequeueTrigger
     observer: Observer

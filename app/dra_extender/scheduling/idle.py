@@ -1,8 +1,8 @@
 """Allocations that may be unused, and since when.
 
-Promises: an entry for every allocated claim with at most one consumer, as the watch shows it, until `strike`. Its time
-starts over with every change of its consumers, with every bind that relies on it, and after a gap of the watch, in
-which the claim may have been deallocated and allocated again for the same pod.
+Promises: an entry for every allocated claim that has at most one consumer on the watch, until `forget`. Its time starts
+again when its consumers change, when a bind relies on it, and after a gap of the watch: the claim may have been
+deallocated and allocated again for the same pod.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dra_extender.scheduling.ports import Clock
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """An allocation that has had these consumers (UIDs), at most one, and this mark of the last bind that relied on it,
-    since then (monotonic seconds). `version` is the resourceVersion that the watch showed last.
+    """`since`: monotonic seconds since when the claim has these `consumers` (UIDs, at most one) and this adopted mark.
+    `version`: the last resourceVersion on the watch.
     """
 
     since: float
@@ -37,7 +37,7 @@ class IdleAllocations:
         self._idle: dict[str, Idle] = {}
 
     def observe(self, claim: ResourceClaim, *, after_gap: bool = False) -> None:
-        """A version of a claim from the watch, which may have missed others before it (`after_gap`)."""
+        """A version of a claim from the watch. `after_gap`: versions before it may be missing."""
         uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
         adopted = claim.metadata.annotations.get(ADOPTED, "")
         if claim.allocation is None or len(consumers) > 1:
@@ -49,7 +49,7 @@ class IdleAllocations:
         version = claim.metadata.resource_version
         self._idle[uid] = Idle(since=since, version=version, consumers=consumers, adopted=adopted)
 
-    def strike(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """The claim is in use, or gone, or not allocated."""
         self._idle.pop(uid, None)
 
@@ -58,8 +58,8 @@ class IdleAllocations:
         return list(self._idle.items())
 
     def is_settled(self, claim: ResourceClaim) -> bool:
-        """True when no bind of the claim's only consumer relies on it, not even a bind of another replica; False for a
-        version that the watch has not shown.
+        """True when no bind of any replica relies on the claim any more: it has no consumer, or the same one for
+        `settled_seconds`. False for a version that is not the last one on the watch.
         """
         known = self._idle.get(claim.metadata.uid)
         if known is None or known.version != claim.metadata.resource_version:

@@ -1,8 +1,7 @@
 """What scheduling remembers besides the cluster: unused claims, plans, nominations, and what is being bound or
 released.
 
-Promises: one of each per process, none of which acts. Events reach them through `intake`, questions read them through
-`view`.
+Promises: one of each per process; none of them acts. `EventHandler` writes to them, questions read them through `View`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.eventhandler import EventHandler
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.idle import IdleAllocations
-from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
@@ -62,9 +61,9 @@ class Records:
             promised=self.nominations.promises,
         )
 
-    def intake(self, requeue: RequeueTrigger, placement: PlacementLearner | None) -> Intake:
+    def event_handler(self, requeue: RequeueTrigger, placement: PlacementLearner | None) -> EventHandler:
         """For events and replies."""
-        return Intake(
+        return EventHandler(
             cluster=self._cluster,
             requeue=requeue,
             signals=self.signals,

@@ -1,12 +1,11 @@
-"""Requeueing of refused pods: every pod that an extender refusal keeps pending is retried after an improvement.
+"""Requeueing of refused pods: kube-scheduler retries them when one of them may fit.
 
-kube-scheduler does not retry pods that an extender refused when ResourceSlices change. When another event makes it
-retry them, it may be ahead of this process's watches. So each refusal is stored with the generation of the state it was
-decided on. When a newer generation exists, the service annotates the requeue claim, a ResourceClaim of its own: the
-update makes kube-scheduler retry all unschedulable pods.
+kube-scheduler does not retry pods that an extender refused when ResourceSlices change. If another event makes it retry
+them, the watches of this process may not have the change yet. So each refusal is stored with the generation of the
+state that it was decided on. When a newer generation exists, the service annotates the requeue trigger, a ResourceClaim
+of its own. The update makes kube-scheduler retry all unschedulable pods.
 
-Promises: at most one requeue per `requeue_seconds`, none while no refused pod waits, and a failed one is repeated until
-it succeeds.
+Promises: at most one requeue per `requeue_seconds`, none while no refused pod waits; a failed requeue is repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ REMEMBERED_CLAIMS = 100_000
 
 
 class RequeueTrigger:
-    """`generation` grows with everything that may let a refused pod fit."""
+    """`generation` grows with every change after which a refused pod may fit."""
 
     def __init__(self, requeue: Callable[[], Awaitable[None]], config: SchedulingConfig, observer: Observer) -> None:
         self.generation = 0
@@ -39,9 +38,9 @@ class RequeueTrigger:
         self._unknown_pods = False
         self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
         self._awaited: set[str] = set()
-        """UIDs of the claims in flight, and of pods with a bind in progress, that pods were refused for."""
+        """UIDs of claims in flight and of pods being bound: refused pods wait for these to end."""
         self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
-        """Claims (namespace/name) that pods were refused for because they do not exist or are wrong."""
+        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these to change."""
         self._due = asyncio.Event()
 
     # --- what happened ----------------------------------------------------------------------------------------------
@@ -54,24 +53,21 @@ class RequeueTrigger:
             self._due.set()
 
     def ended(self, uid: str) -> None:
-        """The bind of this pod, or the change of this claim, has ended."""
+        """The bind of this pod, or the write of this claim, has ended."""
         if uid in self._awaited:
             self.improved()
 
     def appeared(self, claim: str) -> bool:
-        """A new version of the claim (namespace/name) is known. True when a pod was refused because it misses the
-        claim.
-        """
+        """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
         return self._missed.pop(claim, False)
 
     # --- refused pods -------------------------------------------------------------------------------------------------
 
     def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
-        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`.
+        """The pod was refused on some or all nodes, by a decision on the state of `generation`.
 
-        `awaiting`: UID of a claim in flight, or of a pod with a bind in progress; the pod may fit when that has
-        `ended`. `missing`: claims (namespace/name) that do not exist or are wrong; the pod may fit when one has
-        `appeared`.
+        `awaiting`: UID of a claim in flight, or of a pod being bound; the pod may fit after `ended`. `missing`: claims
+        (namespace/name) that do not exist or are wrong; the pod may fit after `appeared`.
         """
         if awaiting:
             self._awaited.add(awaiting)
@@ -82,28 +78,28 @@ class RequeueTrigger:
             self._due.set()
 
     def requeue_all(self) -> None:
-        """Requeue also the pods that an earlier process has refused: their names are unknown."""
+        """Requeue also the pods that an earlier process refused: this process does not know them."""
         self._unknown_pods = True
         self._due.set()
 
-    def settled(self, pod_uid: str) -> None:
+    def forget(self, pod_uid: str) -> None:
         """The pod no longer waits: it fits, is bound, or is gone."""
         self._refused.pop(pod_uid, None)
 
     @property
     def pods(self) -> Mapping[str, int]:
-        """By UID the refused pods, with the generation of the state on which each was refused last."""
+        """The refused pods by UID, with the generation of the state of their last refusal."""
         return self._refused
 
     @property
     def waiting(self) -> bool:
-        """True when a refused pod has not been requeued since an improvement."""
+        """True when a pod was refused in an older generation and has not been requeued since."""
         now = self.generation
         return self._unknown_pods or (
             self._requeued < now and any(generation < now for generation in self._refused.values())
         )
 
-    # --- the requeue claim --------------------------------------------------------------------------------------------
+    # --- the requeue trigger ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Requeue when it is due, until cancelled."""

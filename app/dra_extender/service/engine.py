@@ -1,10 +1,10 @@
-"""What a service decides with, once the API server answers: state, watches, decisions and writes.
+"""The state, the watches, the extender and the writer of a service.
 
-`Engine` promises: its own work (requeueing, clearing, nominating) runs exactly while this replica leads and knows the
-cluster; it evaluates every node once before the first call of a verb; the audit starts when the cluster is known.
+`Engine` promises: the controllers (requeue, clear, preempt, nominate) run exactly while this replica leads and the
+watches are synced; the engine evaluates every node before the first verb call; the audit starts after the sync.
 
-`WatchHealth` promises: nothing is decided before every kind was listed once, or while the watch of a kind has not
-worked for longer than the setting `watch_gap`. A watch that fails on the same event each time does not work.
+`WatchHealth` promises: the verbs decide nothing before the first list of every kind, or while the watch of a kind has
+not worked for longer than the setting `watch_gap`. A watch that always fails on the same event does not work.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from dra_extender.workers.pool import WorkerPool
 log = structlog.get_logger(__name__)
 
 _PORTION: Final = 100
-"""Nodes and pods evaluated in one turn, a few milliseconds."""
+"""Nodes and pods evaluated in one turn: a few milliseconds."""
 _WARM_PERIOD: Final = 30.0
 """Seconds between two evaluations of changed nodes on a standby."""
 
 
 class WatchHealth:
-    """Whether every kind is watched. A kind fails after `gap` seconds without a working watch. `longest_gap` is the
-    longest gap of all kinds, infinite until each was listed; calls of the verbs ask for nothing else.
+    """Whether the watches of all kinds work. A kind fails after `gap` seconds without a working watch. `longest_gap`:
+    that of all kinds; infinite before the first lists.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class WatchHealth:
         self._longest_gap = longest_gap
 
     def unavailable(self) -> str:
-        """Why nothing may be decided now, with the kinds concerned; empty when decisions are allowed."""
+        """Why the verbs must not decide now, with the kinds concerned; empty when they may."""
         if self._longest_gap() <= self._gap:
             return ""
         kinds = self._progress()
@@ -80,7 +80,7 @@ class WatchHealth:
         return f"not watching: {', '.join(behind)}" if behind else ""
 
     def checks(self) -> list[Check]:
-        """One per kind. A gap is named at once, but fails the check only when it is too long."""
+        """One per kind. A gap is reported at once; the check fails when the gap is too long."""
         return [
             Check(
                 name=kind.kind,
@@ -138,21 +138,21 @@ class Engine:
         self._leadership_changed = asyncio.Event()
 
     def apply(self, event: ClusterEvent) -> None:
-        """Apply an event of a watch, and report undecodable objects and devices that two claims are allocated."""
+        """Apply an event of a watch. Report undecodable objects, and devices that are allocated twice."""
         effects = self.extender.apply(event)
         kind, name = event.key.kind, event.key.name
         if isinstance(event, Undecodable):
             partial = event.partial
             known = {} if partial is None else {"devices": len(partial.results), "all_devices_known": partial.complete}
-            log.warning("object left out", kind=kind, name=name, problem=event.problem, **known)
+            log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
-            log.info("object usable again", kind=kind, name=name)
-        if isinstance(event, Applied) and self._known.is_set():  # the first check of the audit covers earlier events
+            log.info("object can be decoded again, or is gone", kind=kind, name=name)
+        if isinstance(event, Applied) and self._known.is_set():  # the first audit checks earlier events
             for claim in self.extender.claims_in_use(event.object):
                 self.audit.notice(self.cluster.ledger.violations_of(claim))
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Everything that has to run until the engine ends."""
+        """The tasks of the engine. Each runs until cancelled."""
         yield self.watches.run()
         yield self.events.run()
         yield self._lead()
@@ -165,16 +165,16 @@ class Engine:
 
     @property
     def warming(self) -> str:
-        """Why the first calls would be slower than later ones; empty when they would not."""
+        """Why the first verb calls would be slow; empty after the warm-up."""
         return "" if self._warm else "not warm: evaluating nodes and pods"
 
     def lead(self, leading: bool) -> None:
-        """Start or stop the work that only the leader does."""
+        """Start or stop the controllers of the leader."""
         self._leading = leading
         self._leadership_changed.set()
 
     async def drain(self, seconds: float) -> None:
-        """Wait for running binds, at most these seconds, then end the rest as a crash would."""
+        """Wait for running binds, for at most `seconds`, then cancel them without rollback."""
         left = await self.extender.drain(seconds)
         await self.workers.close()
         if left:
@@ -206,7 +206,7 @@ class Engine:
         yield from self.device_metrics.readings()
 
     async def _lead(self) -> None:
-        """Run the extender's own work while this replica leads and knows the cluster. Raises what that work raises."""
+        """Run the controllers while this replica leads and the watches are synced. Raises what they raise."""
         work: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:
             while True:
@@ -220,8 +220,8 @@ class Engine:
                     work = None
 
     async def _warm_up(self) -> None:
-        """Evaluate every node and running pod once, and compute what the first pods need: otherwise the first filter
-        would do it for thousands of nodes in one turn. A standby repeats it, so it can lead at any time.
+        """Evaluate every node and running pod, and fill the caches: the first filter call would do it for thousands of
+        nodes in one turn. A standby repeats it, so it can lead at any time.
         """
         await self._known.wait()
         await self._evaluate()
@@ -235,17 +235,19 @@ class Engine:
     async def _evaluate(self) -> None:
         try:
             await run(self._evaluating())
-        except Exception as problem:  # decisions evaluate what is missing
+        except Exception as problem:  # decisions evaluate the other nodes on demand
             unexpected("inventory", problem)
 
     def _evaluating(self) -> Slices[None]:
-        for number, _ in enumerate(chain(self.cluster.inventory.nodes.look(), self.extender.recall()), start=1):
+        for number, _ in enumerate(
+            chain(self.cluster.inventory.nodes.look(), self.extender.learn_running_pods()), start=1
+        ):
             if number % _PORTION == 0:
                 yield
         yield from self.extender.warm_up()
 
     async def _once_known(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this once every kind was listed: before that, its results would be wrong."""
+        """Run the job after the first list of every kind: earlier results would be wrong."""
         await self._known.wait()
         await job()
 
@@ -253,7 +255,7 @@ class Engine:
         self._known.set()
         self._leadership_changed.set()
         log.info(
-            "cluster known",
+            "watches synced",
             nodes=len(self.cluster.nodes),
             claims=sum(1 for _ in self.cluster.ledger.claims()),
             seconds=round(time.perf_counter() - self._started, 2),

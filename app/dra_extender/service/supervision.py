@@ -82,7 +82,7 @@ class Supervision:
         if replica.election is None:
             return
         if replica.engine is not None and replica.leading:
-            await replica.engine.extender.settle(seconds)
+            await replica.engine.extender.wait_for_binds(seconds)
         await replica.election.release()
 
     async def _decide(self, served: Served) -> None:

@@ -86,7 +86,7 @@ async def test_the_workload_is_learned_from_pods_that_come_and_once_more_from_th
     again = world.service(strategy=fragmentation)
     await world.settle()
     assert again.placement.workload.pods == 0
-    steps = sum(1 for _ in again.extender.recall())
+    steps = sum(1 for _ in again.extender.learn_running_pods())
     assert steps == again.placement.workload.pods == 2
     await again.filter(world.api.pod("p"))
     assert again.placement.workload.pods == 2
@@ -98,7 +98,7 @@ async def test_first_fit_learns_nothing(world: World) -> None:
     await world.settle()
     await service.filter(world.api.pod("p"))
     assert service.placement.workload.pods == 0
-    assert list(service.extender.recall()) == []
+    assert list(service.extender.learn_running_pods()) == []
 
 
 async def test_an_explanation_says_what_the_best_nodes_cost_and_which_devices_the_pod_would_get(world: World) -> None:

@@ -189,7 +189,7 @@ class Attempt:
                 read = partial(self._context.ports.read_claim, namespace, name)
                 claim = await answered(read, self._view.config, self._check_active, even_refused=True)
                 if claim is not None:
-                    self._context.intake.learn(claim)
+                    self._context.event_handler.replied(claim)
         return pod
 
     def _stamped(self, allocation: AllocationResult) -> AllocationResult:

@@ -80,7 +80,7 @@ class Binder:
             if not error:
                 self._note_wait(before or self._view.pods.get(pod_uid))
                 self._bound[pod_uid] = attempt.node
-                self._context.requeue.settled(pod_uid)
+                self._context.requeue.forget(pod_uid)
             return error
         except Exception:
             attempt.release()
@@ -97,7 +97,7 @@ class Binder:
         if pod is not None and created is not None and not pod.spec.node_name and self._view.uses_devices(pod):
             self._context.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
 
-    async def settle(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Wait until the binds in progress have ended, or `seconds` are over. They go on."""
         if self._running:
             await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)

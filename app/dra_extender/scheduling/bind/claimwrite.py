@@ -85,7 +85,7 @@ class ClaimWrite:
         """
         if self.hold is None:
             raise ValueError("only a claim to be allocated can be created")
-        self._context.intake.learn(created)
+        self._context.event_handler.replied(created)
         self.claim = created
         placeholder, self.hold = self.hold, None
         try:
@@ -122,7 +122,7 @@ class ClaimWrite:
                     raise BindFailure(self._text("changes too often"), "conflict") from None
                 await self._read(check_active)
             except NotFoundError:
-                self._context.intake.gone(self.claim)
+                self._context.event_handler.gone(self.claim)
                 raise BindFailure(self._text("got deleted in the meantime"), "conflict") from None
             except OutcomeUnknownError:
                 self._context.observer.count(UNANSWERED_WRITES, "claim")
@@ -220,7 +220,7 @@ class ClaimWrite:
         except ApiError as error:
             raise BindFailure(self._text(f"cannot be read: {error_text(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
-            self._context.intake.gone(self.claim)
+            self._context.event_handler.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
         self.learned(found)
 
@@ -236,7 +236,7 @@ class ClaimWrite:
         if self.hold is not None and self._shows_ours(claim):
             self._context.holds.confirm(self.hold, claim)
         else:
-            self._context.intake.learn(claim)
+            self._context.event_handler.replied(claim)
 
     def allocated_text(self, node: str) -> str:
         """What the bind allocated, for an event on the pod."""

@@ -131,5 +131,5 @@ class LivePod:
     def _learned(self, pod: Pod | None) -> Pod | None:
         if pod is None or pod.metadata.uid != self.uid:
             return None
-        self._context.intake.learn(pod)
+        self._context.event_handler.replied(pod)
         return pod

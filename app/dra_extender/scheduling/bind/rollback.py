@@ -116,7 +116,7 @@ class ClaimRollback:
         read = partial(self._context.ports.read_claim, meta.namespace, meta.name)
         found = await read()
         if found is None or found.metadata.uid != meta.uid:
-            self._context.intake.gone(self.write.claim)
+            self._context.event_handler.gone(self.write.claim)
             return False
         self.write.learned(found)
         return True

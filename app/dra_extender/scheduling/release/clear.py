@@ -46,7 +46,7 @@ class Clearer:
     def __init__(self, handle: Handle, clearing: set[str]) -> None:
         view = self._view = handle.view
         self._ports = handle.ports
-        self._intake = handle.intake
+        self._event_handler = handle.event_handler
         self._requeue = handle.requeue
         self._observer = handle.observer
         self._clearing = clearing
@@ -77,9 +77,9 @@ class Clearer:
             try:
                 if await self._runs_somewhere(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
                     return False
-                self._intake.learn(await self._ports.deallocate(claim))
+                self._event_handler.replied(await self._ports.deallocate(claim))
             except NotFoundError:
-                self._intake.gone(claim)
+                self._event_handler.gone(claim)
                 return True
             except ApiError as error:
                 await self._failed(claim, reason, error)
@@ -97,7 +97,7 @@ class Clearer:
             try:
                 if FINALIZER in claim.metadata.finalizers:
                     claim = await self._ports.remove_finalizer(claim)
-                    self._intake.learn(claim)
+                    self._event_handler.replied(claim)
                 await self._ports.delete_claim(claim)
             except NotFoundError:
                 pass
@@ -105,7 +105,7 @@ class Clearer:
                 await self._failed(claim, "leftover", error)
                 return False
         self._settled(claim)
-        self._intake.gone(claim)
+        self._event_handler.gone(claim)
         self._observer.count(ALLOCATIONS_CLEARED, "leftover")
         return True
 
@@ -123,7 +123,7 @@ class Clearer:
         for consumer in claim.status.reserved_for:
             pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
             if pod is not None and pod.metadata.uid == consumer.uid:
-                self._intake.learn(pod)
+                self._event_handler.replied(pod)
                 if pod.spec.node_name:
                     return True
         return False
@@ -158,9 +158,9 @@ class Clearer:
             log.info("a claim could not be read after a conflict", claim=meta.key, error=repr(error))
             return
         if found is None or found.metadata.uid != meta.uid:
-            self._intake.gone(claim)
+            self._event_handler.gone(claim)
         else:
-            self._intake.learn(found)
+            self._event_handler.replied(found)
 
     def _settled(self, claim: ResourceClaim) -> None:
         self._refused.pop(claim.metadata.uid, None)

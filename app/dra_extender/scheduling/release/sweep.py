@@ -41,7 +41,7 @@ class Sweeper:
     def __init__(self, handle: Handle, clearer: Clearer, idle: IdleAllocations, unseen: Unseen) -> None:
         self._view = handle.view
         self._ports = handle.ports
-        self._intake = handle.intake
+        self._event_handler = handle.event_handler
         self._clearer = clearer
         self._idle = idle
         self._unseen = unseen
@@ -88,7 +88,7 @@ class Sweeper:
                 self._unseen.looked_up(uid)
                 continue
             if found is None or found.metadata.uid != uid:
-                self._intake.gone(claim)
+                self._event_handler.gone(claim)
             else:
                 self._unseen.looked_up(uid)
 
@@ -97,7 +97,7 @@ class Sweeper:
         view = self._view
         claim = view.ledger.by_uid(uid)
         if claim is None or claim.allocation is None:
-            self._idle.strike(uid)
+            self._idle.forget(uid)
             return
         if view.in_flight(claim):
             return
@@ -111,7 +111,7 @@ class Sweeper:
             return
         pod = view.pods.get(claim.status.reserved_for[0].uid)
         if pod is not None and pod.spec.node_name:
-            self._idle.strike(uid)
+            self._idle.forget(uid)
         elif pod is not None and self._abandoned(claim, pod, seconds):
             note = "the devices are released: the claim's pod was not bound"
             await self._clearer.clear(claim, "abandoned", note)

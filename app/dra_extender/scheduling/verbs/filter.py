@@ -214,7 +214,7 @@ class FilterVerb:
                     if claim is None:
                         self._absent[namespace, name] = True
                     else:
-                        self._handle.intake.learn(claim)
+                        self._handle.event_handler.replied(claim)
         except TimeoutError:
             self._absent[namespace, name] = True
             self._not_read(namespace, name, "no answer in time")
@@ -280,7 +280,7 @@ class FilterVerb:
             return self._result(pod, [], known, self._refusals.resolvable(uid))
         prefiltered = pre_filter(view, pod, claims)
         if isinstance(prefiltered, PreFilterState):
-            self._handle.intake.learn_workload(pod, typical(view, prefiltered, names)[0])
+            self._handle.event_handler.learn_workload(pod, typical(view, prefiltered, names)[0])
         statuses = node_statuses(view, prefiltered, names)
         others = self._reservations.others(uid) if len(statuses.fits) > 1 else {}
         offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
@@ -341,7 +341,7 @@ class FilterVerb:
         uid = prefiltered.pod.metadata.uid
         for claim in prefiltered.order:
             self._sweeper.offered(claim.metadata.uid)
-        self._handle.requeue.settled(uid)
+        self._handle.requeue.forget(uid)
         self._unblocker.withdraw(uid)
         if self._preemption is not None:
             self._preemption.withdraw(uid)

@@ -1,7 +1,7 @@
-"""The one way into what scheduling knows: events of watches, and the replies to reads and writes of our own.
+"""Handles events of watches, and replies to reads and writes of our own.
 
-Promises: `apply` changes the cluster and the records of scheduling, and acts on the effects: refused pods
-are requeued when one of them may fit now, and binds that wait for a claim or a pod are notified of each version.
+Promises: `apply` changes the cluster and the records of scheduling. It requeues refused pods when one of them may fit
+now, and notifies the binds that wait for the claim or pod.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
 
 
-class Intake(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster, and what else an event changes."""
+class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster and the records that an event changes."""
 
     cluster: Cluster
     requeue: RequeueTrigger
@@ -35,7 +35,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     placement: PlacementLearner | None = None
 
     def apply(self, event: ClusterEvent) -> Effects:
-        """Take in what a watch, a list or a reply shows. Returns the effects on the cluster."""
+        """Apply an event of a watch, a list or a reply. Returns the effects on the cluster."""
         effects = self.cluster.apply(event)
         requeue = effects.requeue
         if isinstance(event, Applied):
@@ -48,28 +48,28 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.requeue.improved()
         return effects
 
-    def learn(self, obj: ResourceClaim | Pod) -> None:
-        """A reply to a read or write of ours shows this object."""
+    def replied(self, obj: ResourceClaim | Pod) -> None:
+        """The API server replied with this object."""
         self.apply(Applied(obj, "reply"))
 
     def gone(self, claim: ResourceClaim) -> None:
-        """A read or write of ours found that the claim does not exist."""
+        """The API server replied that the claim does not exist."""
         self.apply(Removed.of(claim, "reply"))
 
     def learn_workload(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
-        """Let the placement policy count a pod that asks for these claims."""
+        """Count a pod with these claims in the workload of the placement policy."""
         if self.placement is not None:
             self.placement.learn(pod, claims)
 
     def _put(self, event: Applied, effects: Effects) -> bool:
-        """True when refused pods may fit now besides those that the effects are about."""
+        """True when a refused pod may fit now, for a reason that the effects do not have."""
         match event.object:
             case Pod() as pod:
                 known = self.cluster.pods.get(pod.metadata.uid)
                 if known is not None and self.placement is not None:
                     self.placement.put(known)
                 self.signals.notify(pod.metadata.uid)
-                return effects.bound and self._ends_doubt(pod)
+                return effects.bound and self._confirms_claim(pod)
             case ResourceClaim() as claim:
                 return self._put_claim(claim, event)
             case DeviceClass() as device_class:
@@ -94,13 +94,13 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if kind == Pod.__name__ and self.placement is not None:
             self.placement.drop(uid)
         elif kind == ResourceClaim.__name__:
-            self.idle.strike(uid)
+            self.idle.forget(uid)
             self.unseen.forget(uid)
         self.signals.notify(uid)
 
-    def _ends_doubt(self, pod: Pod) -> bool:
-        """True when the pod, which has just been bound, shares a claim that could not be verified: a pod runs with the
-        claim, so it was verified, and others may join it.
+    def _confirms_claim(self, pod: Pod) -> bool:
+        """True when the bound pod has a claim whose verification was not confirmed: the pod was bound, so the claim is
+        verified, and other pods may share it.
         """
         ledger = self.cluster.ledger
         return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
