@@ -22,27 +22,27 @@ class Work:
     """What is really done for nodes: looks at their pools, and results that no cache had."""
 
     def __init__(self) -> None:
-        self.looks = self.results = 0
+        self.refreshes = self.results = 0
 
     def take(self) -> tuple[int, int]:
-        done = self.looks, self.results
-        self.looks = self.results = 0
+        done = self.refreshes, self.results
+        self.refreshes = self.results = 0
         return done
 
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    counted, look, decide = Work(), Nodes._look, ResultCache._decide
+    counted, refresh, decide = Work(), Nodes._refresh, ResultCache._decide
 
-    def counting_look(nodes: Nodes, *given: object) -> None:
-        counted.looks += 1
-        look(nodes, *given)  # type: ignore[arg-type]
+    def counting_refresh(nodes: Nodes, *given: object) -> None:
+        counted.refreshes += 1
+        refresh(nodes, *given)  # type: ignore[arg-type]
 
     def counting_decide(results: ResultCache, *given: object) -> int:
         counted.results += 1
         return decide(results, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Nodes, "_look", counting_look)
+    monkeypatch.setattr(Nodes, "_refresh", counting_refresh)
     monkeypatch.setattr(ResultCache, "_decide", counting_decide)
     yield counted
 
