@@ -2,7 +2,7 @@
 
 Promises: the allocator decides about every counted pod on what the pods before it leave, node by node in the order of
 the names. A node with the same devices in the same state as an earlier one counts like that one. The caller limits the
-number of decisions, and `complete` is False if they were not enough. It runs in slices. Only devices count, and
+number of decisions, and `complete` is False if they were not enough. It runs in turns. Only devices count, and
 cordoned nodes are skipped.
 """
 
@@ -21,7 +21,7 @@ from dra_extender.api.resource import DeviceClaim, DeviceRequest, ExactDeviceReq
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.requests import InvalidRequestError, NotFoundError
 from dra_extender.plurals import counted
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices, run_at_once
+from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run_at_once
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 2_000
@@ -115,7 +115,7 @@ def headroom(
 
 def measuring(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
-) -> Slices[Headroom]:
+) -> Turns[Headroom]:
     """How many more pods with such claims fit in this state, by default now. `what`: the pods, for people."""
     filling = _Filling(view, claims, state or view.overlay(), most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
@@ -167,12 +167,12 @@ class _Filling:
         """True while every decision was made."""
         return self._enough and self._budget.complete
 
-    def keys(self, names: Sequence[str]) -> Slices[Mapping[str, Hashable]]:
+    def keys(self, names: Sequence[str]) -> Turns[Mapping[str, Hashable]]:
         """Equal for nodes with the same devices in the same state."""
         found = yield from self._budget.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
         return found or {}
 
-    def node(self, name: str, key: Hashable) -> Slices[int]:
+    def node(self, name: str, key: Hashable) -> Turns[int]:
         """How many fit on the node."""
         if name in self._state.differing or self._is_shared:
             key = None
@@ -195,7 +195,7 @@ class _Filling:
             self._known[key] = fits
         return fits
 
-    def _plan(self, state: Overlay, name: str) -> Slices[list[Planned] | None]:
+    def _plan(self, state: Overlay, name: str) -> Turns[list[Planned] | None]:
         if self.decisions >= self._most:
             self._enough = False
             return None

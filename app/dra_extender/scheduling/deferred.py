@@ -40,7 +40,7 @@ from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.slices import Slices, in_turns, run
+from dra_extender.scheduling.turns import Turns, in_turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -222,7 +222,7 @@ class DeferredWork:
             except TimeoutError:
                 return found
 
-    def _deciding(self, pod: Pod, decision: Callable[[View], T]) -> Slices[tuple[T, bool]]:
+    def _deciding(self, pod: Pod, decision: Callable[[View], T]) -> Turns[tuple[T, bool]]:
         call, config, answered = _Call(self._view, pod), self._view.config, self._answered
         if self._spent:
             yield from self._identify(call)
@@ -248,7 +248,7 @@ class DeferredWork:
             asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
         return found, waits or unfinished
 
-    def _identify(self, call: _Call) -> Slices[None]:
+    def _identify(self, call: _Call) -> Turns[None]:
         """Find the content of the call's claims, in turns: it costs as much as reading the claims."""
         config = self._view.config
         budgets = (TurnBudget(self._replies, allowance=config.turn_work, ceiling=config.question_work) for _ in count())

@@ -44,7 +44,7 @@ from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.slices import QueryBudgets
+from dra_extender.scheduling.turns import QueryBudgets
 from dra_extender.scheduling.verbs.filter import FilterVerb
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize

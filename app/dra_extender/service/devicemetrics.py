@@ -1,6 +1,6 @@
 """Metrics of devices and pending pods: counted in the background, ready at every scrape.
 
-Promises: counting does not delay the verbs: it runs in slices and in a small share of the time, so small clusters are
+Promises: counting does not delay the verbs: it runs in turns and in a small share of the time, so small clusters are
 counted more often than large ones. A scrape reads the last count; its cost depends on the number of series, not on the
 size of the cluster. Names of drivers, classes and capacities are labels; their number is bounded, and the rest counts
 as "other".
@@ -18,7 +18,7 @@ from dra_extender.insight.devicereport.listing import counting_devices
 from dra_extender.insight.devicereport.report import DeviceCounts, DeviceState
 from dra_extender.insight.why.report import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
-from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -36,7 +36,7 @@ MOST_CLASSES: Final = 50
 MOST_CAPACITIES: Final = 20
 """Of all drivers together."""
 _PODS: Final = 500
-"""Pods in one slice."""
+"""Pods in one turn."""
 _NANO: Final = 10**9
 _ENDED: Final = object()
 
@@ -99,20 +99,20 @@ class DeviceMetrics:
             await asyncio.sleep(seconds)
 
     async def count(self) -> float:
-        """Count everything once. Returns the CPU seconds of all slices together."""
+        """Count everything once. Returns the CPU seconds of all turns together."""
         return await run(self._timed())
 
-    def _timed(self) -> Slices[float]:
-        slices, cost, left = self.counting(), 0.0, True
+    def _timed(self) -> Turns[float]:
+        turns, cost, left = self.counting(), 0.0, True
         while left:
             started = self._clock()
-            left = next(slices, _ENDED) is not _ENDED
+            left = next(turns, _ENDED) is not _ENDED
             cost += self._clock() - started
             yield
         return cost
 
-    def counting(self) -> Slices[None]:
-        """Count everything once, in slices."""
+    def counting(self) -> Turns[None]:
+        """Count everything once, in turns."""
         counts = yield from counting_devices(self._view)
         rules = yield from self._pending_by_rule()
         pods = (Reading("pending_pods", count, rule) for rule, count in sorted(rules.items()))
@@ -122,7 +122,7 @@ class DeviceMetrics:
         """The result of the last count; empty before the first one."""
         return self._readings
 
-    def _pending_by_rule(self) -> Slices[Counter[str]]:
+    def _pending_by_rule(self) -> Turns[Counter[str]]:
         found: Counter[str] = Counter()
         for number, uid in enumerate(list(self._pending()), start=1):
             pod = self._view.pods.get(uid)

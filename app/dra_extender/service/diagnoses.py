@@ -4,7 +4,7 @@ This includes pods that kube-scheduler refuses before it calls the service, if t
 and their scheduler is known to call the service.
 
 Promises: diagnoses do not delay the verbs. One pod is diagnosed at a time, the one that has waited longest for it
-first, in slices, and in a small share of the time. An event is written when its text changes, and at most once in
+first, in turns, and in a small share of the time. An event is written when its text changes, and at most once in
 `REPORT_SECONDS` per pod unless another rule refuses it.
 """
 
@@ -24,7 +24,7 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import BindingRule, Diagnosis
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.scheduling.claims import created_names
-from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -33,7 +33,7 @@ PERIOD: Final = 1.0
 REPORT_SECONDS: Final = 60.0
 REMEMBERED: Final = 20_000
 PORTION: Final = 3_000
-"""Pods, claims and containers in one slice."""
+"""Pods, claims and containers in one turn."""
 _SHARE: Final = 20
 """The pause is at least this many times as long as the last diagnosis."""
 CLAIM_SECONDS: Final = 5.0
@@ -112,7 +112,7 @@ class Diagnoses:
         """
         return {**self._unasked, **self._refused()}
 
-    def _pending(self) -> Slices[Mapping[str, int]]:
+    def _pending(self) -> Turns[Mapping[str, int]]:
         """`pending` after a new search."""
         unasked: dict[str, int] = {}
         examined = 0

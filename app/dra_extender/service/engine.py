@@ -36,7 +36,7 @@ from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.ports import Observer
-from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.service.audit import AllocationAudit
 from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
@@ -238,7 +238,7 @@ class Engine:
         except Exception as problem:  # decisions evaluate the other nodes on demand
             unexpected("inventory", problem)
 
-    def _evaluating(self) -> Slices[None]:
+    def _evaluating(self) -> Turns[None]:
         for number, _ in enumerate(
             chain(self.cluster.inventory.nodes.look(), self.extender.learn_running_pods()), start=1
         ):

@@ -21,7 +21,7 @@ from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.resources import Served
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 from dra_extender.service.engine import Engine
 from dra_extender.unexpected import counts
@@ -172,7 +172,7 @@ class ClusterInsight:
         """The terms on which the pod may preempt others; None when preemption is off."""
         return self._replica.running.extender.terms(pod)
 
-    def problems(self) -> Slices[Sequence[ClusterProblem]]:
+    def problems(self) -> Turns[Sequence[ClusterProblem]]:
         """All problems, in small steps."""
         engine = self._replica.running
         yield from engine.cluster.inventory.check_pools()

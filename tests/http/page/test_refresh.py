@@ -7,7 +7,7 @@ import pytest
 from dra_extender.http.page.parts import PagePart, PodCountPart
 from dra_extender.http.page.state import PageState
 from dra_extender.http.page.updates import LATE, SOON, Compute, RefreshQueue
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 
 
 class World:
@@ -31,7 +31,7 @@ class World:
 
 
 def computing(key: str) -> Compute:
-    def compute() -> Slices[PagePart]:
+    def compute() -> Turns[PagePart]:
         yield
         return PodCountPart(key, 1)
 
@@ -80,7 +80,7 @@ async def test_a_part_that_is_no_longer_kept_is_dropped(world: World) -> None:
 
 async def test_a_result_for_a_dropped_part_is_not_put(world: World) -> None:
     def forgetting(key: str) -> Compute:
-        def compute() -> Slices[PagePart]:
+        def compute() -> Turns[PagePart]:
             world.keep()
             yield
             return PagePart(key)

@@ -13,7 +13,7 @@ from dra_extender.insight.why.candidates import LONGEST, near
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import event_of
-from dra_extender.scheduling.slices import SLICE, TRIALS, QueryBudget
+from dra_extender.scheduling.turns import TRIALS, TURN_WORK, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
@@ -119,4 +119,4 @@ def test_words_are_compared_a_few_at_a_time() -> None:
     while not ended:
         most = max(most, calls(step))
     assert most <= CALLS_PER_STEP
-    assert budget.work >= 10 * SLICE and not budget.complete
+    assert budget.work >= 10 * TURN_WORK and not budget.complete

@@ -13,7 +13,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
-from dra_extender.scheduling import slices
+from dra_extender.scheduling import turns
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
@@ -78,6 +78,6 @@ def test_five_thousand_nodes_take_as_many_decisions_as_a_hundred(claim: Json, fi
     assert len(many.found.groups) == len(few.found.groups) == groups
     assert many.found.work == few.found.work <= 20
     assert many.searches == 0, "what is remembered of claims that exist stays as it is"
-    portions = -(-5000 // slices.PORTION)
+    portions = -(-5000 // turns.PORTION)
     assert many.steps <= few.steps + 2 * portions, "a step looks at a portion of the nodes"
     assert many.found.complete

@@ -10,7 +10,7 @@ from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.scheduling.nomination.nominations import MARK, mark_of
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
-from dra_extender.scheduling.slices import run_at_once
+from dra_extender.scheduling.turns import run_at_once
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World

@@ -20,7 +20,7 @@ from dra_extender.devices.pods import Pods
 from dra_extender.insight.manifests import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.slices import QueryBudgets
+from dra_extender.scheduling.turns import QueryBudgets
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Stopped

@@ -23,7 +23,7 @@ from dra_extender.insight.problems import ClusterProblem
 from dra_extender.insight.requests import ConflictError, InvalidRequestError, NotFoundError, nodes_named, pod_named
 from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Insight(Protocol):
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         """The terms on which the pod may preempt others; None when preemption is off."""
 
-    def problems(self) -> Slices[Sequence[ClusterProblem]]:
+    def problems(self) -> Turns[Sequence[ClusterProblem]]:
         """All problems, in small steps."""
 
 
@@ -80,12 +80,12 @@ class QueryQueue:
         """The state that questions read."""
         return self.insight.view
 
-    async def answer(self, steps: Slices[T]) -> T:
+    async def answer(self, steps: Turns[T]) -> T:
         """Wait for the turn of this question, and run its steps; other work runs between two steps."""
         async with self._turn:
             return await run(steps)
 
-    async def answer_at_length(self, steps: Slices[T]) -> T:
+    async def answer_at_length(self, steps: Turns[T]) -> T:
         """As `answer`, for thousands of steps: other questions do not wait for them."""
         async with self._queue():
             return await run(steps)

@@ -34,7 +34,7 @@ from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
 from dra_extender.limits import BYTES_OF_WHATIF
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 MOST_POOLS: Final = 500
@@ -173,7 +173,7 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
             return Response(status_code=400)
 
 
-def _what_if(view: View, body: bytes) -> Slices[WhatIf]:
+def _what_if(view: View, body: bytes) -> Turns[WhatIf]:
     """Raises InvalidRequestError."""
     request = yield from reading(view, body)
     return (yield from simulating(view, request.changes, request.drafts))

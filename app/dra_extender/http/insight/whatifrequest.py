@@ -1,6 +1,6 @@
 """The body of a what-if request: decoded, validated, and turned into hypothetical changes.
 
-Promises: every error is an `InvalidRequestError` with field, problem and remedy. Each object is decoded in a slice of
+Promises: every error is an `InvalidRequestError` with field, problem and remedy. Each object is decoded in a turn of
 its own.
 """
 
@@ -25,7 +25,7 @@ from dra_extender.insight.whatif.changes import (
     MOST_OBJECTS,
     Changes,
 )
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 100
@@ -156,7 +156,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _key = msgspec.json.Decoder(Key)
 
 
-def reading(view: View, body: bytes) -> Slices[WhatIfRequest]:
+def reading(view: View, body: bytes) -> Turns[WhatIfRequest]:
     """Raises InvalidRequestError."""
     found = _read("", _body, body)
     slices, objects, drafts = [], [], []

@@ -17,7 +17,7 @@ from dra_extender.insight.problems import ClusterProblem
 from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Remedy
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 1_000
@@ -112,7 +112,7 @@ def pod_part(pod: Pod) -> PodPart:
     )
 
 
-def diagnosis_part(view: View, pod: Pod) -> Slices[PagePart]:
+def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:
     found = yield from diagnosing(view, pod)
     return DiagnosisPart(
         key=f"{WHY}{found.uid}",
@@ -127,7 +127,7 @@ def diagnosis_part(view: View, pod: Pod) -> Slices[PagePart]:
     )
 
 
-def headroom_part(view: View, name: str) -> Slices[PagePart]:
+def headroom_part(view: View, name: str) -> Turns[PagePart]:
     try:
         what, claims = class_request(view, name)
     except InvalidRequestError as problem:

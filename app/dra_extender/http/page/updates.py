@@ -1,7 +1,7 @@
 """Updates of the page: what exists and what has changed, for all subscribers together.
 
 `PageUpdates` promises: nothing is computed without subscribers. All subscribers share one page state; it is computed in
-slices, between which other work runs, and published a few times a second. The number of subscribers is bounded, and
+turns, between which other work runs, and published a few times a second. The number of subscribers is bounded, and
 each costs no more memory than a list of the parts that it still has to receive.
 
 `RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
@@ -39,7 +39,7 @@ from dra_extender.http.page.parts import (
 )
 from dra_extender.http.page.state import PageState, Subscriber
 from dra_extender.insight.devicereport.parts import DeviceUpdates
-from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -55,7 +55,7 @@ MOST_PODS: Final = 100
 MOST_CLASSES: Final = 50
 MOST_CORDONED: Final = 1_000
 PORTION: Final = 500
-"""Pods or nodes in one slice."""
+"""Pods or nodes in one turn."""
 SHARE: Final = 9
 """The pause after a refresh is at least so many times as long as the refresh."""
 SOON: Final = 1.0
@@ -63,7 +63,7 @@ SOON: Final = 1.0
 LATE: Final = 10.0
 """Seconds between two refreshes without a known change: some answers depend on state that is not counted."""
 
-Compute = Callable[[], Slices[PagePart] | None]
+Compute = Callable[[], Turns[PagePart] | None]
 """Starts to compute a part; None when its object no longer exists."""
 
 
@@ -107,10 +107,10 @@ class RefreshQueue:
         """Compute the part and publish it."""
         part = self._parts[key]
         part.at, part.change = self._clock(), self.change
-        slices = part.compute()
-        if slices is None:
+        turns = part.compute()
+        if turns is None:
             return
-        found = await run(slices)
+        found = await run(turns)
         self.refreshed += 1
         if key in self._parts:
             self._state.put(key, msgspec.json.encode(found))
@@ -205,7 +205,7 @@ class PageUpdates:
                     unexpected("feed", problem)
             await asyncio.sleep(max(PERIOD / 5, SHARE * (self._clock() - started)))
 
-    def update(self) -> Slices[None]:
+    def update(self) -> Turns[None]:
         """Put all parts that have changed since the last update."""
         unknown = self._insight.unknown()
         if unknown:
@@ -223,7 +223,7 @@ class PageUpdates:
         yield from self._update_devices(self.devices)
         self._put(StatusPart("status", "", True))
 
-    def _update_devices(self, devices: DeviceUpdates) -> Slices[None]:
+    def _update_devices(self, devices: DeviceUpdates) -> Turns[None]:
         for difference in devices.refresh():
             if difference is not None:
                 id, part = difference
@@ -235,7 +235,7 @@ class PageUpdates:
                     self._put(DevicesPart(key, part))
             yield
 
-    def _update_nodes(self, view: View) -> Slices[None]:
+    def _update_nodes(self, view: View) -> Turns[None]:
         cordoned: list[str] = []
         nodes = list(view.cluster.nodes.items())
         for start in range(0, len(nodes), PORTION):
@@ -243,7 +243,7 @@ class PageUpdates:
             yield
         self._put(NodesPart("nodes", len(nodes), sorted(cordoned)[:MOST_CORDONED]))
 
-    def _update_pods(self, view: View) -> Slices[None]:
+    def _update_pods(self, view: View) -> Turns[None]:
         found: list[Pod] = []
         for number, pod in enumerate(view.pods):
             if not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
@@ -270,7 +270,7 @@ class PageUpdates:
     def _diagnosis(self, key: str) -> Compute:
         uid = key.removeprefix(WHY)
 
-        def compute() -> Slices[PagePart] | None:
+        def compute() -> Turns[PagePart] | None:
             pod = self._pending.get(uid)
             return diagnosis_part(self._insight.view, pod) if pod is not None else None
 
@@ -279,13 +279,13 @@ class PageUpdates:
     def _headroom(self, key: str) -> Compute:
         name = key.removeprefix(ROOM)
 
-        def compute() -> Slices[PagePart] | None:
+        def compute() -> Turns[PagePart] | None:
             view = self._insight.view
             return headroom_part(view, name) if name in view.cluster.classes else None
 
         return compute
 
-    def _problems(self) -> Slices[PagePart]:
+    def _problems(self) -> Turns[PagePart]:
         found = yield from self._insight.problems()
         return ProblemsPart(PROBLEMS, len(found), found[:MOST_PROBLEMS])
 

@@ -14,7 +14,7 @@ from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.insight.devicereport.listing import ClassMembers, counting
 from dra_extender.insight.devicereport.report import CountedDevice
-from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 
@@ -41,7 +41,7 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[PublishedTaint, ...]
 
 
-def detailing(view: View, id: DeviceID) -> Slices[DeviceDetails | None]:
+def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
     """None if there is no such device."""
     published = view.cluster.inventory.pools.get(id[:2])
     found = _find(published, id[2]) if published is not None else None

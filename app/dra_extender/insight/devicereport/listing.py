@@ -1,7 +1,7 @@
 """Lists and counts the devices of the cluster.
 
 Promises: pure, and as current as the ledger: allocations of a bind in progress count. A device is listed once, however
-many nodes can use it. It runs in slices, one ResourceSlice at a time; if the state changes in between, each pool is
+many nodes can use it. It runs in turns, one ResourceSlice at a time; if the state changes in between, each pool is
 reported as it is when its turn comes.
 """
 
@@ -35,7 +35,7 @@ from dra_extender.insight.devicereport.report import (
     totals_of,
 )
 from dra_extender.insight.requests import NotFoundError, nodes_named
-from dra_extender.scheduling.slices import Slices, run_at_once
+from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
@@ -81,7 +81,7 @@ def device_report(view: View, wanted: DeviceQuery = EVERYTHING) -> DeviceReport:
 
 def reporting(
     view: View, wanted: DeviceQuery = EVERYTHING, *, limit: int | None = None, after: str = ""
-) -> Slices[DeviceReport]:
+) -> Turns[DeviceReport]:
     """A page with the devices of `limit` pools, by default of all pools, after the pool `after` (driver/pool)."""
     inventory, classes = view.cluster.inventory, ClassMembers(view)
     visible, start = _Visibility(inventory, wanted.nodes), _pool_id(after)
@@ -102,7 +102,7 @@ def reporting(
 
 def counting(
     view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
-) -> Slices[list[CountedDevice]]:
+) -> Turns[list[CountedDevice]]:
     """The devices of one pool; with `sees` (node, device) only some of them."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
@@ -118,7 +118,7 @@ def counting(
     return found
 
 
-def counting_devices(view: View) -> Slices[DeviceCounts]:
+def counting_devices(view: View) -> Turns[DeviceCounts]:
     """All devices, counted for metrics; only the counts are kept while it runs."""
     found, classes = DeviceCounts(), ClassMembers(view)
     for pool in list(view.cluster.inventory.pools):
@@ -181,7 +181,7 @@ class ClassMembers:
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
         self.complete = True
 
-    def learn(self, models: Iterable[DeviceModel]) -> Slices[None]:
+    def learn(self, models: Iterable[DeviceModel]) -> Turns[None]:
         """Evaluate the classes. A class that is not decided yet is left out."""
         for model in models:
             if model in self._known:
@@ -196,7 +196,7 @@ class ClassMembers:
         """The classes by name, after `learn`."""
         return self._known[model]
 
-    def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Slices[bool]:
+    def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Turns[bool]:
         while True:
             if self._budget is None:
                 self._budget = next(self._budgets, None)

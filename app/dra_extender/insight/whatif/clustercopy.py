@@ -2,7 +2,7 @@
 
 `fork`, `bind` and `revert` work as in cluster-autoscaler's ClusterSnapshot: `revert` undoes all bindings since `fork`.
 
-Promises: the copy shows the state at its first slice, and is made in slices; afterwards it shares nothing with the live
+Promises: the copy shows the state at its first turn, and is made in turns; afterwards it shares nothing with the live
 cluster. Devices that a bind in progress holds count as in the live cluster. Decisions use the same code as for the
 cluster.
 """
@@ -25,13 +25,13 @@ from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.noderules import Tenants
-from dra_extender.scheduling.slices import PORTION, Slices
+from dra_extender.scheduling.turns import PORTION, Turns
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
 
 WORK: Final = 4_000
-"""Microseconds of copying in one slice, about."""
+"""Microseconds of copying in one turn, about."""
 _NODE: Final = 20
 _SLICE: Final = 60
 _DEVICE: Final = 20
@@ -127,7 +127,7 @@ class ClusterCopy:
         """Later bindings can be undone with `revert`."""
         self._undo.clear()
 
-    def revert(self) -> Slices[None]:
+    def revert(self) -> Turns[None]:
         """Undo all bindings since `fork`."""
         while self._undo:
             self._undo.pop()()
@@ -173,7 +173,7 @@ class ClusterCopy:
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
 
-def copied(view: View) -> Slices[ClusterCopy]:
+def copied(view: View) -> Turns[ClusterCopy]:
     """The cluster at the first slice."""
     copy = ClusterCopy(view)
     cluster, ledger = view.cluster, view.cluster.ledger
@@ -206,7 +206,7 @@ def _cost_of_claim(claim: ResourceClaim) -> int:
     return _CLAIM * (1 + len(results))
 
 
-def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T], int]) -> Slices[None]:
+def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T], int]) -> Turns[None]:
     spent = 0
     for item in items:
         do(item)

@@ -21,7 +21,7 @@ from dra_extender.insight.whatif.clustercopy import ClusterCopy
 from dra_extender.insight.why.summary import obstacle_text, of_pod
 from dra_extender.plurals import counted
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
+from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST_NODES: Final = 400_000
@@ -69,7 +69,7 @@ class Placing:
         self._names = sorted(copy.cluster.nodes)
         self._known: dict[Hashable, _Progress] = {}
 
-    def place(self, pod: Pod) -> Slices[Placed | None]:
+    def place(self, pod: Pod) -> Turns[Placed | None]:
         """The place that the pod takes; None if that would try more than `most` nodes."""
         simulated = self._copy.pod(pod)
         prefiltered, whole = simulated.prefiltered, of_pod(simulated)
@@ -96,7 +96,7 @@ class Placing:
         names: Sequence[str],
         progress: _Progress,
         budget: QueryBudget,
-    ) -> Slices[str]:
+    ) -> Turns[str]:
         """The first of these nodes that fits; empty if none does."""
         obstacles: list[str] = []
         for name in names:

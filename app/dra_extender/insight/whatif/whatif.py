@@ -2,7 +2,7 @@
 
 Promises: no effect on the cluster: everything happens on a copy. Pods are placed one after the other: first those that
 lose their node, then pending pods, by priority. Whether a pod fits without the changes is decided in the same way. It
-runs in slices, and the work is bounded by `MOST_PODS`, `placing.MOST_NODES` and `MOST_REMEDIES`; pods that were not
+runs in turns, and the work is bounded by `MOST_PODS`, `placing.MOST_NODES` and `MOST_REMEDIES`; pods that were not
 tried are counted.
 
 A drained node takes no pods and loses its own. Pods of DaemonSets and static pods are deleted with it.
@@ -30,7 +30,7 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.preemption.preemptible import MIRROR
-from dra_extender.scheduling.slices import Slices, run_at_once
+from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 500
@@ -38,7 +38,7 @@ MOST_PODS: Final = 500
 MOST_REMEDIES: Final = 5
 """Pods for which remedies are tried: one pod of those that request the same."""
 _PODS: Final = 1_000
-"""Pods that are sorted in one slice."""
+"""Pods that are sorted in one turn."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def what_if(
 
 def simulating(
     view: View, changes: Changes, drafts: Sequence[Draft] | None = None, limits: Limits = NO_LIMITS_GIVEN
-) -> Slices[WhatIf]:
+) -> Turns[WhatIf]:
     """`drafts`: the pods to place; None means all pods that wait for devices. Raises InvalidRequestError in the first
     slice.
     """
@@ -111,7 +111,7 @@ class _Concerned(msgspec.Struct, frozen=True):
     deleted: list[Pod]
 
 
-def _concerned(view: View, changes: Changes) -> Slices[_Concerned]:
+def _concerned(view: View, changes: Changes) -> Turns[_Concerned]:
     found = _Concerned([], [], [])
     without, drained = frozenset(changes.without), frozenset(changes.drained)
     for number, pod in enumerate(view.pods, start=1):
@@ -155,7 +155,7 @@ def _apply(
     changes: Changes,
     concerned: _Concerned,
     fresh: Sequence[tuple[Node, list[ResourceSlice]]],
-) -> Slices[None]:
+) -> Turns[None]:
     for item in changes.objects:
         copy.put(item)
         yield
@@ -198,7 +198,7 @@ def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def _placed(placing: Placing, pods: Sequence[Pod]) -> Slices[dict[str, Placed]]:
+def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:
     """By UID, in their order; without the pods that would exceed the limit."""
     found: dict[str, Placed] = {}
     for pod in pods:
@@ -210,7 +210,7 @@ def _placed(placing: Placing, pods: Sequence[Pod]) -> Slices[dict[str, Placed]]:
     return found
 
 
-def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Slices[list[Pod]]:
+def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Turns[list[Pod]]:
     """The pods with the tolerations; their claims get them in the copy."""
     if not changes.tolerations:
         return list(pods)
@@ -225,7 +225,7 @@ def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Sli
     return [tolerant_pod(pod, changes.tolerations) for pod in pods]
 
 
-def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Slices[dict[str, str]]:
+def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Turns[dict[str, str]]:
     """What would help pods that fit no node, by UID; of pods that request the same, the first is diagnosed."""
     found: dict[str, str] = {}
     first: dict[Hashable, Pod] = {}

@@ -21,7 +21,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.report import Change, ChangeKind
-from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.scheduling.turns import QueryBudget, Turns
 
 LONGEST: Final = 128
 ALIKE: Final = 0.6
@@ -211,7 +211,7 @@ def as_yaml(value: Any) -> str:
 # --- names that are nearly the same -----------------------------------------------------------------------------------
 
 
-def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Slices[list[str]]:
+def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Turns[list[str]]:
     """The known words that are most like the word, the nearest first; those found so far when the budget is spent."""
     if not word or len(word) > LONGEST:
         return []
@@ -237,7 +237,7 @@ def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) ->
 
 def nearest_first(
     word: str, known: Sequence[str], budget: QueryBudget, most: int
-) -> Slices[tuple[list[str], list[str]]]:
+) -> Turns[tuple[list[str], list[str]]]:
     """(the words that are like the word, all words with these first)"""
     close = yield from near(word, known, budget, most)
     return close, [*close, *(name for name in known if name not in close)]

@@ -39,7 +39,7 @@ from dra_extender.insight.why.candidates import (
 )
 from dra_extender.insight.why.report import NodeGroup
 from dra_extender.plurals import counted
-from dra_extender.scheduling.slices import LazySequence, QueryBudget
+from dra_extender.scheduling.turns import LazySequence, QueryBudget
 
 CLASSES = 8
 ATTRIBUTES = 12

@@ -1,7 +1,7 @@
 """Why a pod is not scheduled, and which changes would let it fit: the answer to `why`, of events and of the page.
 
 Promises: the decision is the one that the verbs would make now, on the same state; nothing is changed or remembered. It
-runs in slices, and the work is bounded whatever the cluster's size, because nodes are decided on in groups.
+runs in turns, and the work is bounded whatever the cluster's size, because nodes are decided on in groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices, in_turns, run_at_once
+from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -60,10 +60,10 @@ def diagnosing(
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
-) -> Slices[Diagnosis]:
+) -> Turns[Diagnosis]:
     """Why the pod does not run on these nodes (by default all), and what would help. `claims`: claims of the pod that
     do not exist yet. `tenants`: the pods by node, if they are known. No remedies are tried for a pod that is too large.
-    If the state changes between slices, the answer is about both states.
+    If the state changes between turns, the answer is about both states.
     """
     view = view.with_pod(pod)
     living = Tenants() if tenants is None else tenants
@@ -102,7 +102,7 @@ def diagnosing(
     )
 
 
-def _add_pods(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Slices[None]:
+def _add_pods(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Turns[None]:
     for start in range(0, len(pods), PODS):
         portion = pods[start : start + PODS]
         for pod in portion:
@@ -173,7 +173,7 @@ def explaining(
     names: Sequence[str] | None = None,
     terms: TermsFor = lambda pod: None,
     claims: Iterable[ResourceClaim] = (),
-) -> Slices[Diagnosis]:
+) -> Turns[Diagnosis]:
     """As `diagnosing`, with the nodes and devices that the placement policy prefers if the pod fits, and with the pods
     that it would preempt on these terms if it does not.
     """
@@ -191,7 +191,7 @@ def explaining(
     return found
 
 
-def _account(simulated: SimulatedPod, names: Sequence[str]) -> Slices[Account | None]:
+def _account(simulated: SimulatedPod, names: Sequence[str]) -> Turns[Account | None]:
     """The nodes that fit in the order of the placement policy, and the devices on the best one."""
     prefiltered, placement = simulated.prefiltered, simulated.view.placement
     if placement is None or not isinstance(prefiltered, PreFilterState):

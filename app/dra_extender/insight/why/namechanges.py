@@ -28,7 +28,7 @@ from dra_extender.insight.why.candidates import (
     with_spec,
 )
 from dra_extender.scheduling.claims import created_names
-from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.scheduling.turns import QueryBudget, Turns
 
 AGAIN: Final = "-again"
 
@@ -65,7 +65,7 @@ def _claims(found: SimulatedPod, budget: QueryBudget) -> Families:
             yield Family(0, candidates)
 
 
-def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Slices[list[str]]:
+def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
     """Claims of the pod's namespace that no controller created."""
     namespace = found.pod.metadata.namespace
     names: list[str] = []
@@ -96,7 +96,7 @@ def _templates(found: SimulatedPod, budget: QueryBudget) -> Families:
             yield Family(0, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
-def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Slices[Mapping[str, ResourceClaimSpec]]:
+def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, ResourceClaimSpec]]:
     """The templates from which claims of pods in the namespace were created."""
     namespace, ledger = found.pod.metadata.namespace, found.view.ledger
     known: dict[str, ResourceClaimSpec] = {}

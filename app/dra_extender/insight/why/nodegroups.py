@@ -24,7 +24,7 @@ from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.feasibility import PreFilterState, pending_claims
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
+from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 SMALL: Final = 64
@@ -81,7 +81,7 @@ class NodeGroups:
         """One node of each group where nothing but devices can keep the pod away."""
         return [free[0] for free in self._free[:GROUPS] if free]
 
-    def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Slices[Fit | None]:
+    def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Turns[Fit | None]:
         """The nodes that the changed pod fits; None if there is none, or none is decided yet. `only`: try these nodes
         instead of the groups.
         """
@@ -102,7 +102,7 @@ class NodeGroups:
         counts = dict(picks)
         return Fit(sum(counts[name] for name in fits), fits[0])
 
-    def _picks(self, changed: SimulatedPod, budget: QueryBudget) -> Slices[list[tuple[str, int]]]:
+    def _picks(self, changed: SimulatedPod, budget: QueryBudget) -> Turns[list[tuple[str, int]]]:
         """The nodes to try, each with the number of nodes that it represents."""
         apart = dict.fromkeys(self._affected(changed)).keys()
         affected: list[str] = []
@@ -127,7 +127,7 @@ class NodeGroups:
 
     def _free_of(
         self, changed: SimulatedPod, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
-    ) -> Slices[list[str]]:
+    ) -> Turns[list[str]]:
         """The nodes of the group where nothing but devices can keep the changed pod away."""
         left: list[str] = []
         for lot in group:
@@ -142,7 +142,7 @@ class NodeGroups:
                     left.extend(names)
         return left
 
-    def _alike_nodes(self, budget: QueryBudget) -> Slices[list[list[list[str]]]]:
+    def _alike_nodes(self, budget: QueryBudget) -> Turns[list[list[list[str]]]]:
         """As `_alike`, computed when it is first needed."""
         if self._alike is None:
             found: list[list[list[str]]] = []
@@ -198,7 +198,7 @@ def _bound_claims(pod: SimulatedPod) -> frozenset[str]:
 
 def group_nodes(
     pod: SimulatedPod, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()
-) -> Slices[NodeGroups]:
+) -> Turns[NodeGroups]:
     """Group these nodes. `attributes`: what constraints that are tried may compare."""
     obstacles: dict[str, tuple[Obstacle, ...]] = {}
     groups: dict[Hashable, list[str]] = {}
@@ -226,7 +226,7 @@ def group_nodes(
 
 def _keys(
     pod: SimulatedPod, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
-) -> Slices[dict[str, Hashable] | None]:
+) -> Turns[dict[str, Hashable] | None]:
     prefiltered = pod.prefiltered
     claims = resolve_claims(pod.pod, pod.snapshot.claim, pod.view.features)
     found = yield from budget.turn(
@@ -254,7 +254,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     tally: NodeTally | None = None
 
 
-def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Slices[list[NodeGroup]]:
+def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]]:
     """All nodes, the largest groups first. Nodes with the same outcome and the same obstacles are one group."""
     kinds: dict[Hashable, int] = {}
     members: dict[Hashable, list[str]] = {}
@@ -280,7 +280,7 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Slices[list[NodeGroup
     return sorted(found, key=lambda group: -group.count)
 
 
-def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Slices[_Outcome | None]:
+def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[_Outcome | None]:
     prefiltered, node = pod.prefiltered, pod.snapshot.node(name)
     if isinstance(prefiltered, Unschedulable):
         return _Outcome(False, prefiltered.reason)
@@ -299,7 +299,7 @@ def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Slices[_Outco
     return _Outcome(found.verdict == "fits", found.reason, found)
 
 
-def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, budget: QueryBudget) -> Slices[NodeGroup]:
+def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, budget: QueryBudget) -> Turns[NodeGroup]:
     yield from budget.charge(1)
     shown = tuple(names[:NAMED])
     obstacles = nodes.obstacles[names[0]]
@@ -343,7 +343,7 @@ def _binding_rule(request: RequestTally) -> BindingRule:
     return "offered"
 
 
-def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Slices[tuple[HoldingClaim, ...]]:
+def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Turns[tuple[HoldingClaim, ...]]:
     """The claims that hold devices of the request, those with the most devices first; `HOLDERS` at most."""
     found: dict[str, HoldingClaim] = {}
     for device in request.held:

@@ -30,7 +30,7 @@ from dra_extender.insight.why.candidates import (
 )
 from dra_extender.insight.why.report import Change, ChangeKind
 from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obstacle, amount_text
-from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
+from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
 """Of an extended resource, at most so many smaller amounts are tried."""
@@ -157,7 +157,7 @@ def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> Families:
         yield Family(12, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
 
 
-def _offered(found: SimulatedPod, budget: QueryBudget) -> Slices[list[str]]:
+def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
     """The extended resources that nodes or device classes provide, in order."""
     cluster = found.view.cluster
     names: set[str] = set()
@@ -285,7 +285,7 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> Families:
         )
 
 
-def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Slices[Mapping[str, Mapping[str, None]]]:
+def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, None]]]:
     """The labels of nodes, with the values of those in the pod's nodeSelector."""
     wanted = found.pod.spec.node_selector
     known: dict[str, dict[str, None]] = {}

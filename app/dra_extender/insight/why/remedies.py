@@ -33,7 +33,7 @@ from dra_extender.insight.why.candidates import (
 )
 from dra_extender.insight.why.nodegroups import Fit, NodeGroups
 from dra_extender.insight.why.report import NodeGroup, Remedy
-from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST: Final = 8
@@ -52,7 +52,7 @@ PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
 
-def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Slices[tuple[Remedy, ...]]:
+def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
     """At most one remedy of each family."""
     victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
     families = list(victims or ())
@@ -97,7 +97,7 @@ def _families(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget
 
 def _vocabulary(
     pod: SimulatedPod, found: Sequence[NodeGroup], budget: QueryBudget
-) -> Slices[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
+) -> Turns[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
     """(the words of the examples' devices, the devices as selectors see them)"""
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
     models: set[DeviceModel] = set()
@@ -121,7 +121,7 @@ def _vocabulary(
 
 def _drivers(
     pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget
-) -> Slices[Mapping[str, frozenset[str]]]:
+) -> Turns[Mapping[str, frozenset[str]]]:
     """The drivers whose devices each class selects, as far as the work for it is limited."""
     left = DRIVERS
     found: dict[str, frozenset[str]] = {}
@@ -152,7 +152,7 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
+def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Remedy | None]:
     for candidate in family.candidates:
         if budget.spent():
             return None
@@ -162,7 +162,7 @@ def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[Rem
     return None
 
 
-def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
+def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Remedy | None]:
     """The first that helps: if any helps, so does the last."""
     low, high = 0, len(family.candidates) - 1
     best = yield from _fit(nodes, [family.candidates[high]], budget)
@@ -180,7 +180,7 @@ def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Slices[
     return _remedy([family.candidates[high]], best)
 
 
-def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) -> Slices[Remedy | None]:
+def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) -> Turns[Remedy | None]:
     """Two changes of different families, the smallest first; of each family its smallest and its largest."""
     ends: list[tuple[int, CandidateChange]] = []
     for number, family in enumerate(families[:PAIRED]):
@@ -199,7 +199,7 @@ def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) ->
     return None
 
 
-def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Slices[Fit | None]:
+def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Fit | None]:
     changed = nodes.pod
     for candidate in candidates:
         changed = candidate.apply(changed)

@@ -14,7 +14,7 @@ from dra_extender.cel.clauses import Respelled, brief, clauses, respelled, witho
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
 from dra_extender.insight.why.candidates import CandidateChange, EditableRequest, Families, Family, near, replaced
-from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
+from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 VALUES: Final = 8
 CANDIDATES: Final = 24
@@ -59,7 +59,7 @@ class Vocabulary:
                 if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
                     known[shown] = None
 
-    def near(self, word: str, budget: QueryBudget) -> Slices[list[str]]:
+    def near(self, word: str, budget: QueryBudget) -> Turns[list[str]]:
         """Words that this one may be meant to be; nothing when it is one of them."""
         return [] if word in self.words else (yield from near(word, self.words, budget))
 
@@ -113,7 +113,7 @@ def _spellings(
     reads: str,
     vocabulary: Vocabulary,
     budget: QueryBudget,
-) -> Slices[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
+) -> Turns[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
     """(words that were nearly right, other values)"""
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
@@ -169,7 +169,7 @@ def _words(clause: str) -> tuple[list[str], list[int]]:
 
 def _others(
     word: str, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
-) -> Slices[tuple[list[str], Collection[str]]]:
+) -> Turns[tuple[list[str], Collection[str]]]:
     """(words to try instead, those of them that this one may have been meant to be)"""
     if word[:1].isdigit():
         yield from budget.charge(2 * len(values))

@@ -17,7 +17,7 @@ from dra_extender.insight.why.candidates import CandidateChange, Families, Famil
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.scheduling.preemption.evaluator import find_preemption
 from dra_extender.scheduling.preemption.result import Preemption
-from dra_extender.scheduling.slices import QueryBudget, Slices
+from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 PODS: Final = 64
@@ -49,7 +49,7 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
         yield Family(60, like)
 
 
-def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[Pod]]:
+def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
     """Pods that hold devices or other resources on the groups' examples, and pods that use the pod's own claims."""
     view = found.view
     pods: dict[str, Pod] = {}
@@ -106,7 +106,7 @@ def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> Cand
     return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_pods(uids)))
 
 
-def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[ResourceClaim]]:
+def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[ResourceClaim]]:
     """Claims that have devices and no consumer."""
     claims: dict[str, ResourceClaim] = {}
     for group in groups:

@@ -1,11 +1,11 @@
-"""Bounded work on the event loop: long computations run in slices, and between two slices everything else runs.
+"""Bounded work on the event loop: long computations run in turns, and between two turns other tasks run.
 
-A computation is a generator (`Slices`) that yields after each slice. `run` executes it on the event loop, `run_at_once`
-in a command. `in_turns` turns a decision, which is a function of one state, into such a computation: every slice runs
-the decision with a new work budget, until one budget suffices. What a slice found out is memoised, so the next one gets
-further. docs/decisions/bounded-work.md shows how this and `deferred` fit together.
+A computation is a generator (`Turns`) that yields after each turn. `run` executes it on the event loop, `run_at_once`
+in a command. `in_turns` makes a computation of a decision: every turn runs the decision with a new work budget, until
+one budget suffices. The results of a turn are memoised, so the next turn gets further. docs/decisions/bounded-work.md
+shows how this and `deferred` fit together.
 
-Promises: `run` and `run_at_once` return in the slice that ended the computation, with no await in between, so a result
+Promises: `run` and `run_at_once` return in the turn that ended the computation, with no await in between, so a result
 belongs to the state at that moment. A question (`QueryBudget`) makes at most `TRIALS` hypothetical decisions and
 charges at most `WORK` units of work (about a microsecond each); beyond that `complete` is False and the answer has what
 was found.
@@ -27,22 +27,22 @@ from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
 B = TypeVar("B", bound=WorkBudget)
-Slices = Generator[None, None, T]
-"""A computation that yields after each slice and returns its result."""
+Turns = Generator[None, None, T]
+"""A computation that yields after each turn and returns its result."""
 
-SLICE: Final = 5_000
-"""Units of work in one slice of a question."""
+TURN_WORK: Final = 5_000
+"""Units of work in one turn of a question."""
 PORTION: Final = 250
 """Nodes decided on in one turn of a question."""
 TRIALS: Final = 400
 WORK: Final = 2_000_000
 
 
-async def run(slices: Slices[T], between: Callable[[], object] | None = None) -> T:
-    """The result. The event loop runs other tasks between two slices; `between` is called first."""
+async def run(turns: Turns[T], between: Callable[[], object] | None = None) -> T:
+    """The result. The event loop runs other tasks between two turns; `between` is called first."""
     while True:
         try:
-            next(slices)
+            next(turns)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -51,17 +51,17 @@ async def run(slices: Slices[T], between: Callable[[], object] | None = None) ->
         await asyncio.sleep(0)
 
 
-def run_at_once(slices: Slices[T]) -> T:
+def run_at_once(turns: Turns[T]) -> T:
     """The result, for callers without an event loop."""
     while True:
         try:
-            next(slices)
+            next(turns)
         except StopIteration as end:
             result: T = end.value
             return result
 
 
-def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Slices[T]:
+def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Turns[T]:
     """The result of the first turn whose budget suffices. Raises Deferred. `budgets` is endless."""
     for budget in budgets:
         try:
@@ -100,19 +100,19 @@ class QueryBudget:
         """False when the budget ended before the question was answered completely."""
         self._view = view
         self._budgets = view.budgets()
-        self._slice = 0
+        self._turn_work = 0
         self._most_trials, self._most_work = most, work
 
     def must_yield(self, units: int) -> bool:
-        """Charge work that is done, or known to be small. True when the slice is used up: the caller yields."""
+        """Charge work that is done, or known to be small. True when the turn is over: the caller yields."""
         self.work += units
-        self._slice += units
-        if self._slice < SLICE:
+        self._turn_work += units
+        if self._turn_work < TURN_WORK:
             return False
-        self._slice = 0
+        self._turn_work = 0
         return True
 
-    def charge(self, units: int) -> Slices[None]:
+    def charge(self, units: int) -> Turns[None]:
         """As `must_yield`, and yield when that is due."""
         if self.must_yield(units):
             yield
@@ -124,7 +124,7 @@ class QueryBudget:
             return True
         return False
 
-    def turn(self, decide: Callable[[View], T]) -> Slices[T | None]:
+    def turn(self, decide: Callable[[View], T]) -> Turns[T | None]:
         """The decision in turns; None when a worker has to answer first."""
         due = False
 
