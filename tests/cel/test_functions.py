@@ -348,6 +348,12 @@ def test_messages_that_nobody_needs_in_a_selector_are_refused(name: str) -> None
         compile_selector(f"google.protobuf.{name}{{}} == google.protobuf.{name}{{}}")
 
 
+@pytest.mark.parametrize("call", ['check("get")', "allowed()", "errored()", "reason()", 'namespace("a")'])
+def test_authorizer_functions_are_not_declared(call: str) -> None:
+    with pytest.raises(CelCompileError, match="undeclared reference"):
+        compile_selector(f"dyn(device.driver).{call} == dyn(true)")
+
+
 def test_a_map_is_iterated_in_the_order_of_its_keys(view: DeviceView) -> None:
     expression = '{"c": 1, "a": 2, "b": 3}.map(k, k) == ["c", "a", "b"]'
     assert compile_selector(expression).evaluate(view)

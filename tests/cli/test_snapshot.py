@@ -137,9 +137,9 @@ async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "it is no snapshot"),
-        (b"[]", "it is no snapshot"),
-        (b"\x1f\x8bnonsense", "it is no snapshot"),
+        (b"", "it is not a snapshot"),
+        (b"[]", "it is not a snapshot"),
+        (b"\x1f\x8bnonsense", "it is not a snapshot"),
         (json.dumps({"kind": "Pod"}).encode(), "its kind is Pod, not DeviceSnapshot"),
         (json.dumps({"kind": KIND, "format": FORMAT + 1}).encode(), "its format is 2; this version of"),
         (None, "No such file"),

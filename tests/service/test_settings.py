@@ -84,7 +84,7 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
         ),
         ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
         ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
-        ({"allowed_clients": " ,"}, "allowed_clients names nobody"),
+        ({"allowed_clients": " ,"}, "allowed_clients contains no name"),
         ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
         ({"lease_duration": 5}, "lease_duration must exceed renew_deadline"),

@@ -62,7 +62,7 @@ def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
 
 def _duration(_: Meter, value: Any) -> None:
     if not isinstance(value, str):
-        raise Fault("an integer is no duration")
+        raise Fault("an integer is not a duration")
     parse_duration(value)
 
 

@@ -30,13 +30,13 @@ class Shell(StrEnum):
 
 
 def completion(
-    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="the shell that is to read it")]
+    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="the shell that reads the script")]
 ) -> None:
     """Print a script with which a shell completes commands, options and names.
 
     bash: `source <(dra-extender completion bash)`, zsh: the same with zsh, fish: `dra-extender completion fish |
-    source`. For `kubectl dra` nothing is to be done where kubectl itself is completed: it finds `kubectl_complete-dra`
-    beside `kubectl-dra`.
+    source`. If kubectl itself is completed, `kubectl dra` is
+    completed too: kubectl runs `kubectl_complete-dra` from the folder of `kubectl-dra`.
     """
     name = (ctx.find_root().info_name or "").replace(" ", "-")
     os.environ[variable(name)] = f"source_{shell.value}"

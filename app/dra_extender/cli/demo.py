@@ -44,7 +44,7 @@ def demo(
     ] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="seconds that --once waits")] = 60.0,
 ) -> None:
-    """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
+    """Show the main job live: a cluster in this process, the service in another, pods that need devices."""
     import uvloop
 
     from dra_extender.service import logs

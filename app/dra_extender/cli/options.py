@@ -98,7 +98,7 @@ def _file(help: str) -> Any:
     return typer.Option("--filename", "-f", metavar="FILE", help=help, show_default=False)
 
 
-PodNamespace = Annotated[str, _namespace("namespace of the pod; else that of the context")]
+PodNamespace = Annotated[str, _namespace("namespace of the pod; by default, the namespace of the context")]
 HoldersNamespace = Annotated[str, _namespace("only what claims of this namespace hold")]
 PodFile = Annotated[str, _file("pods of this file, before they are applied; - is standard input")]
 ClaimFile = Annotated[str, _file("a file with ResourceClaims or templates instead; - is standard input")]

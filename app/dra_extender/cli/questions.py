@@ -29,7 +29,7 @@ from dra_extender.cli.source import Source
 async def why(given: WhyOptions) -> int:
     """Show why a pod cannot be scheduled, and which changes would let it fit.
 
-    The decision is the one that the service would make. Each suggestion was verified: with that change the pod fits.
+    The service would decide the same. Each suggestion was verified: with that change the pod fits.
 
     Exit status: 0 if a node fits, 1 if no node fits, 2 if the command cannot answer.
     """
@@ -89,8 +89,8 @@ async def headroom(given: HeadroomOptions) -> int:
 async def whatif(given: WhatIfOptions) -> int:
     """Show which pods would fit, and which would no longer fit, after hypothetical changes.
 
-    The cluster is not changed. Pods are scheduled one after the other: first those that lose their node, then the named
-    pod, or all pending pods.
+    The cluster is not changed. Pods are scheduled one after the other: first the pods that lose their node, then
+    the named pod, or all pending pods.
 
     Exit status: 0 if all pods would fit, 1 if some would not, 2 if the command cannot answer.
     """

@@ -44,7 +44,7 @@ def _replay(
     `replay FILE why POD`, `replay FILE devices --free` and so on run the command of that name with `--from FILE`.
     Without a command it prints what the file contains.
 
-    Exit status: that of the command; without a command 0, or 2 if the file cannot be used.
+    Exit status: the status of the command; without a command 0, or 2 if the file cannot be used.
     """
     if ctx.invoked_subcommand is None:
         raise typer.Exit(_described(file, ctx.command_path))

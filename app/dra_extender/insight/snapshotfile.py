@@ -89,9 +89,9 @@ def load(data: bytes) -> ClusterFile:
     try:
         found = decode(ClusterFile, gzip.decompress(data) if data.startswith(_GZIP) else data)
     except (DecodeError, OSError, EOFError) as problem:
-        raise ValueError(f"it is no snapshot: {str(problem).removeprefix('ClusterFile (unnamed): ')}") from None
+        raise ValueError(f"it is not a snapshot: {str(problem).removeprefix('ClusterFile (unnamed): ')}") from None
     if found.kind != KIND:
-        raise ValueError(f"it is no snapshot: its kind is {found.kind or 'not told'}, not {KIND}")
+        raise ValueError(f"it is not a snapshot: its kind is {found.kind or 'missing'}, not {KIND}")
     if found.format != FORMAT:
         raise ValueError(f"its format is {found.format}; this version of dra-extender reads {FORMAT}")
     return found

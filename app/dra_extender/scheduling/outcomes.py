@@ -217,8 +217,8 @@ CLAIM_READ_ERRORS: Final = LabelledCounter[ClaimReader](
     "claims that neither a watch nor a read has returned",
     "reader",
     {
-        "filter": "a pod names the claim and is refused meanwhile",
-        "sweep": "a claim known from a reply counts as existing meanwhile",
+        "filter": "a pod names the claim; it is refused until the claim is read",
+        "sweep": "a claim is known from a reply; it counts as existing until it is read",
     },
 )
 

@@ -125,7 +125,7 @@ def check(settings: Checked) -> None:
         (settings.tls_client_ca and not settings.tls_cert, "tls_client_ca needs tls_cert and tls_key"),
         (
             settings.allowed_clients and not names_in(settings.allowed_clients),
-            "allowed_clients names nobody: leave it empty to allow every client of tls_client_ca",
+            "allowed_clients contains no name: leave it empty to allow every client of tls_client_ca",
         ),
         (
             names_in(settings.allowed_clients) and not settings.tls_client_ca,

@@ -146,7 +146,7 @@ class Tour:
             self._typed(f"kubectl delete pod {name} -n {namespace}")
             await self._cluster.delete("pods", name, namespace)
             await self._gone("pods", name, namespace)
-        await self._until(self._all_run, "those that were moved run again")
+        await self._until(self._all_run, "the moved pods run again")
         self._typed(f"kubectl uncordon {node}")
         await self._cordon(node, False)
         await self._runs("whole-node")

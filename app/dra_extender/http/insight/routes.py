@@ -93,10 +93,10 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
         driver: Annotated[list[str] | None, Query(description="only of this driver; may be repeated")] = None,
         device_class: Annotated[
             list[str] | None,
-            Query(alias="class", description="only those that this DeviceClass selects; may be repeated"),
+            Query(alias="class", description="only devices that this DeviceClass selects; may be repeated"),
         ] = None,
         state: Annotated[list[DeviceState] | None, Query(description="only in this state; may be repeated")] = None,
-        namespace: Annotated[str, Query(description="only those allocated to claims of this namespace")] = "",
+        namespace: Annotated[str, Query(description="only devices allocated to claims of this namespace")] = "",
         limit: Annotated[int, Query(ge=1, le=MOST_POOLS, description="pools in one page")] = 100,
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Response:
