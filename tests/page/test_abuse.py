@@ -47,8 +47,15 @@ def hostile_feed() -> str:
         {"kind": "devices", "key": "devices\na", "part": part},
         {"kind": "pods", "key": "pods", "total": 1},
         {"kind": "pod", "key": "pod\nu", "uid": "u", "namespace": HOSTILE, "name": HOSTILE, "created": HOSTILE},
-        {"kind": "why", "key": "why\nu", "uid": "u", "state": "refused", "summary": HOSTILE, "remedies": [remedy] * 2},
-        {"kind": "room", "key": "room\nc", "name": HOSTILE, "fits": 1, "nodes": 1, "of": 1, "complete": True},
+        {
+            "kind": "diagnosis",
+            "key": "diagnosis\nu",
+            "uid": "u",
+            "state": "refused",
+            "summary": HOSTILE,
+            "remedies": [remedy] * 2,
+        },
+        {"kind": "headroom", "key": "headroom\nc", "name": HOSTILE, "fits": 1, "nodes": 1, "of": 1, "complete": True},
         {"kind": "problems", "key": "problems", "total": 1, "problems": [problem]},
     ]
     return sse(put)

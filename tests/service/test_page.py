@@ -80,19 +80,19 @@ async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, servi
         await events.whole()
         world.claim("c", count=3)
         uid = world.pod("p", "c")["metadata"]["uid"]
-        await events.until(lambda: f"why\n{uid}" in events.parts)
-        pod, why = events.parts[f"pod\n{uid}"], events.parts[f"why\n{uid}"]
+        await events.until(lambda: f"diagnosis\n{uid}" in events.parts)
+        pod, why = events.parts[f"pod\n{uid}"], events.parts[f"diagnosis\n{uid}"]
         assert (pod["namespace"], pod["name"]) == ("default", "p")
         assert "3 devices requested" in why["summary"]
         assert why["remedies"][0]["nodes"] == 3
         world.store.delete("pods", "p", "default")
-        await events.until(lambda: f"pod\n{uid}" not in events.parts and f"why\n{uid}" not in events.parts)
+        await events.until(lambda: f"pod\n{uid}" not in events.parts and f"diagnosis\n{uid}" not in events.parts)
 
 
 async def test_room_and_problems_are_told(world: World, service: Service) -> None:
     async with listening(service) as events:
-        await events.until(lambda: {"room\ngpu.example.com", "problems"} <= events.parts.keys())
-        room = events.parts["room\ngpu.example.com"]
+        await events.until(lambda: {"headroom\ngpu.example.com", "problems"} <= events.parts.keys())
+        room = events.parts["headroom\ngpu.example.com"]
         assert (room["fits"], room["nodes"], room["of"], room["complete"]) == (6, 3, 3, True)
         assert events.parts["problems"]["total"] == 0
 
@@ -106,7 +106,7 @@ async def test_before_the_cluster_is_known_readers_are_told_why(world: World, st
 
 async def test_who_comes_back_hears_only_of_what_has_changed(world: World, service: Service) -> None:
     async with listening(service) as events:
-        await events.until(lambda: "room\ngpu.example.com" in events.parts and "problems" in events.parts)
+        await events.until(lambda: "headroom\ngpu.example.com" in events.parts and "problems" in events.parts)
         await events.whole()
         known = events.id
     world.claim("c")

@@ -1,6 +1,6 @@
 """The parts of the page, as structs for JSON, with their keys.
 
-Promises: every part has its `kind`; if there are several parts of a kind, each has the object that it describes.
+Promises: every part has a `kind`; a part about one object names the object.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 1_000
-"""Decisions at most for the headroom of one class."""
+"""The most decisions for the headroom of one class."""
 MOST_PROBLEMS: Final = 200
-WHY: Final = "why\n"
-ROOM: Final = "room\n"
+DIAGNOSIS: Final = "diagnosis\n"
+HEADROOM: Final = "headroom\n"
 PROBLEMS: Final = "problems"
 
 
 class PagePart(msgspec.Struct, frozen=True, tag_field="kind"):
-    """Any part, under its key."""
+    """A part of the page. `key` is unique."""
 
     key: str
 
@@ -41,14 +41,14 @@ class DevicesPart(PagePart, frozen=True, tag="devices"):
 
 
 class StatusPart(PagePart, frozen=True, tag="status"):
-    """`unknown`: why the cluster is not known (empty: it is). Not `complete`: devices are still being counted."""
+    """`unknown`: why the watches are not synced; empty when they are. `complete`: all devices have been counted."""
 
     unknown: str
     complete: bool
 
 
 class NodesPart(PagePart, frozen=True, tag="nodes"):
-    """The number of nodes, and the names of cordoned ones."""
+    """The number of nodes, and the names of cordoned nodes."""
 
     count: int
     cordoned: Sequence[str]
@@ -70,7 +70,7 @@ class PodCountPart(PagePart, frozen=True, tag="pods"):
     total: int
 
 
-class DiagnosisPart(PagePart, frozen=True, tag="why"):
+class DiagnosisPart(PagePart, frozen=True, tag="diagnosis"):
     """The diagnosis of a pending pod."""
 
     uid: str
@@ -83,8 +83,8 @@ class DiagnosisPart(PagePart, frozen=True, tag="why"):
     complete: bool
 
 
-class HeadroomPart(PagePart, frozen=True, tag="room"):
-    """How many more pods with one device of a class fit. `problem`: why this is not known (empty: it is)."""
+class HeadroomPart(PagePart, frozen=True, tag="headroom"):
+    """How many more pods with one device of a class fit. `problem`: why it cannot be computed; empty otherwise."""
 
     name: str
     fits: int = 0
@@ -95,7 +95,7 @@ class HeadroomPart(PagePart, frozen=True, tag="room"):
 
 
 class ProblemsPart(PagePart, frozen=True, tag="problems"):
-    """Problems of the cluster; `total` counts those that are not listed, too."""
+    """Problems of the cluster; `total` includes those that are not listed."""
 
     total: int
     problems: Sequence[ClusterProblem]
@@ -115,7 +115,7 @@ def pod_part(pod: Pod) -> PodPart:
 def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:
     found = yield from diagnosing(view, pod)
     return DiagnosisPart(
-        key=f"{WHY}{found.uid}",
+        key=f"{DIAGNOSIS}{found.uid}",
         uid=found.uid,
         state=found.state,
         rule=found.rule,
@@ -131,6 +131,6 @@ def headroom_part(view: View, name: str) -> Turns[PagePart]:
     try:
         what, claims = class_request(view, name)
     except InvalidRequestError as problem:
-        return HeadroomPart(f"{ROOM}{name}", name, problem=problem.problem)
+        return HeadroomPart(f"{HEADROOM}{name}", name, problem=problem.problem)
     found = yield from measuring(view, what, claims, most=DECISIONS)
-    return HeadroomPart(f"{ROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)
+    return HeadroomPart(f"{HEADROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)

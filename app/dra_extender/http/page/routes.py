@@ -1,12 +1,11 @@
 """The routes of the page: its files, and its updates as server-sent events.
 
-Promises of the files: they contain nothing about a cluster, so they need no token; a browser loads and runs nothing but
-these files, whatever names there are in the cluster (content security policy).
+Promises of the files: they contain no cluster data, so they need no token; the content security policy lets a browser
+load and run only these files, also if a name in the cluster contains HTML.
 
-Promises of the events (https://html.spec.whatwg.org/multipage/server-sent-events.html): a few messages a second at
-most, each of bounded size; a heartbeat when there is nothing to send, so a subscriber that reads nothing is noticed. A
-stream ends after `LIFE` seconds, so authorization is checked again when its subscriber comes back; it then gets only
-what it has not received.
+Promises of the events (https://html.spec.whatwg.org/multipage/server-sent-events.html): at most a few messages a
+second, each of bounded size; a heartbeat when there is nothing to send, so a dead connection is detected. A stream ends
+after `LIFE` seconds: the subscriber reconnects, is authorized again, and gets only what it has not received.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from dra_extender.http.page.updates import MOST_SUBSCRIBERS, PageUpdates
 
 FOLDER: Final = "static"
 DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
-"""Paths of files that are documents."""
+"""The HTML documents and their paths."""
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -85,7 +84,7 @@ def _read() -> Iterator[tuple[str, PageFile]]:
 
 
 class Hello(msgspec.Struct):
-    """The first message. `resumed`: what the subscriber received before still counts. `now`: the time here."""
+    """The first message. `resumed`: parts of an earlier connection are still valid. `now`: the time of the service."""
 
     resumed: bool
     now: str
@@ -125,7 +124,7 @@ async def _file(request: Request) -> Response:
 
 
 def position(last_event_id: str) -> tuple[str, int | None]:
-    """Epoch and version that a subscriber has received, from the last `id` that it got."""
+    """Epoch and version in the last `id` that a subscriber received."""
     found = _ID.fullmatch(last_event_id)
     return (found[1], int(found[2])) if found else ("", None)
 
@@ -154,7 +153,7 @@ async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[b
 
 
 def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
-    """The next message, and how many parts follow it. Only a message after which none follows has an id."""
+    """The next message, and the number of parts that follow. Only the last message of an update has an id."""
     version = updates.state.version
     batch = subscriber.take(PARTS)
     data = b'{"put":[%b],"drop":%b,"behind":%d}' % (
@@ -166,7 +165,7 @@ def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
 
 
 async def _any(one: asyncio.Event, other: asyncio.Event, seconds: float) -> bool:
-    """True when one of them is set in time."""
+    """True when one of the events is set in time."""
     waits = [asyncio.ensure_future(event.wait()) for event in (one, other)]
     try:
         done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""What the page shows, as encoded parts by key, and which parts each subscriber still has to receive.
+"""The page state: encoded parts by key, and the parts that each subscriber has not received yet.
 
-Promises: pure and bounded. A slow subscriber is never behind by more than all parts: of a part that changes ten times
-it gets the last version. A subscriber that comes back soon gets only the changes since it left.
+Promises: pure and bounded. A slow subscriber gets only the last version of a part that changes several times. A
+subscriber that reconnects soon gets only the changes since its last message.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 REMEMBERED_DROPS: Final = 10_000
-"""Removed parts that are remembered for subscribers that come back."""
+"""Removed keys that are remembered for subscribers that reconnect."""
 
 
 class Batch(NamedTuple):
-    """Parts to put, keys to drop, and how many parts the subscriber receives after these."""
+    """Parts to put, keys to drop, and the number of parts that follow."""
 
     put: tuple[bytes, ...]
     drop: tuple[str, ...]
@@ -28,7 +28,7 @@ class Subscriber:
 
     def __init__(self, state: PageState, due: Iterator[str], resumed: bool, notify: Callable[[], object]) -> None:
         self.resumed = resumed
-        """What it received before still counts."""
+        """The parts that it received on an earlier connection are still valid."""
         self.notify = notify
         self._state = state
         self._due = dict.fromkeys(due)
@@ -98,11 +98,11 @@ class PageState:
 
     @property
     def subscribers(self) -> int:
-        """How many there are."""
+        """The number of subscribers."""
         return len(self._subscribers)
 
     def subscribe(self, since: int | None, notify: Callable[[], object]) -> Subscriber:
-        """A subscriber that has received all versions up to `since`, or nothing (None)."""
+        """A subscriber that has received all versions up to `since`; None: it has received nothing."""
         resumed = since is not None and self._forgotten <= since <= self.version
         due = self._since(since) if since is not None and resumed else iter(list(self._parts))
         subscriber = Subscriber(self, due, resumed, notify)

@@ -1,8 +1,7 @@
-"""Updates of the page: what exists and what has changed, for all subscribers together.
+"""Updates of the page state, which all subscribers share.
 
-`PageUpdates` promises: nothing is computed without subscribers. All subscribers share one page state; it is computed in
-turns, between which other work runs, and published a few times a second. The number of subscribers is bounded, and
-each costs no more memory than a list of the parts that it still has to receive.
+`PageUpdates` promises: nothing is computed without subscribers. The page state is computed in turns and published a few
+times a second. The number of subscribers is bounded; each costs at most one set of part keys.
 
 `RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
 a small share of the time. A part is not refreshed before `LATE` while nothing has changed; new parts come first.
@@ -22,10 +21,10 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.http.insight.queue import Insight
 from dra_extender.http.page.parts import (
+    DIAGNOSIS,
+    HEADROOM,
     MOST_PROBLEMS,
     PROBLEMS,
-    ROOM,
-    WHY,
     DevicesPart,
     NodesPart,
     PagePart,
@@ -48,7 +47,7 @@ PERIOD: Final = 0.25
 PUBLISH_PERIOD: Final = 0.1
 """Seconds between two publications during one long update."""
 LINGER: Final = 20.0
-"""Seconds that the state is kept after the last subscriber has left, because it may come back."""
+"""Seconds that the state is kept after the last subscriber left, so it can resume."""
 MOST_SUBSCRIBERS: Final = 32
 MOST_PODS: Final = 100
 """Pending pods that are listed, oldest first."""
@@ -57,18 +56,18 @@ MOST_CORDONED: Final = 1_000
 PORTION: Final = 500
 """Pods or nodes in one turn."""
 SHARE: Final = 9
-"""The pause after a refresh is at least so many times as long as the refresh."""
+"""The pause after a refresh is at least this many times as long as the refresh."""
 SOON: Final = 1.0
 """Seconds between two refreshes of a part after a change."""
 LATE: Final = 10.0
-"""Seconds between two refreshes without a known change: some answers depend on state that is not counted."""
+"""Seconds between two refreshes without a change: `change` does not count every change that parts depend on."""
 
 Compute = Callable[[], Turns[PagePart] | None]
 """Starts to compute a part; None when its object no longer exists."""
 
 
 class _Refresh(msgspec.Struct):
-    """When a part was refreshed last, and after which change."""
+    """When a part was refreshed last, and the value of `change` then."""
 
     compute: Compute
     at: float = float("-inf")
@@ -86,7 +85,7 @@ class RefreshQueue:
         self._parts: dict[str, _Refresh] = {}
 
     def keep(self, prefix: str, keys: Iterable[str], compute: Callable[[str], Compute]) -> None:
-        """Keep exactly these keys of those with the prefix; drop all other parts with it."""
+        """Refresh exactly these keys with the prefix; drop the other parts with it."""
         wanted = dict.fromkeys(keys)
         for key in [key for key in self._parts if key.startswith(prefix) and key not in wanted]:
             del self._parts[key]
@@ -122,7 +121,7 @@ class PageUpdates:
 
     def __init__(self, insight: Insight, clock: Callable[[], float] = time.monotonic) -> None:
         self.closing = asyncio.Event()
-        """Set when subscribers have to leave."""
+        """Set when the service stops: streams end."""
         self._insight = insight
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -131,7 +130,7 @@ class PageUpdates:
 
     def _reset(self) -> None:
         self.epoch = secrets.token_hex(8)
-        """Identifies the state: versions of another epoch are worthless."""
+        """Identifies the page state. A subscriber of another epoch starts again."""
         self.state = PageState()
         self.queue = RefreshQueue(self.state, self._clock)
         self.devices: DeviceUpdates | None = None
@@ -158,7 +157,7 @@ class PageUpdates:
         return self.state.subscribers >= MOST_SUBSCRIBERS
 
     async def close(self) -> None:
-        """End all subscribers and all work for them."""
+        """End all streams and tasks."""
         self.closing.set()
         if self._task is not None:
             self._task.cancel()
@@ -206,7 +205,7 @@ class PageUpdates:
             await asyncio.sleep(max(PERIOD / 5, SHARE * (self._clock() - started)))
 
     def update(self) -> Turns[None]:
-        """Put all parts that have changed since the last update."""
+        """Put the parts that have changed since the last update."""
         unknown = self._insight.unknown()
         if unknown:
             self._put(StatusPart("status", unknown, False))
@@ -263,12 +262,12 @@ class PageUpdates:
 
     def _update_queue(self, view: View) -> None:
         classes = sorted(view.cluster.classes)[:MOST_CLASSES]
-        self.queue.keep(WHY, [f"{WHY}{uid}" for uid in self._pending], self._diagnosis)
-        self.queue.keep(ROOM, [f"{ROOM}{name}" for name in classes], self._headroom)
+        self.queue.keep(DIAGNOSIS, [f"{DIAGNOSIS}{uid}" for uid in self._pending], self._diagnosis)
+        self.queue.keep(HEADROOM, [f"{HEADROOM}{name}" for name in classes], self._headroom)
         self.queue.keep(PROBLEMS, [PROBLEMS], lambda key: self._problems)
 
     def _diagnosis(self, key: str) -> Compute:
-        uid = key.removeprefix(WHY)
+        uid = key.removeprefix(DIAGNOSIS)
 
         def compute() -> Turns[PagePart] | None:
             pod = self._pending.get(uid)
@@ -277,7 +276,7 @@ class PageUpdates:
         return compute
 
     def _headroom(self, key: str) -> Compute:
-        name = key.removeprefix(ROOM)
+        name = key.removeprefix(HEADROOM)
 
         def compute() -> Turns[PagePart] | None:
             view = self._insight.view

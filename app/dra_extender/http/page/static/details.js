@@ -98,9 +98,9 @@ function holders(found) {
   ];
 }
 
-/** Capacity that nobody shares: there is nothing taken of it. @param {Record<string, string>} capacity @param {any[]} told */
-function plain(capacity, told) {
-  const known = new Set(told.map((amount) => amount.name));
+/** Capacity without consumed amounts. @param {Record<string, string>} capacity @param {any[]} consumable */
+function plain(capacity, consumable) {
+  const known = new Set(consumable.map((amount) => amount.name));
   return Object.entries(capacity).filter(([name]) => !known.has(name)).map(([name, of]) => ({ name, of, used: "", percent: 0 }));
 }
 

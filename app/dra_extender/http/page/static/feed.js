@@ -1,14 +1,14 @@
 // @ts-check
 /**
  * The feed: server-sent events, read with fetch because they need an Authorization header, which EventSource cannot send.
- * Connections end now and then; the next one goes on where the last one ended.
+ * The service ends a connection after a minute; the next one resumes with the id of the last message.
  */
 import { Refused, ask } from "./session.js";
 
 const PAUSES = [0, 0.5, 1, 2, 4, 8, 15];
 /** Seconds of silence after which a connection counts as lost; heartbeats come more often. */
 const SILENCE = 30;
-/** Seconds: connections that end sooner have failed, whatever was heard on them. */
+/** Seconds: a connection that ends sooner has failed, even if it received messages. */
 const SHORT = 5;
 
 /** @typedef {"connecting" | "live" | "waiting" | "refused"} Live */
@@ -17,11 +17,11 @@ const SHORT = 5;
  * @property {(resumed: boolean, now: string) => void} hello
  * @property {(put: any[], drop: string[], behind: number) => void} parts
  * @property {(live: Live, detail: string) => void} live
- * @property {(refused: Refused) => Promise<void>} refused   Returns when it makes sense to try again.
+ * @property {(refused: Refused) => Promise<void>} refused   Returns when the feed should connect again.
  */
 
 /**
- * Read for ever.
+ * Connect again and again.
  * @param {Listener} listener
  */
 export async function follow(listener) {
@@ -31,8 +31,8 @@ export async function follow(listener) {
     let problem = "the connection was closed";
     const began = performance.now();
     try {
-      const heard = await read(listener, lastID, (id) => (lastID = id));
-      if (heard && performance.now() - began > 1000 * SHORT) failures = 0;
+      const received = await read(listener, lastID, (id) => (lastID = id));
+      if (received && performance.now() - began > 1000 * SHORT) failures = 0;
     } catch (error) {
       if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
         listener.live("refused", error.message);
@@ -53,7 +53,7 @@ export async function follow(listener) {
 }
 
 /**
- * One connection. True when anything was heard on it.
+ * One connection. True when it received a message.
  * @param {Listener} listener
  * @param {string} lastID
  * @param {(id: string) => void} remember
@@ -66,17 +66,17 @@ async function read(listener, lastID, remember) {
     const answer = await ask("insight/events", { headers, signal: abort.signal, cache: "no-store" });
     if (!answer.body) return false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let heard = false;
+    let received = false;
     let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
       clearTimeout(silence);
-      if (done) return heard;
+      if (done) return received;
       silence = setTimeout(() => abort.abort(), 1000 * SILENCE);
       const events = (rest + value).split("\n\n");
       rest = events.pop() ?? "";
       for (const event of events) {
-        heard = take(event, listener, remember) || heard;
+        received = take(event, listener, remember) || received;
       }
     }
   } finally {

@@ -54,15 +54,15 @@ export class Grid {
    * Show these rows, of which `dirty` have changed.
    * @param {Row[]} rows
    * @param {Set<string>} dirty
-   * @param {boolean} anew  everything may look different
+   * @param {boolean} redraw  everything may look different
    */
-  show(rows, dirty, anew) {
+  show(rows, dirty, redraw) {
     const had = this.hasFocus();
     this.rows = rows;
     this.places = new Map(rows.map((row, place) => [row.id, place]));
     if (!this.places.has(this.focus.row)) this.focus = { row: rows[0]?.id ?? "", column: 0 };
     this.layout.measure(this.scroller.clientWidth, rows);
-    if (anew) this.clear();
+    if (redraw) this.clear();
     for (const id of dirty) this.forget(id);
     this.grid.style.height = `${this.layout.height}px`;
     this.grid.setAttribute("aria-rowcount", String(rows.length));
@@ -249,7 +249,7 @@ export class Grid {
   }
 
   /**
-   * The click itself where the row was made anew since it began: browsers make none of what ends on another element.
+   * Open the device if its row was redrawn during the click: browsers send no click event when the element changes.
    * @param {PointerEvent} event
    */
   release(event) {

@@ -6,21 +6,21 @@ import { bar, byId, counted, element, fill } from "./dom.js";
 
 /** @param {Model} model */
 export function showHeadroom(model) {
-  const rooms = [...model.rooms.values()].sort((a, b) => a.name.localeCompare(b.name));
+  const classes = [...model.headroom.values()].sort((a, b) => a.name.localeCompare(b.name));
   fill(
     byId("headroom"),
     element("h2", { id: "headroom-title" }, "Headroom"),
-    element("p", { class: "soft" }, rooms.length ? "How many more pods with one device of each class fit now. Only devices are compared, not CPU or memory." : "No DeviceClass is known, or none has been evaluated yet."),
-    rooms.length > 0 && element("ul", { class: "rooms" }, ...rooms.map(item)),
+    element("p", { class: "soft" }, classes.length ? "How many more pods with one device of each class fit now. Only devices are compared, not CPU or memory." : "No DeviceClass is known, or none has been evaluated yet."),
+    classes.length > 0 && element("ul", { class: "headroom-list" }, ...classes.map(item)),
   );
 }
 
-/** @param {any} room */
-function item(room) {
-  const figure = room.problem ? "unknown" : `${room.complete ? "" : "at least "}${counted(room.fits, "pod")}`;
+/** @param {any} found */
+function item(found) {
+  const figure = found.problem ? "unknown" : `${found.complete ? "" : "at least "}${counted(found.fits, "pod")}`;
   return element("li", {},
-    element("span", { class: "name", title: room.name }, room.name),
+    element("span", { class: "name", title: found.name }, found.name),
     element("span", { class: "figure" }, figure),
-    bar(room.of ? (100 * room.nodes) / room.of : 0, "room"),
-    element("span", { class: "soft" }, room.problem || (room.nodes ? `on ${room.nodes.toLocaleString("en")} of ${counted(room.of, "node")}` : `on 0 of ${counted(room.of, "node")}`)));
+    bar(found.of ? (100 * found.nodes) / found.of : 0, "room"),
+    element("span", { class: "soft" }, found.problem || (found.nodes ? `on ${found.nodes.toLocaleString("en")} of ${counted(found.of, "node")}` : `on 0 of ${counted(found.of, "node")}`)));
 }

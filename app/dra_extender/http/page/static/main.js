@@ -15,13 +15,13 @@ import { theme } from "./theme.js";
 import { WhatIf } from "./whatif.js";
 
 let model = new Model();
-/** What a new connection tells from the beginning; it takes the place of the model when it has told everything. */
+/** The model of a connection that was not resumed; it replaces `model` when it is complete. */
 /** @type {Model | null} */
-let coming = null;
+let next = null;
 let known = false;
 let skew = 0;
 let membership = -1;
-let anew = true;
+let redraw = true;
 /** @type {import("./model.js").Row[]} */
 let sorted = [];
 let scheduled = false;
@@ -43,8 +43,8 @@ const sort = byId("sort");
 
 /** Numbers that tests and measurements read. */
 const measured = { messages: 0, parts: 0, frames: 0, updates: 0, lastFrame: 0, longestFrame: 0, lastUpdate: 0, work };
-/** When the first message came that is not shown yet; 0: all are. */
-let heard = 0;
+/** When the first message that is not drawn yet arrived; 0: all are drawn. */
+let receivedAt = 0;
 Object.assign(globalThis, { measured });
 
 function schedule() {
@@ -57,46 +57,46 @@ function schedule() {
     measured.frames += 1;
     measured.lastFrame = performance.now() - started;
     measured.longestFrame = Math.max(measured.longestFrame, measured.lastFrame);
-    const since = heard;
-    heard = 0;
+    const since = receivedAt;
+    receivedAt = 0;
     // A task after the frame: by then it has been drawn.
     if (since) setTimeout(() => { measured.lastUpdate = performance.now() - since; measured.updates += 1; });
   });
 }
 
-/** Everything may look different. */
+/** Draw everything again. */
 function again() {
-  anew = true;
+  redraw = true;
   schedule();
 }
 
 function show() {
-  const { dirty, news } = model;
+  const { dirty, changed } = model;
   model.dirty = new Set();
-  model.news = new Set();
-  if (anew || membership !== model.membership || (dirty.size && sort.value !== "name")) {
+  model.changed = new Set();
+  if (redraw || membership !== model.membership || (dirty.size && sort.value !== "name")) {
     sorted = model.sorted(sort.value);
     membership = model.membership;
   }
   const test = parse(filter.value);
-  if (anew || dirty.size) {
+  if (redraw || dirty.size) {
     const rows = test ? sorted.filter((row) => row.devices.some((device) => test(row, device))) : sorted;
     grid.test = test;
     grid.cordoned = model.nodes.cordoned;
-    grid.show(rows, dirty, anew);
-    tell(rows.length);
+    grid.show(rows, dirty, redraw);
+    showCount(rows.length);
     if (details.chosen && dirty.has(details.chosen.row.id)) void details.refresh();
   }
-  if (anew || dirty.size || news.has("nodes") || news.has("pods") || news.has("status")) overview.show(model, filter.value);
-  if (anew || news.has("pod") || news.has("pods") || news.has("why")) pods.show(model, Date.now() + skew);
-  if (anew || news.has("problems")) showProblems(model);
-  if (anew || news.has("room")) showHeadroom(model);
-  if (anew || news.has("status")) status();
-  anew = false;
+  if (redraw || dirty.size || changed.has("nodes") || changed.has("pods") || changed.has("status")) overview.show(model, filter.value);
+  if (redraw || changed.has("pod") || changed.has("pods") || changed.has("diagnosis")) pods.show(model, Date.now() + skew);
+  if (redraw || changed.has("problems")) showProblems(model);
+  if (redraw || changed.has("headroom")) showHeadroom(model);
+  if (redraw || changed.has("status")) status();
+  redraw = false;
 }
 
 /** @param {number} rows */
-function tell(rows) {
+function showCount(rows) {
   const all = model.rows.size;
   const counting = known && !model.status.complete && !model.status.unknown;
   byId("shown").textContent = (rows === all ? everything() : `${rows.toLocaleString("en")} of ${counted(all, "row")}`) + (counting ? " so far …" : "");
@@ -106,7 +106,7 @@ function tell(rows) {
   empty.textContent = all ? "No device matches the filter." : known && model.status.complete ? "No devices: no driver has published a ResourceSlice." : "Counting devices …";
 }
 
-/** Rows of nodes, and of pools that no single node has. */
+/** The number of nodes, and of pools that belong to no single node. */
 function everything() {
   const nodes = model.singles;
   const pools = model.rows.size - nodes;
@@ -117,7 +117,7 @@ function status() {
   const banner = byId("banner");
   banner.hidden = !model.status.unknown;
   banner.textContent = model.status.unknown ? `The cluster is not known yet: ${model.status.unknown}` : "";
-  tell(grid.rows.length);
+  showCount(grid.rows.length);
 }
 
 filter.addEventListener("input", again);
@@ -138,20 +138,20 @@ again();
 void follow({
   hello(resumed, now) {
     skew = Date.parse(now) - Date.now();
-    if (!resumed) coming = known ? new Model() : model;
+    if (!resumed) next = known ? new Model() : model;
   },
   parts(put, drop, behind) {
-    heard ||= performance.now();
+    receivedAt ||= performance.now();
     measured.messages += 1;
     measured.parts += put.length + drop.length;
-    const target = coming ?? model;
+    const target = next ?? model;
     for (const part of put) target.put(part);
     for (const key of drop) target.drop(key);
-    if (coming && coming !== model && !behind && (coming.status.complete || coming.status.unknown)) {
-      model = coming;
-      anew = true;
+    if (next && next !== model && !behind && (next.status.complete || next.status.unknown)) {
+      model = next;
+      redraw = true;
     }
-    if (coming === model) coming = null;
+    if (next === model) next = null;
     known = true;
     schedule();
   },
@@ -165,7 +165,7 @@ void follow({
     const given = await signIn(refused.message);
     if (!given) {
       byId("live").textContent = "not signed in";
-      await new Promise(() => {}); // until "Token …" loads the page anew
+      await new Promise(() => {}); // until "Token …" reloads the page
     }
   },
 });

@@ -16,14 +16,14 @@ import { STATES } from "./states.js";
  * @property {string[]} claims   namespace/name of the first holders
  * @property {string} problem
  * @property {boolean} first   the first one of its pool
- * @property {string} words    what the filter looks at
+ * @property {string} words    the text that the filter searches
  *
  * @typedef {{name: string, used: string, of: string, percent: number}} Amount
  *
  * @typedef {object} Row
  * @property {string} id
  * @property {string} name
- * @property {boolean} single  false: the devices are no single node's own
+ * @property {boolean} single  the row is a node; false: a pool that belongs to no single node
  * @property {Map<string, any>} parts
  * @property {Device[]} devices
  * @property {Amount[]} counters
@@ -51,31 +51,31 @@ export class Model {
     /** @type {Map<string, any>} by UID */
     this.pods = new Map();
     /** @type {Map<string, any>} by UID */
-    this.whys = new Map();
+    this.diagnoses = new Map();
     /** @type {Map<string, any>} by class */
-    this.rooms = new Map();
+    this.headroom = new Map();
     this.podsTotal = 0;
     this.problems = { total: 0, problems: [], known: false };
     this.nodes = { count: 0, cordoned: new Set() };
     this.status = { unknown: "", complete: false };
     /** @type {Map<string, string>} key of a part of devices → its row */
     this.rowOf = new Map();
-    /** @type {Set<string>} rows that have changed since somebody cleared this */
+    /** @type {Set<string>} rows that have changed since the last frame */
     this.dirty = new Set();
-    /** Changes whenever a row comes or goes. */
+    /** Grows when a row is added or removed. */
     this.membership = 0;
-    /** What else has changed since somebody cleared this. @type {Set<string>} */
-    this.news = new Set();
+    /** Kinds of parts that have changed since the last frame. @type {Set<string>} */
+    this.changed = new Set();
   }
 
   /** @param {any} part */
   put(part) {
-    this.news.add(part.kind);
+    this.changed.add(part.kind);
     switch (part.kind) {
       case "devices": return this.putDevices(part.key, part.part);
       case "pod": this.pods.set(part.uid, part); return;
-      case "why": this.whys.set(part.uid, part); return;
-      case "room": this.rooms.set(part.name, part); return;
+      case "diagnosis": this.diagnoses.set(part.uid, part); return;
+      case "headroom": this.headroom.set(part.name, part); return;
       case "pods": this.podsTotal = part.total; return;
       case "problems": this.problems = { ...part, known: true }; return;
       case "nodes": this.putNodes(part); return;
@@ -86,10 +86,10 @@ export class Model {
   /** @param {string} key */
   drop(key) {
     const [kind, id] = key.split("\n", 2);
-    this.news.add(kind);
+    this.changed.add(kind);
     if (kind === "pod") this.pods.delete(id);
-    else if (kind === "why") this.whys.delete(id);
-    else if (kind === "room") this.rooms.delete(id);
+    else if (kind === "diagnosis") this.diagnoses.delete(id);
+    else if (kind === "headroom") this.headroom.delete(id);
     else if (kind === "devices") this.dropDevices(key);
   }
 

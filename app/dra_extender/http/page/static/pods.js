@@ -10,7 +10,7 @@ export class Pods {
     this.title = element("h2", { id: "pods-title" }, "Pending pods");
     this.note = element("p", { class: "soft" });
     this.list = element("ol", { class: "pods" });
-    /** @type {Map<string, {item: HTMLElement, told: string, age: HTMLElement, body: HTMLElement}>} */
+    /** @type {Map<string, {item: HTMLElement, drawn: string, age: HTMLElement, body: HTMLElement}>} */
     this.items = new Map();
     byId("pods").append(this.title, this.note, this.list);
   }
@@ -28,19 +28,19 @@ export class Pods {
     for (const pod of pods) {
       const shown = this.items.get(pod.uid) ?? this.item(pod);
       if (this.list.children[place] !== shown.item) this.list.insertBefore(shown.item, this.list.children[place] ?? null);
-      const why = model.whys.get(pod.uid);
-      const told = JSON.stringify(why ?? null);
-      if (told !== shown.told) {
+      const why = model.diagnoses.get(pod.uid);
+      const drawn = JSON.stringify(why ?? null);
+      if (drawn !== shown.drawn) {
         fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Diagnosing …")]));
-        shown.told = told;
+        shown.drawn = drawn;
       }
       const created = Date.parse(pod.created);
       shown.age.textContent = Number.isNaN(created) ? "" : age((now - created) / 1000);
       place += 1;
     }
-    const untold = model.podsTotal - pods.length;
+    const hidden = model.podsTotal - pods.length;
     this.title.textContent = model.podsTotal ? `Pending pods (${model.podsTotal.toLocaleString("en")})` : "Pending pods";
-    this.note.textContent = pods.length ? (untold > 0 ? `The oldest ${pods.length} are shown.` : "") : "No pod is waiting for devices.";
+    this.note.textContent = pods.length ? (hidden > 0 ? `The oldest ${pods.length} are shown.` : "") : "No pod is waiting for devices.";
     this.note.hidden = !this.note.textContent;
   }
 
@@ -52,7 +52,7 @@ export class Pods {
       element("p", { class: "pod" }, element("b", {}, pod.name), element("span", { class: "soft" }, ` in ${pod.namespace}`), since),
       body,
       element("details", {}, element("summary", {}, "Commands"), copyable(podCommand(pod.namespace, pod.name)), copyable(whyCommand(pod.namespace, pod.name))));
-    const made = { item, told: "", age: since, body };
+    const made = { item, drawn: "", age: since, body };
     this.items.set(pod.uid, made);
     return made;
   }
