@@ -35,7 +35,7 @@ def test_a_deleted_pod_does_not_come_back_with_a_late_read() -> None:
     pods.remove("uid-p")
     pods.apply(pod, reply=True)
     assert pods.get("uid-p") is None
-    assert pods.leaving("uid-p")
+    assert pods.is_terminating("uid-p")
 
 
 def test_a_pod_made_anew_replaces_its_namesake() -> None:
@@ -45,7 +45,7 @@ def test_a_pod_made_anew_replaces_its_namesake() -> None:
     pods.apply(new)
     assert pods.named("default", "p") is new
     assert pods.get("old") is None
-    assert pods.leaving("old")
+    assert pods.is_terminating("old")
     pods.remove("old")
     assert pods.named("default", "p") is new
     assert list(pods) == [new]
@@ -58,25 +58,25 @@ def test_a_late_event_of_a_predecessor_leaves_its_successor_alone() -> None:
     pods.apply(at(old, 5))
     assert pods.named("default", "p") is new
     assert list(pods) == [new]
-    assert pods.leaving("old")
+    assert pods.is_terminating("old")
     pods.remove("old")
     assert pods.named("default", "p") is new
 
 
 def test_a_pod_that_ends_is_leaving() -> None:
     pods = Pods()
-    assert not pods.leaving("unheard-of")
+    assert not pods.is_terminating("unheard-of")
     pod = make_pod("p")
     pods.apply(at(pod, 1))
-    assert not pods.leaving("uid-p")
+    assert not pods.is_terminating("uid-p")
     ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
     pods.apply(at(ended, 2))
-    assert pods.leaving("uid-p")
+    assert pods.is_terminating("uid-p")
     deleted = msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
     pods.apply(at(deleted, 3))
-    assert pods.leaving("uid-p")
+    assert pods.is_terminating("uid-p")
 
 
 def test_the_lowest_priority_is_that_of_the_pods_that_are_there() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
-from dra_extender.scheduling.bind.failure import DEPOSED, TAKEN, VANISHED
+from dra_extender.scheduling.bind.failure import COUNTERS_UNKNOWN, NOT_LEADER, TAKEN
 from dra_extender.scheduling.feasibility import NOT_AVAILABLE
 from dra_extender.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
@@ -74,8 +74,8 @@ async def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
 ) -> None:
     service = world.service(*pending)
     forward = len(world.api.log) + writes
-    service.extender.fence(lambda: len(world.api.log) < forward)
-    assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
+    service.extender.check_leadership(lambda: len(world.api.log) < forward)
+    assert await service.bind(world.api.pod("p"), "n1") == NOT_LEADER
     assert not world.api.pod("p").spec.node_name
     assert world.api.claim("c").allocation is None
 
@@ -151,8 +151,8 @@ async def test_nothing_is_overdrawn_when_its_limits_vanish_before_rivals_are_loo
     assert world.api.claim("d").allocation is not None
     world.api.drop(world.api.all(ResourceSlice)[gone])
     first, second = await asyncio.gather(*binds)
-    assert first in ("", VANISHED)
-    assert second == VANISHED
+    assert first in ("", COUNTERS_UNKNOWN)
+    assert second == COUNTERS_UNKNOWN
     assert world.api.claim("d").allocation is None
 
 

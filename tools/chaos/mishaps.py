@@ -130,8 +130,8 @@ class Mishaps:
         """A replica loses the lease for a while."""
         self.counts["replica deposed"] += 1
         extender = self._one().extender
-        extender.fence(lambda: False)
-        asyncio.get_running_loop().call_later(self._dice.random() * 3, extender.fence, lambda: True)
+        extender.check_leadership(lambda: False)
+        asyncio.get_running_loop().call_later(self._dice.random() * 3, extender.check_leadership, lambda: True)
 
     def intrude(self) -> None:
         """A stranger allocates: now, or in the moment before one of our writes is looked at."""
@@ -165,4 +165,4 @@ class Mishaps:
             service.client.down_until = 0.0
             service.client.forbidden.clear()
             service.watch.reconnect()
-            service.extender.fence(lambda: True)
+            service.extender.check_leadership(lambda: True)

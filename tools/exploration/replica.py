@@ -323,7 +323,7 @@ class Replica:
             "event_handler": act.event_handler,
             "signals": act.signals,
             "requeue": act.requeue,
-            "reservations": act.reservations,
+            "reservations": act.tentative_plans,
             "clearer": act.clearer,
             "resources": act.resources,
             "observer": self._observer,
@@ -355,7 +355,7 @@ class Replica:
         ledger: Any = self._act.holds.ledger
         extender: Any = self.extender
         event_handler: Any = self._act.event_handler
-        assert not len(extender.reservations)
+        assert not len(extender.tentative_plans)
         return self._likeness.of(
             self.loop.now,
             self.loop.timers(),

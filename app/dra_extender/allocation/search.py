@@ -51,7 +51,7 @@ class Pruner(Protocol):
     @property
     def steps(self) -> int: ...
 
-    def hopeless(self, state: SearchState, position: Position) -> bool:
+    def is_hopeless(self, state: SearchState, position: Position) -> bool:
         """True only when no solution exists from here."""
 
 
@@ -87,8 +87,8 @@ class Search:
     def run(self) -> SearchOutcome:
         """FOUND leaves the solution in `state.taken`. Raises FatalError and WorkExceeded."""
         state, stack, work = self.state, self._stack, self.task.work
-        start = self.entrance(0)
-        if self._pruner is not None and self._pruner.hopeless(state, start):
+        start = self.first_position(0)
+        if self._pruner is not None and self._pruner.is_hopeless(state, start):
             self._remember_stuck(start)
             return SearchOutcome.NONE
         step: Position | SearchOutcome = start
@@ -107,7 +107,7 @@ class Search:
             else:
                 step = self._up(stack[-1], step)
 
-    def entrance(self, request: int) -> Position:
+    def first_position(self, request: int) -> Position:
         """Where deciding a request begins."""
         if request < len(self._requests) and not self._requests[request].prioritized:
             option = self.task.options[request][0]
@@ -127,7 +127,7 @@ class Search:
         if option.all and not option.need:
             return self._none(position)
         if not missing:
-            return self.entrance(request + 1)
+            return self.first_position(request + 1)
         if self.state.counts[option.claim] + missing > MAX_RESULTS:
             self._big_claim = option.claim
             return SearchOutcome.TOO_BIG
@@ -135,8 +135,8 @@ class Search:
             return self._take_all(position, option)
         state = self.state
         todo = state.allowed(option)
-        if option.objectionable:
-            todo |= option.objectionable & ~state.blocked(option)
+        if option.failing:
+            todo |= option.failing & ~state.blocked(option)
         frame = _Frame(position, todo >> start << start)
         self._stack.append(frame)
         return self._pick(frame, option)
@@ -149,7 +149,9 @@ class Search:
             option = options[frame.todo]
             frame.todo += 1
             position = Position(request, option, option.need, 0)
-            if not self._scarce(option) and (self._pruner is None or not self._pruner.hopeless(self.state, position)):
+            if not self._scarce(option) and (
+                self._pruner is None or not self._pruner.is_hopeless(self.state, position)
+            ):
                 return position
             frame.only_too_big = False
         self._stack.pop()
@@ -160,7 +162,7 @@ class Search:
 
     def _scarce(self, option: RequestOption) -> bool:
         """Whether counting is enough to see that the option is impossible, where no error can be missed."""
-        return not self.task.fragile and self.state.allowed(option).bit_count() < option.need
+        return not self.task.can_raise and self.state.allowed(option).bit_count() < option.need
 
     def _pick(self, frame: _Frame, option: RequestOption) -> Position | SearchOutcome:
         """The next device that can be taken and does not make the rest hopeless."""
@@ -169,16 +171,16 @@ class Search:
             low = frame.todo & -frame.todo
             frame.todo ^= low
             device = low.bit_length() - 1
-            if option.objectionable & low:
-                raise failed(option.candidates.objections[device], option.ask, option.claim)
+            if option.failing & low:
+                raise failed(option.candidates.failures[device], option.ask, option.claim)
             if not state.affordable(option, device):
                 continue
             state.take(option, device)
             if position.missing == 1:
-                after = self.entrance(position.request + 1)
+                after = self.first_position(position.request + 1)
             else:
                 after = Position(position.request, option, position.missing - 1, device + 1)
-            if self._pruner is None or not self._pruner.hopeless(state, after):
+            if self._pruner is None or not self._pruner.is_hopeless(state, after):
                 return after
             state.give_back()
         self._stack.pop()
@@ -192,7 +194,7 @@ class Search:
             bit = 1 << device
             possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
             if possible:
-                if any(not state.pins[index].allowed & bit for index in option.constraints):
+                if any(not state.constraint_states[index].allowed & bit for index in option.constraints):
                     raise self._refused(option, device)
                 possible = state.capacity_suffices(option, device)
             if not possible:
@@ -200,8 +202,8 @@ class Search:
                     state.give_back()
                 return self._none(position)
             state.take(option, device)
-        after = self.entrance(position.request + 1)
-        if self._pruner is not None and self._pruner.hopeless(state, after):
+        after = self.first_position(position.request + 1)
+        if self._pruner is not None and self._pruner.is_hopeless(state, after):
             for _ in option.devices:
                 state.give_back()
             return self._none(position)

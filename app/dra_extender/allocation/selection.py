@@ -26,7 +26,7 @@ from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
 from dra_extender.devices.pools import NodeView
 
 
-class Objection(msgspec.Struct, frozen=True):
+class EvaluationFailure(msgspec.Struct, frozen=True):
     """Why evaluating a device failed. `index` counts the selectors of the class or of the request."""
 
     source: Literal["class", "request", "node"]
@@ -44,7 +44,7 @@ class Suitability(msgspec.Struct, frozen=True):
     lost: Rule | None
     selected: bool
     takes: Consumed | None = None
-    objection: Objection | None = None
+    failure: EvaluationFailure | None = None
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -55,8 +55,8 @@ class Candidates(msgspec.Struct, frozen=True):
     selected: int
     collected: int
     usable: int
-    objections: dict[int, Objection]
-    objectionable: int
+    failures: dict[int, EvaluationFailure]
+    failing: int
 
 
 _NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
@@ -78,7 +78,7 @@ def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMI
 
 def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Candidates:
     selected = collected = usable = 0
-    objections: dict[int, Objection] = {}
+    failures: dict[int, EvaluationFailure] = {}
     waiting: Deferred | None = None
     budget.spend(len(view.devices))
     bit = 1
@@ -94,17 +94,17 @@ def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Can
                 collected |= bit
             if found.lost is None:
                 usable |= bit
-        elif found.objection is not None:
-            objections[index] = found.objection
+        elif found.failure is not None:
+            failures[index] = found.failure
         bit <<= 1
     if waiting is not None:
         raise waiting
     for index, problem in view.unmatchable.items():
         if selected >> index & 1:
-            objections[index] = Objection("node", 0, problem)
-    gone = view.elsewhere | sum(1 << index for index in objections)
+            failures[index] = EvaluationFailure("node", 0, problem)
+    gone = view.elsewhere | sum(1 << index for index in failures)
     return Candidates(
-        selected & ~gone, collected & ~gone, usable & ~gone, objections, sum(1 << index for index in objections)
+        selected & ~gone, collected & ~gone, usable & ~gone, failures, sum(1 << index for index in failures)
     )
 
 
@@ -123,7 +123,7 @@ def _known(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suit
     found: Suitability | None = filter.answers.get(signature)
     if found is None:
         found = _suitability(model, filter, budget)
-        if found.objection is None:
+        if found.failure is None:
             if len(filter.answers) >= REMEMBERED:
                 filter.answers.clear()
             filter.answers[signature] = found
@@ -161,7 +161,7 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True:
-            return Suitability("error", False, None, Objection(selector.source, selector.index, answer))
+            return Suitability("error", False, None, EvaluationFailure(selector.source, selector.index, answer))
     if waiting is not None:
         raise waiting
     takes: Consumed | None = ()
@@ -192,7 +192,7 @@ def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED)
     """
     for index, device in enumerate(view.devices):
         found = suitability(device.model, filter, budget)
-        if found.objection is not None or (found.selected and index in view.unmatchable):
+        if found.failure is not None or (found.selected and index in view.unmatchable):
             yield index, "error"
         elif not found.selected:
             yield index, found.lost or "selector"

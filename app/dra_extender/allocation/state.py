@@ -19,7 +19,7 @@ from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 class Taken:
     """One device taken for an option, with what is needed to undo it."""
 
-    __slots__ = ("charged", "device", "marked", "option", "pins", "takes")
+    __slots__ = ("charged", "constraint_states", "device", "marked", "option", "takes")
 
     def __init__(self, option: RequestOption, device: int) -> None:
         self.option = option
@@ -29,18 +29,30 @@ class Taken:
         """Whether the device was free in the attempt before: with admin access two claims can hold it."""
         self.takes: Consumed | None = None
         """What the share consumes; None for a device that is not shared."""
-        self.pins: list[tuple[int, ConstraintState]] = []
+        self.constraint_states: list[tuple[int, ConstraintState]] = []
 
 
 class SearchState:
     """See the module. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
 
     `held`: exclusive devices any claim of the attempt has; `held_by[c]`: those of claim c. `left`: counters by number.
-    `pins[i]`: state of constraint i. `consumed`: capacity the attempt's shares take, by device; a device with shares
-    has an entry even when it has no capacity. `paid`: devices whose counters a share of the attempt was charged for.
+    `constraint_states[i]`: state of constraint i. `consumed`: capacity the attempt's shares take, by device; a device
+    with shares has an entry even when it has no capacity. `charged`: devices whose counters were charged for this
+    attempt.
     """
 
-    __slots__ = ("consumed", "counts", "held", "held_by", "left", "paid", "pins", "shares", "taken", "task")
+    __slots__ = (
+        "charged",
+        "constraint_states",
+        "consumed",
+        "counts",
+        "held",
+        "held_by",
+        "left",
+        "shares",
+        "taken",
+        "task",
+    )
 
     def __init__(self, task: AllocationTask) -> None:
         self.task = task
@@ -50,10 +62,10 @@ class SearchState:
         self.held_by = [0] * claims
         self.counts = [0] * claims
         self.left = list(task.first_left)
-        self.pins = [constraint.start for constraint in task.constraints]
+        self.constraint_states = [constraint.start for constraint in task.constraints]
         self.consumed: dict[int, Amounts] = {}
         self.shares: dict[int, int] = {}
-        self.paid = 0
+        self.charged = 0
 
     def blocked(self, option: RequestOption) -> int:
         """The devices this attempt keeps the option from taking."""
@@ -65,7 +77,7 @@ class SearchState:
         """
         mask = option.usable & ~self.blocked(option)
         for index in option.constraints:
-            mask &= self.pins[index].allowed
+            mask &= self.constraint_states[index].allowed
         return mask
 
     def affordable(self, option: RequestOption, device: int) -> bool:
@@ -75,7 +87,9 @@ class SearchState:
     def _is_used(self, device: int) -> bool:
         """Whether counters of a multi-allocatable device are paid already."""
         task = self.task
-        return bool(task.shareable >> device & 1) and (device in task.holdings.shared or self.paid >> device & 1 == 1)
+        return bool(task.shareable >> device & 1) and (
+            device in task.holdings.shared or self.charged >> device & 1 == 1
+        )
 
     def counters_suffice(self, option: RequestOption, device: int) -> bool:
         counters = self.task.counters
@@ -104,13 +118,13 @@ class SearchState:
             for number, amount in counters.charges[device]:
                 self.left[number] -= amount
             taken.charged = True
-            self.paid |= bit
+            self.charged |= bit
         for index in option.constraints:
-            before = self.pins[index]
+            before = self.constraint_states[index]
             after = task.constraints[index].add(before, device)
             if after is not before:
-                taken.pins.append((index, before))
-                self.pins[index] = after
+                taken.constraint_states.append((index, before))
+                self.constraint_states[index] = after
         if task.shareable & bit:
             self._add_share(taken)
         else:
@@ -140,12 +154,12 @@ class SearchState:
             if taken.marked:
                 self.held &= ~(1 << device)
             self.held_by[option.claim] &= ~(1 << device)
-        for index, before in reversed(taken.pins):
-            self.pins[index] = before
+        for index, before in reversed(taken.constraint_states):
+            self.constraint_states[index] = before
         if taken.charged and task.counters is not None:
             for number, amount in task.counters.charges[device]:
                 self.left[number] += amount
-            self.paid &= ~(1 << device)
+            self.charged &= ~(1 << device)
         return taken
 
     def _drop_share(self, taken: Taken) -> None:

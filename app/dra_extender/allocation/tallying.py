@@ -230,18 +230,18 @@ def _errors(ask: Ask, context: _NodeContext, mask: int) -> Iterator[ErrorTally]:
     for index, device in enumerate(view.devices):
         if not mask >> index & 1:
             continue
-        objection = suitability(device.model, ask.filter, budget).objection
-        source = objection.source if objection is not None else "node"
-        text = objection.text if objection is not None else view.unmatchable.get(index, "")
+        failure = suitability(device.model, ask.filter, budget).failure
+        source = failure.source if failure is not None else "node"
+        text = failure.text if failure is not None else view.unmatchable.get(index, "")
         known = first.get((source, text))
         if known is not None:
             first[source, text] = msgspec.structs.replace(known, count=known.count + 1)
-        elif objection is None or source == "node":
+        elif failure is None or source == "node":
             first[source, text] = ErrorTally("node", 0, "", text, "/".join(device.id), 1)
         else:
             texts = ask.filter.class_selectors if source == "class" else ask.filter.selectors
-            expression = texts[objection.index]
-            known = ErrorTally(source, objection.index, expression, text, "/".join(device.id), 1)
+            expression = texts[failure.index]
+            known = ErrorTally(source, failure.index, expression, text, "/".join(device.id), 1)
             first[source, text] = _worded(known, device.model, ask.filter, context.texts)
     yield from first.values()
 

@@ -15,7 +15,7 @@ from dra_extender.allocation.capacity import fits
 from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.counters import CounterLayout, counter_layout
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaim, PreparedClaims, limit_problem
-from dra_extender.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
+from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
@@ -29,12 +29,21 @@ DEVICES_PER_UNIT: Final = 16
 class RequestOption:
     """An ask on this node. `need` devices are wanted; in mode All exactly `devices`, in that order.
 
-    `usable`: devices that can be had as far as is known before the search, those in use left out. `objectionable`:
+    `usable`: devices that can be had as far as is known before the search, those in use left out. `failing`:
     devices whose evaluation fails as soon as the search reaches them.
     """
 
     __slots__ = (
-        "admin", "all", "ask", "candidates", "claim", "constraints", "devices", "need", "objectionable", "request",
+        "admin",
+        "all",
+        "ask",
+        "candidates",
+        "claim",
+        "constraints",
+        "devices",
+        "failing",
+        "need",
+        "request",
         "usable",
     )  # fmt: skip
 
@@ -48,14 +57,14 @@ class RequestOption:
         self.need = ask.count
         self.devices: tuple[int, ...] = ()
         self.usable = candidates.usable
-        self.objectionable = 0
+        self.failing = 0
         self.constraints: tuple[int, ...] = ()
         """Indices into the constraints of the task."""
 
     @property
     def raises(self) -> bool:
         """Whether the search may meet an error when it gets to the option."""
-        return bool(self.objectionable) or (self.all and self.need > 0 and bool(self.constraints))
+        return bool(self.failing) or (self.all and self.need > 0 and bool(self.constraints))
 
 
 class FatalError(Exception):
@@ -73,30 +82,30 @@ class FatalError(Exception):
         return self.problem if self.claim is None else f"claim {prepared.claims[self.claim].label}{self.problem}"
 
 
-def failed(objection: Objection, ask: Ask, claim: int) -> FatalError:
+def failed(failure: EvaluationFailure, ask: Ask, claim: int) -> FatalError:
     """The fatal error when a device is evaluated for a request of the claim of this index."""
-    if objection.source == "class":
-        return FatalError(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
-    if objection.source == "request":
-        return FatalError(f": selector #{objection.index}: {objection.text}", claim)
-    return FatalError(f", request {ask.label}: {objection.text}", claim)
+    if failure.source == "class":
+        return FatalError(f"class {ask.class_name}: selector #{failure.index}: {failure.text}")
+    if failure.source == "request":
+        return FatalError(f": selector #{failure.index}: {failure.text}", claim)
+    return FatalError(f", request {ask.label}: {failure.text}", claim)
 
 
 class AllocationTask:
     """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
 
-    `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
+    `can_raise`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
     would hide it.
     """
 
     __slots__ = (
         "budget",
+        "can_raise",
         "claim_constraints",
         "constraints",
         "counters",
         "features",
         "first_left",
-        "fragile",
         "holdings",
         "options",
         "overdrawn",
@@ -134,7 +143,7 @@ class AllocationTask:
         self.options: list[tuple[RequestOption, ...]] = []
         for number, claim in enumerate(prepared.claims):
             self._add_claim(number, claim)
-        self.fragile = any(option.raises for options in self.options for option in options)
+        self.can_raise = any(option.raises for options in self.options for option in options)
 
     def suitability(self, device: int, filter: DeviceFilter) -> Suitability:
         """What the filter says of the device. Raises what the budget does."""
@@ -172,7 +181,7 @@ class AllocationTask:
         else:
             in_use = 0 if ask.admin else self.holdings.owned
             option.usable = self._roomy(ask, found.usable & ~in_use)
-            option.objectionable = found.objectionable & ~in_use
+            option.failing = found.failing & ~in_use
         return option
 
     def _roomy(self, ask: Ask, mask: int) -> int:
@@ -190,14 +199,14 @@ class AllocationTask:
         """The devices mode All wants: whether they are in use does not matter yet."""
         where = f", request {ask.label}: asks for all devices, but resource pool"
         for pool, offset in zip(self.view.pools, self.view.offsets, strict=True):
-            first = (found.objectionable & ((1 << offset) - 1)) if found.objectionable else 0
+            first = (found.failing & ((1 << offset) - 1)) if found.failing else 0
             if first:
                 break
             if pool.incomplete:
                 raise FatalError(f"{where} {pool.name} is currently being updated", claim)
             if pool.invalid:
                 raise FatalError(f"{where} {pool.name} is currently invalid", claim)
-        if found.objections:
-            raise failed(found.objections[min(found.objections)], ask, claim)
+        if found.failures:
+            raise failed(found.failures[min(found.failures)], ask, claim)
         mask = self._roomy(ask, found.collected)
         return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

@@ -136,7 +136,7 @@ class Pods:
         uid = self._by_name.get(f"{namespace}/{name}")
         return self._by_uid.get(uid) if uid is not None else None
 
-    def leaving(self, uid: str) -> bool:
+    def is_terminating(self, uid: str) -> bool:
         """Whether the pod is known to be deleted, being deleted, or finished: nothing must be started for it."""
         pod = self._by_uid.get(uid)
         return uid in self._deleted if pod is None else bool(pod.metadata.deletion_timestamp) or pod.finished

@@ -194,8 +194,8 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         """What keeps the pod from the node besides the devices that are still to be allocated."""
         yield from self.snapshot.obstacles(self.wants, node)
         if isinstance(self.prefiltered, PreFilterState):
-            for claim, reach in self.prefiltered.reaches:
-                if not reach(node):
+            for claim, usable in self.prefiltered.usable_on:
+                if not usable(node):
                     yield Obstacle("claim elsewhere", claim.metadata.key)
 
     def is_kept_out(self) -> str:
@@ -226,7 +226,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         if node is None or not isinstance(prefiltered, PreFilterState):
             return False
         pending = pending_claims(prefiltered, node)
-        if isinstance(pending, Unfit) or not all(reach(node) for _, reach in prefiltered.reaches):
+        if isinstance(pending, Unfit) or not all(usable(node) for _, usable in prefiltered.usable_on):
             return False
         return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
 

@@ -45,7 +45,7 @@ class Unschedulable(msgspec.Struct, frozen=True):
     """The watches may be behind: reading the pod or its claims may help."""
     awaiting: str = ""
     """UID of a claim that is being allocated or deallocated: the pod may fit afterwards."""
-    leaving: tuple[ResourceClaim, ...] = ()
+    terminating: tuple[ResourceClaim, ...] = ()
     """Allocated claims that are being deleted: they keep their devices as long as they are reserved for a consumer."""
 
 
@@ -114,7 +114,7 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
     claims: dict[str, ResourceClaim] = {}
     refusal = ""
     behind = False
-    leaving: list[ResourceClaim] = []
+    terminating: list[ResourceClaim] = []
     for name, owned in names:
         claim = lookup(namespace, name)
         if claim is None:
@@ -123,7 +123,7 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
         elif claim.metadata.deletion_timestamp:
             refusal = refusal or f'resourceclaim "{name}" is being deleted'
             if claim.allocation is not None:
-                leaving.append(claim)
+                terminating.append(claim)
         elif owned and not _owned_by(claim, pod, features):
             refusal = refusal or (
                 f"ResourceClaim {claim.metadata.key} was not created for Pod {pod.metadata.key} (Pod is not owner)"
@@ -131,7 +131,7 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
         else:
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
-        return Unschedulable(refusal, behind=behind, leaving=tuple(leaving))
+        return Unschedulable(refusal, behind=behind, terminating=tuple(terminating))
     return tuple(claims.values())
 
 
@@ -191,8 +191,8 @@ def in_flight_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is in the process of being allocated"
 
 
-def promised_reason(claim: ResourceClaim) -> str:
-    """While the claim's devices are kept for another pod."""
+def preempted_reason(claim: ResourceClaim) -> str:
+    """While the claim's pods are being preempted: a preemptor gets its devices."""
     return f"resource claim {claim.metadata.key} will be deallocated: its pods are preempted for another pod"
 
 

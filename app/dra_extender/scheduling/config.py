@@ -50,7 +50,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """After this time a request can no longer arrive: the API server ends each after a minute (--request-timeout)."""
 
     @property
-    def settled_seconds(self) -> float:
+    def abandoned_seconds(self) -> float:
         """No bind relies on a reservation that is unchanged for this time, not even a bind of another replica: binds
         send their last request within `bind_seconds`.
         """

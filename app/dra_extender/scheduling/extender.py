@@ -71,7 +71,7 @@ class Extender:
         config, observer = runtime.config, runtime.observer
         records = Records(cluster, config, runtime.clock)
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
-        self.reservations, self.nominations = records.reservations, records.nominations
+        self.tentative_plans, self.nominations = records.tentative_plans, records.nominations
         self.view = records.view(
             decisions,
             placement.placement if placement is not None else None,
@@ -84,10 +84,10 @@ class Extender:
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, records.idle, records.unseen)
         self._preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
-        self._early = EarlyNominationController(handle, self.reservations, self.nominations.__contains__)
+        self._early = EarlyNominationController(handle, self.tentative_plans, self.nominations.__contains__)
         self._filter = FilterVerb(
             handle,
-            self.reservations,
+            self.tentative_plans,
             self.nominations,
             self._unblocker,
             self._sweeper,
@@ -98,7 +98,7 @@ class Extender:
             **msgspec.structs.asdict(handle),
             holds=Holds(cluster.ledger, requeue, records.signals),
             signals=records.signals,
-            reservations=self.reservations,
+            tentative_plans=self.tentative_plans,
             clearer=self._clearer,
             resources=records.resources,
         )
@@ -128,11 +128,11 @@ class Extender:
         return self._preemption.stuck
 
     @property
-    def open_questions(self) -> int:
+    def deferred_items(self) -> int:
         """The amount of deferred work that is queued or running."""
         return len(self._deferred)
 
-    def fence(self, leading: Callable[[], bool]) -> None:
+    def check_leadership(self, leading: Callable[[], bool]) -> None:
         """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""
         self._handle.leading.check = leading
 
@@ -148,7 +148,7 @@ class Extender:
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
-        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, self.reservations))
+        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, self.tentative_plans))
         return found
 
     async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
@@ -190,7 +190,7 @@ class Extender:
     def _stop_waiting(self, pod_uid: str) -> None:
         """The pod no longer waits."""
         self.requeue.forget(pod_uid)
-        self.reservations.drop(pod_uid)
+        self.tentative_plans.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
         self._preemption.withdraw(pod_uid)
         self._filter.forget(pod_uid)

@@ -21,13 +21,13 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselection import NodeSelectorError, parse
 from dra_extender.scheduling import extended, readiness
-from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, promised_reason, unreadable_reason
+from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
 from dra_extender.scheduling.outcomes import FilterResult
 from dra_extender.scheduling.view import View
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
 
-Reach = Callable[[Node], bool]
+UsableOn = Callable[[Node], bool]
 """Whether an allocated claim can be used on a node."""
 
 
@@ -42,7 +42,7 @@ class PreFilterState(msgspec.Struct, frozen=True):
     existing: ResourceClaim | None
     order: tuple[ResourceClaim, ...]
     """All claims in the order of the pod's spec, then the existing one for extended resources."""
-    reaches: tuple[tuple[ResourceClaim, Reach], ...]
+    usable_on: tuple[tuple[ResourceClaim, UsableOn], ...]
     """One entry per allocated claim."""
 
 
@@ -116,20 +116,20 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
     unreadable = next(filter(view.is_unreadable, found), None)
     if unreadable is not None:
         return Unschedulable(unreadable_reason(unreadable))
-    promised = next((claim for claim in found if view.is_promised(claim, pod)), None)
-    if promised is not None:
-        return Unschedulable(promised_reason(promised), awaiting=promised.metadata.uid)
+    preempted = next((claim for claim in found if view.is_preempted(claim, pod)), None)
+    if preempted is not None:
+        return Unschedulable(preempted_reason(preempted), awaiting=preempted.metadata.uid)
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims
     try:
-        reaches = tuple((claim, _reach(view, claim)) for claim in claims.allocated)
+        usable_on = tuple((claim, _usable_on(view, claim)) for claim in claims.allocated)
     except NodeSelectorError as error:
         return Failure(f"node selector of an allocated claim: {error}")
-    return PreFilterState(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
+    return PreFilterState(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, usable_on=usable_on)
 
 
-def _reach(view: View, claim: ResourceClaim) -> Reach:
+def _usable_on(view: View, claim: ResourceClaim) -> UsableOn:
     """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
     cannot be used on any node.
     """
@@ -149,7 +149,7 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
     """Which of these nodes fit the pod. `names` has no duplicates."""
     if isinstance(prefiltered, Unschedulable):
         refused = dict.fromkeys(names, prefiltered.reason)
-        return NodeStatuses(fits=[], refused=refused, stuck=prefiltered.leaving, awaiting=prefiltered.awaiting)
+        return NodeStatuses(fits=[], refused=refused, stuck=prefiltered.terminating, awaiting=prefiltered.awaiting)
     if isinstance(prefiltered, Failure):
         return NodeStatuses(fits=[], refused={}, error=prefiltered.error)
     refused = {}
@@ -165,7 +165,7 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         waiting = waiting or verdicts.waiting
         refused = refused | verdicts.refused if refused else verdicts.refused
         allocatable = allocatable + verdicts.fits if allocatable else verdicts.fits
-    fits, stuck = _within_reach(view, prefiltered, allocatable, refused)
+    fits, stuck = _where_usable(view, prefiltered, allocatable, refused)
     if prefiltered.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
@@ -237,19 +237,19 @@ def _with_extended(
     return PendingClaims(pending, requests if requests.requests else None)
 
 
-def _within_reach(
+def _where_usable(
     view: View, prefiltered: PreFilterState, names: list[str], refused: dict[str, str]
 ) -> tuple[list[str], tuple[ResourceClaim, ...]]:
     """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
-    if not prefiltered.reaches:
+    if not prefiltered.usable_on:
         return names, ()
     fits: list[str] = []
     stuck: dict[str, ResourceClaim] = {}
     for name in names:
         node = view.cluster.nodes[name]
         here = True
-        for claim, reach in prefiltered.reaches:
-            if not reach(node):
+        for claim, usable in prefiltered.usable_on:
+            if not usable(node):
                 stuck[claim.metadata.uid] = claim
                 here = False
         if here:
@@ -286,7 +286,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
             return plan
         allocations = plan.allocations
         choice = chooser.summary(plan) if chooser is not None else ""
-    if not all(reach(node) for _, reach in prefiltered.reaches):
+    if not all(usable(node) for _, usable in prefiltered.usable_on):
         return Unfit(NOT_AVAILABLE, 0)
     return NodeAllocation(
         prefiltered=prefiltered,

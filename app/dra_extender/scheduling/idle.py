@@ -57,11 +57,11 @@ class IdleAllocations:
         """All of them, by claim UID."""
         return list(self._idle.items())
 
-    def is_settled(self, claim: ResourceClaim) -> bool:
+    def is_abandoned(self, claim: ResourceClaim) -> bool:
         """True when no bind of any replica relies on the claim any more: it has no consumer, or the same one for
-        `settled_seconds`. False for a version that is not the last one on the watch.
+        `abandoned_seconds`. False for a version that is not the last one on the watch.
         """
         known = self._idle.get(claim.metadata.uid)
         if known is None or known.version != claim.metadata.resource_version:
             return False
-        return not known.consumers or self._clock.monotonic() - known.since >= self._config.settled_seconds
+        return not known.consumers or self._clock.monotonic() - known.since >= self._config.abandoned_seconds

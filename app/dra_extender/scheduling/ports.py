@@ -89,7 +89,7 @@ class PodWriter(Protocol):
         """
 
 
-class Messenger(Protocol):
+class EventRecorder(Protocol):
     """Events, and requeues of refused pods."""
 
     def record_event(
@@ -107,7 +107,7 @@ class Messenger(Protocol):
         """Annotate the requeue claim: kube-scheduler then retries all unschedulable pods."""
 
 
-class Ports(ClaimWriter, PodWriter, Messenger, Protocol):
+class Ports(ClaimWriter, PodWriter, EventRecorder, Protocol):
     """Everything that talks to the API server."""
 
 

@@ -21,8 +21,8 @@ from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.unseen import Unseen
 from dra_extender.scheduling.view import View
 
@@ -36,7 +36,7 @@ class Records:
         self.idle = IdleAllocations(clock, config)
         self.unseen = Unseen(clock)
         self.resources = ResourceNames(cluster.classes, clock, config)
-        self.reservations = Reservations(config.tentative_seconds, clock)
+        self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
         self.nominations = Nominations()
         self.binding: dict[str, str] = {}
         self.clearing: set[str] = set()
@@ -54,11 +54,11 @@ class Records:
             resources=self.resources,
             binding=MappingProxyType(self.binding),
             clearing=self.clearing,
-            settled=self.idle.is_settled,
+            is_abandoned=self.idle.is_abandoned,
             budgets=budgets,
             placement=placement,
             kept=self.nominations.kept_from,
-            promised=self.nominations.promises,
+            preempted=self.nominations.promises,
         )
 
     def event_handler(self, requeue: RequeueTrigger, placement: PlacementLearner | None) -> EventHandler:

@@ -37,7 +37,7 @@ class KnownPods(Protocol):
 
     def named(self, namespace: str, name: str) -> Pod | None: ...
 
-    def leaving(self, uid: str) -> bool: ...
+    def is_terminating(self, uid: str) -> bool: ...
 
     @property
     def lowest_priority(self) -> int | None: ...
@@ -72,12 +72,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
     budgets: Callable[[], Iterator[WorkBudget]] = lambda: repeat(UNLIMITED)
     """The budgets of one question, turn by turn."""
-    settled: Callable[[ResourceClaim], bool] = lambda claim: False
-    """True when no bind relies on the claim's allocation any more, not even one of another replica."""
+    is_abandoned: Callable[[ResourceClaim], bool] = lambda claim: False
+    """True when no bind of any replica relies on the claim's allocation any more."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
-    """What is kept from a pod, for others that have made room for themselves. See `Nominations`."""
-    promised: Callable[[str, Pod], bool] = lambda uid, pod: False
-    """True when the devices of this claim (UID) are kept from the pod: it goes when its last pod does."""
+    """The devices that `Nominations` keeps from a pod for the preemptors."""
+    preempted: Callable[[str, Pod], bool] = lambda uid, pod: False
+    """True when a preemptor of this pod gets the devices of the claim (UID): its pods are victims."""
     state: Overlay | None = None
     """The hypothetical state that questions are about; None: the state as it is."""
 
@@ -119,9 +119,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         uid = claim.metadata.uid
         return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
 
-    def is_promised(self, claim: ResourceClaim, pod: Pod) -> bool:
-        """True when by joining the claim the pod would keep devices from a preemptor."""
-        if claim.allocation is None or not self.promised(claim.metadata.uid, pod):
+    def is_preempted(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """True when the pod must not join the claim, because a preemptor gets its devices."""
+        if claim.allocation is None or not self.preempted(claim.metadata.uid, pod):
             return False
         return not claim.reserved_for(consumer(claim, pod, self.features).uid)
 

@@ -195,7 +195,7 @@ class Engine:
             "pods_known": len(extender.view.pods),
             "events_queued": self.events.waiting,
             "allocation_searches_total": self.decisions.searches,
-            "worker_questions_open": extender.open_questions,
+            "worker_questions_open": extender.deferred_items,
             "worker_starts_total": self.workers.starts,
             "violations": len(self.audit.current),
             "violations_reported_total": self.audit.reported,

@@ -113,7 +113,7 @@ class Supervision:
         election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.fit)
         self._replica.election = election
         # Binds that started before the release of the lease may end: the lease is for order, not for safety.
-        engine.extender.fence(lambda: election.leading or election.released)
+        engine.extender.check_leadership(lambda: election.leading or election.released)
         group.create_task(election.run())
 
     async def _check_permissions(self, served: Served) -> None:

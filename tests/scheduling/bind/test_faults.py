@@ -141,7 +141,7 @@ async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_give
         await world.settle()
     service.client.calls.clear()
     world.api.log.clear()
-    assert await service.bind(world.api.pod("p"), "n1") == failure.FOREIGN
+    assert await service.bind(world.api.pod("p"), "n1") == failure.OTHER_SCHEDULER
     assert world.api.log == []
     assert service.client.calls == ([] if on_the_watch else ["read_pod"])
     assert service.counted(BIND_RESULTS, "refused") == 1

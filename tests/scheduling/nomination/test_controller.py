@@ -323,7 +323,7 @@ async def test_a_named_claim_that_nobody_uses_any_more_is_deallocated_at_once(wo
     kept = world.api.clean_up
 
     def forgetful() -> None:
-        """Reservations go, allocations stay."""
+        """TentativePlans go, allocations stay."""
         claim = world.api.claim("named")
         if claim.status.reserved_for and ("default/a" not in {key for _, key in world.api.objects}):
             status = ResourceClaimStatus(allocation=claim.status.allocation)
@@ -374,10 +374,10 @@ async def test_an_explanation_says_nothing_of_preemption_when_it_is_off(world: W
 
 async def test_a_replica_that_does_not_lead_evicts_nobody(world: World, small: Objects) -> None:
     service = await full(world, small, FOUR)
-    service.extender.fence(lambda: False)
+    service.extender.check_leadership(lambda: False)
     world.add(*wanting("p", 10))
     assert not await tried(world, service, "p")
     await world.settle(30.0)
     assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)
-    service.extender.fence(lambda: True)
+    service.extender.check_leadership(lambda: True)
     assert await until_bound(world, service, "p", 120.0) == "n1"

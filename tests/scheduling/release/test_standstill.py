@@ -122,7 +122,7 @@ async def test_a_reservation_that_another_replica_has_just_adopted_is_not_left_b
     """
     await allocated(world, small, "p", config=OURS)
     other = world.service(config=OURS)
-    await world.settle(OURS.settled_seconds - 4.0)
+    await world.settle(OURS.abandoned_seconds - 4.0)
     other.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=15.0)
     other.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
     other.spawn(other.bind(world.api.pod("p"), "n1"))

@@ -24,7 +24,7 @@ async def test_a_pod_without_claims_passes_untouched(world: World, small: Object
     assert answer.NodeNames == ["n2", "unheard-of", "n1"]
     assert answer.FailedAndUnresolvableNodes == {}
     assert service.client.calls == []
-    assert len(service.extender.reservations) == 0
+    assert len(service.extender.tentative_plans) == 0
 
 
 async def test_without_node_names_the_configuration_is_blamed(world: World) -> None:

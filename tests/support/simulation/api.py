@@ -187,7 +187,7 @@ class Api:
                 self._let_go(stored.metadata.key)
 
     def _release(self, claim: ResourceClaim, users: set[str]) -> None:
-        """Reservations of pods that are gone go; with the last one go allocation and finalizer, in two writes."""
+        """TentativePlans of pods that are gone go; with the last one go allocation and finalizer, in two writes."""
         rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in users)
         if rest != claim.status.reserved_for:
             kept = msgspec.structs.replace(claim.status, reserved_for=rest)

@@ -114,10 +114,10 @@ class DeviceSignatures:
         reads = self._reads
         budget.spend(2 + len(reads.filters) // FILTERS_PER_UNIT)
         suitabilities = tuple(
-            (found.lost, found.selected, found.takes, found.objection is not None)
+            (found.lost, found.selected, found.takes, found.failure is not None)
             for found in (suitability(model, filter, budget) for filter in reads.filters)
         )
-        if not reads.every and not any(selected or objection for _, selected, _, objection in suitabilities):
+        if not reads.every and not any(selected or failure for _, selected, _, failure in suitabilities):
             return NOT_SELECTED
         content = suitabilities, tuple(model.traits.attribute(name) for name in reads.attributes), model.bare
         number = self._numbers.get(content)

@@ -1,7 +1,7 @@
 """Proofs that a state of the search has no solution.
 
-Promises: `hopeless` is True only when no continuation can succeed and none meets an error; each bound is a relaxation
-of the problem, so the first solution in the documented order is never cut off. A task in which the search could meet an
+Promises: `is_hopeless` is True only when no continuation can succeed and none meets an error; each bound relaxes the
+problem, so the first solution in the documented order is never cut off. A task in which the search could meet an
 error is not pruned. Cheap bounds come first:
 
 1. every request has enough devices left for one of its alternatives, and no claim gets too many results;
@@ -91,11 +91,11 @@ class Bounds:
     def steps(self) -> int:
         return self._own_steps + self._packing.steps
 
-    def hopeless(self, state: SearchState, position: Position) -> bool:
+    def is_hopeless(self, state: SearchState, position: Position) -> bool:
         """See `search.Pruner`. Raises WorkExceeded."""
         self._own_steps += 1
         left = len(self._task.options) - position.request
-        if self._task.fragile or not left:
+        if self._task.can_raise or not left:
             return False
         self._task.charge(self._cost)
         self._own_steps += left // REQUESTS_PER_STEP
@@ -166,13 +166,13 @@ class Bounds:
         self._task.charge(len(constraints) + _cost(members))
         key = (
             tuple((every[index].match, id(every[index].table)) for index in constraints),
-            tuple(state.pins[index].tokens for index in matches),
+            tuple(state.constraint_states[index].tokens for index in matches),
             _shape(members, constraints.start),
         )
         viable = self._viable.get(key)
         if viable is None:
             viable = 0
-            for group in _groups(every[first], state.pins[first].tokens):
+            for group in _groups(every[first], state.constraint_states[first].tokens):
                 inside = self._within(members, group, first)
                 if inside is not None and self._consistent(state, inside, rest, distincts):
                     viable |= group
@@ -185,7 +185,7 @@ class Bounds:
             needs = exclusive(members, self._task.shareable)
             return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
         first, rest = matches[0], matches[1:]
-        for group in _groups(self._task.constraints[first], state.pins[first].tokens):
+        for group in _groups(self._task.constraints[first], state.constraint_states[first].tokens):
             inside = self._within(members, group, first)
             if inside is not None and self._consistent(state, inside, rest, distincts):
                 return True

@@ -130,7 +130,7 @@ def dry_devices(task: AllocationTask, state: SearchState) -> int:
         return 0
     dry = task.counters.dry(state.left) | task.overdrawn
     if dry & task.shareable:
-        dry &= ~(state.paid & task.shareable)
+        dry &= ~(state.charged & task.shareable)
         for device in task.holdings.shared:
             if task.shareable >> device & 1:
                 dry &= ~(1 << device)

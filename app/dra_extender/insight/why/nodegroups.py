@@ -190,7 +190,7 @@ def _bound_claims(pod: SimulatedPod) -> frozenset[str]:
     """UIDs of the pod's claims that are allocated already."""
     found = pod.prefiltered
     return (
-        frozenset(claim.metadata.uid for claim, _ in found.reaches)
+        frozenset(claim.metadata.uid for claim, _ in found.usable_on)
         if isinstance(found, PreFilterState)
         else frozenset()
     )

@@ -94,7 +94,7 @@ def _unusable_claim(found: SimulatedPod) -> Summary | None:
             return Summary("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
         if view.in_flight(claim):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
-        if view.is_promised(claim, found.pod):
+        if view.is_preempted(claim, found.pod):
             text = f"claim {key} will be deallocated: its pods are preempted for another pod"
             return Summary("claim in flight", text, key)
         if claim.allocation is not None:

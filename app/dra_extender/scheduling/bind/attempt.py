@@ -35,7 +35,7 @@ from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
-from dra_extender.scheduling.bind.rollback import Attempted, PendingRollbacks, Rollback
+from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
@@ -112,8 +112,8 @@ class Attempt:
     def _check_active(self) -> None:
         """Raises BindFailure when no further write may be started."""
         if not self._context.leading():
-            raise BindFailure(failure.DEPOSED, "cancelled")
-        if self._view.pods.leaving(self._uid):
+            raise BindFailure(failure.NOT_LEADER, "cancelled")
+        if self._view.pods.is_terminating(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         if self._remaining() <= 0:
             raise BindFailure(failure.LATE, "late")
@@ -126,7 +126,7 @@ class Attempt:
     async def _find_pod(self) -> Pod:
         """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
-        if pod is None and not self._view.pods.leaving(self._uid):
+        if pod is None and not self._view.pods.is_terminating(self._uid):
             pod = await self._live.read(self._check_active)
             if pod is None:
                 raise BindFailure(failure.REPLACED, "cancelled")
@@ -135,7 +135,7 @@ class Attempt:
             raise BindFailure(failure.REPLACED, "refused")
         served = self._view.config.scheduler_names
         if served and pod.spec.scheduler_name not in served:
-            raise BindFailure(failure.FOREIGN, "refused")
+            raise BindFailure(failure.OTHER_SCHEDULER, "refused")
         return pod
 
     def _require_classes(self, pod: Pod) -> None:
@@ -172,7 +172,7 @@ class Attempt:
             claim.metadata.uid: (allocation, hold)
             for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
         }
-        self._context.reservations.drop(self._uid)
+        self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
             allocation, hold = pending.get(claim.metadata.uid, (None, None))
             self._writes.append(ClaimWrite(self._context, pod, claim, allocation, hold))
@@ -249,7 +249,7 @@ class Attempt:
                 self._report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
             if view.is_doubtful(claim):
-                raise BindFailure(failure.VANISHED, "conflict")
+                raise BindFailure(failure.COUNTERS_UNKNOWN, "conflict")
 
     def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
         """Other claims have a device of `claim`: count, log, and an event on the claim."""
@@ -294,7 +294,7 @@ class Attempt:
     def _are_ready(self) -> bool:
         """True when all devices are ready. Raises BindFailure when waiting cannot help."""
         now, config = self._view.clock.wall(), self._view.config
-        if self._view.pods.leaving(self._uid):
+        if self._view.pods.is_terminating(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
         for claim in self._check_claims():
@@ -389,7 +389,7 @@ class Attempt:
         for write in self._writes:
             if write not in written:
                 write.release()
-        bind = Attempted(self._live, self.node, written, self._extended, self._in_doubt_until)
+        bind = FailedBind(self._live, self.node, written, self._extended, self._in_doubt_until)
         return Rollback(self._context, bind, problem)
 
     @property

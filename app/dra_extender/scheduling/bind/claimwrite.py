@@ -78,8 +78,8 @@ class ClaimWrite:
         """True when a status write of this bind is or may be stored."""
         return self._stored or bool(self.in_doubt)
 
-    def adopt(self, created: ResourceClaim) -> None:
-        """Hold the devices of the placeholder for the created claim. Without an await, so no other bind takes them.
+    def use_created(self, created: ResourceClaim) -> None:
+        """Move the hold from the placeholder to the created claim, without an await, so no other bind takes the devices.
 
         Raises BindFailure when another writer has allocated one of them.
         """
@@ -278,7 +278,7 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
     async for _ in attempts(context.view.config):
         check_active()
         try:
-            write.adopt(await context.ports.create_claim(pod.metadata.namespace, body))
+            write.use_created(await context.ports.create_claim(pod.metadata.namespace, body))
             return
         except ConflictError:
             pass
@@ -298,7 +298,7 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
             raise _refused(pod, error) from None
         if existing is not None:
             _require_ours(pod, existing, write)
-            write.adopt(existing)
+            write.use_created(existing)
             return
 
 

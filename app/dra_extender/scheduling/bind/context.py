@@ -31,8 +31,8 @@ from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.tentativeplans import TentativePlans
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class BindContext(Handle, frozen=True, kw_only=True):
 
     holds: Holds
     signals: Signals
-    reservations: Reservations
+    tentative_plans: TentativePlans
     clearer: Clearer
     resources: ResourceNames
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
@@ -114,7 +114,7 @@ class LivePod:
         try:
             return self._learned(await retried(self._read, policy, self._view.config, self._view.clock))
         except ApiError as error:
-            if self._view.pods.get(self.uid) is None and self._view.pods.leaving(self.uid):
+            if self._view.pods.get(self.uid) is None and self._view.pods.is_terminating(self.uid):
                 return None  # the watch has shown its end
             raise Unresolved(f"pod {self.key} cannot be read", error) from None
 

@@ -1,4 +1,4 @@
-"""Why a bind does not happen, and how requests are repeated that the API server did not answer.
+"""Why a bind fails, and how requests are repeated that the API server did not answer.
 
 Promises: pauses between attempts double up to a limit; nothing is repeated without end. Texts are constant per reason
 and claim, because they reach the pod's events.
@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 DELETED: Final = "the pod is gone or being deleted"
 REPLACED: Final = "there is no pod with this name and UID"
-FOREIGN: Final = "the pod is for a scheduler that this extender does not serve"
+OTHER_SCHEDULER: Final = "the pod is for a scheduler that this extender does not serve"
 UNREADABLE: Final = "the pod cannot be read"
-DEPOSED: Final = "another replica leads now"
+NOT_LEADER: Final = "another replica leads now"
 LATE: Final = "the bind took too long"
 STILL_RUNNING: Final = "a bind of the pod is still in progress"
 BOUND_ELSEWHERE: Final = "the pod is bound to another node"
 REFUSED_BINDING: Final = "the API server refused the binding"
 OWN_WRITE_UNSEEN: Final = "the watch did not show the claim's new status in time"
 RIVAL: Final = "a device was allocated to another claim at the same time"
-VANISHED: Final = "the counters or capacity of a device are not published at the moment"
+COUNTERS_UNKNOWN: Final = "the counters or capacity of a device are not published at the moment"
 TAKEN: Final = "the devices were allocated to another claim at the same time"
 CLASS_UNKNOWN: Final = "no device class is known for an extended resource"
 WAITING: Final = "waiting for the devices to become ready"
@@ -66,8 +66,8 @@ class BindFailure(Exception):
 
 
 class Unresolved(Exception):
-    """Nobody can find out what is stored, or change it, until something else changes. `text` says what and why, for
-    people; `reason` is what metrics count.
+    """The API server did not show or change what is stored, so the rollback is retried later. `text` says what failed
+    and why, for people; `reason` is what metrics count.
     """
 
     def __init__(self, what: str, error: ApiError) -> None:
@@ -92,7 +92,7 @@ def error_text(error: ApiError) -> str:
 # --- repeating requests -----------------------------------------------------------------------------------------------
 
 Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError)
-"""The server did not decide: repeat the request. Only the first leaves open whether it was carried out."""
+"""Repeat the request. After OutcomeUnknownError it may have been stored; after the others it was not."""
 
 
 async def attempts(config: SchedulingConfig) -> AsyncIterator[int]:

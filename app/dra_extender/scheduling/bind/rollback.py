@@ -34,7 +34,7 @@ from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
 from dra_extender.scheduling.pauses import Pauses
-from dra_extender.scheduling.ports import Messenger
+from dra_extender.scheduling.ports import EventRecorder
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +131,7 @@ class ClaimRollback:
             # The status write may still arrive. A new version of the claim makes it fail.
             write.learned(await ports.remove_finalizer(claim))
             return "fenced"
-        abandoned = self._clear and self._view.settled(claim)
+        abandoned = self._clear and self._view.is_abandoned(claim)
         taken_over = claim.metadata.annotations.get(ADOPTED) != write.mark
         if write.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
             return "left"
@@ -146,16 +146,16 @@ class ClaimRollback:
         return "gone"
 
     def _may_be_ours(self) -> bool:
-        """True when what is stored can be what this bind wrote. Others clear it after `settled_seconds` at the
+        """True when what is stored can be what this bind wrote. Others clear it after `abandoned_seconds` at the
         earliest, so after that it may be another writer's.
         """
         write = self.write
         if write.sent is None or not write.touched:
             return False
-        return self._view.clock.monotonic() < write.sent + self._view.config.settled_seconds
+        return self._view.clock.monotonic() < write.sent + self._view.config.abandoned_seconds
 
 
-class Attempted(msgspec.Struct, frozen=True):
+class FailedBind(msgspec.Struct, frozen=True):
     """What a failed bind leaves: its `writes` in order, that of its claim for extended resources, and the time
     (monotonic seconds) after which a binding that was sent can no longer arrive.
     """
@@ -170,7 +170,7 @@ class Attempted(msgspec.Struct, frozen=True):
 class Rollback:
     """Rolls back one failed bind, unless its pod is bound after all. `run` until it returns; nothing is done twice."""
 
-    def __init__(self, context: BindContext, bind: Attempted, problem: BindFailure) -> None:
+    def __init__(self, context: BindContext, bind: FailedBind, problem: BindFailure) -> None:
         self.pod = bind.pod
         self.problem = problem
         self._context = context
@@ -188,7 +188,7 @@ class Rollback:
         """What the watches show of the pod and its claims: a change is a reason to retry."""
         uid, pods = self.pod.uid, self._view.pods
         known = pods.get(uid)
-        return known is not None and known.spec.node_name, pods.leaving(uid), [each.state for each in self._open]
+        return known is not None and known.spec.node_name, pods.is_terminating(uid), [each.state for each in self._open]
 
     @property
     def may_run(self) -> bool:
@@ -245,7 +245,7 @@ class PendingRollbacks:
 
     def __init__(self, handle: Handle) -> None:
         self._view = view = handle.view
-        self._messenger: Messenger = handle.ports
+        self._messenger: EventRecorder = handle.ports
         self._observer = handle.observer
         self._entries: dict[int, _Entry] = {}
         self._pauses: Pauses[int] = Pauses(view.clock, view.config)

@@ -31,7 +31,7 @@ from dra_extender.scheduling.earlynomination.unconfirmed import UNSEEN_SECONDS, 
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
 from dra_extender.scheduling.pauses import Pauses
-from dra_extender.scheduling.reservations import Reservations
+from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -56,10 +56,10 @@ _API: Final = ""
 class EarlyNominationController:
     """Pods and calls are reported at all times; `run` runs while this replica leads."""
 
-    def __init__(self, handle: Handle, reservations: Reservations, has_preempted: Callable[[str], bool]) -> None:
+    def __init__(self, handle: Handle, tentative_plans: TentativePlans, has_preempted: Callable[[str], bool]) -> None:
         """`has_preempted`: True for pods that preemption has nominated."""
         view, ports, requeue = handle.view, handle.ports, handle.requeue
-        self.nominations = EarlyNominations(reservations)
+        self.nominations = EarlyNominations(tentative_plans)
         self._view = view
         self._ports = ports
         self._observer = handle.observer
@@ -90,7 +90,7 @@ class EarlyNominationController:
             return
         uid = pod.metadata.uid
         self._usage.put(pod)
-        if pod.spec.node_name or self._view.pods.leaving(uid):
+        if pod.spec.node_name or self._view.pods.is_terminating(uid):
             self._settle(uid, pod.spec.node_name)
             return
         self._queue.waits(pod)

@@ -25,7 +25,7 @@ from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, 
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.reservations import Tentative, Touched
+from dra_extender.scheduling.tentativeplans import TentativePlan, Touched
 from dra_extender.scheduling.verbs.prioritize import raw_scores
 from dra_extender.scheduling.view import View
 
@@ -129,12 +129,12 @@ class NodeChooser:
         """A nomination was given up."""
         self._lists.clear()
 
-    async def choose(self, pod: Pod) -> Tentative | None:
+    async def choose(self, pod: Pod) -> TentativePlan | None:
         """The node and the devices that the pod would get; None when it fits nowhere or this is unknown now."""
         found, waits = await self._deferred.decide(pod, lambda view: self._choose(view, pod))
         return None if waits else found
 
-    async def decide_again(self, pod: Pod, node: str) -> Tentative | None:
+    async def decide_again(self, pod: Pod, node: str) -> TentativePlan | None:
         """The devices that the pod would get on this node now."""
         found, _ = await self._deferred.decide(pod, lambda view: self._on_node(view, pod, node))
         return found
@@ -148,7 +148,7 @@ class NodeChooser:
             if other.uid != nomination.uid and not taken.isdisjoint(_devices(other.plan)):
                 yield other
 
-    def _on_node(self, view: View, pod: Pod, node: str) -> Tentative | None:
+    def _on_node(self, view: View, pod: Pod, node: str) -> TentativePlan | None:
         prefiltered = pre_filter(view, pod)
         if not isinstance(prefiltered, PreFilterState) or self._shares_pending_claim(view, prefiltered):
             return None
@@ -165,7 +165,7 @@ class NodeChooser:
         pod = prefiltered.pod
         return view.overlay().holding(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
 
-    def _choose(self, view: View, pod: Pod) -> Tentative | None:
+    def _choose(self, view: View, pod: Pod) -> TentativePlan | None:
         """Raises TurnSpent."""
         prefiltered = pre_filter(view, pod)
         if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is not None:
@@ -197,7 +197,7 @@ class NodeChooser:
             chosen = placement.choose(pod, claims, [name for name in names if name not in expecting] or names)
             yield chosen or names[0]
 
-    def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> Tentative | None:
+    def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> TentativePlan | None:
         """Raises TurnSpent."""
         node = view.cluster.nodes.get(name)
         view.decisions.spend(PER_NODE + wants.cost)
@@ -208,7 +208,7 @@ class NodeChooser:
         if not isinstance(found, NodeAllocation):
             return None
         uid = prefiltered.pod.metadata.uid
-        return Tentative(pod_uid=uid, node=name, claims=found.pending, allocations=found.allocations)
+        return TentativePlan(pod_uid=uid, node=name, claims=found.pending, allocations=found.allocations)
 
     def _group(self, view: View, prefiltered: PreFilterState, wants: Wants) -> Hashable:
         pod = prefiltered.pod
@@ -224,6 +224,6 @@ class NodeChooser:
         )
 
 
-def _devices(plan: Tentative | None) -> frozenset[DeviceID]:
+def _devices(plan: TentativePlan | None) -> frozenset[DeviceID]:
     results = [result for allocation in plan.allocations for result in allocation.devices.results] if plan else []
     return frozenset(result.id for result in results if not result.admin_access and result.share_id is None)

@@ -1,6 +1,6 @@
 """The pods that are nominated ahead of kube-scheduler's queue.
 
-Promises: at most one early nomination per pod. The plan of a nominated pod is a tentative plan (`Reservations`): other
+Promises: at most one early nomination per pod. The plan of a nominated pod is one of the `TentativePlans`: other
 pods take it into account, and it keeps no pod from being bound.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.reservations import PlanIndex, Reservations, Tentative, Touched
+from dra_extender.scheduling.tentativeplans import PlanIndex, TentativePlan, TentativePlans, Touched
 
 
 class EarlyNomination(msgspec.Struct, kw_only=True):
@@ -21,7 +21,7 @@ class EarlyNomination(msgspec.Struct, kw_only=True):
     uid: str
     priority: int
     node: str
-    plan: Tentative | None
+    plan: TentativePlan | None
     """None: another replica wrote the nomination, and the plan is not decided again yet."""
     since: float
     checked: float
@@ -40,8 +40,8 @@ class EarlyNomination(msgspec.Struct, kw_only=True):
 class EarlyNominations:
     """By UID of the pod."""
 
-    def __init__(self, reservations: Reservations) -> None:
-        self._reservations = reservations
+    def __init__(self, tentative_plans: TentativePlans) -> None:
+        self._tentative_plans = tentative_plans
         self._by_pod: dict[str, EarlyNomination] = {}
         self._index = PlanIndex()
 
@@ -49,14 +49,14 @@ class EarlyNominations:
         """Add the nomination, or replace its plan."""
         self._by_pod[nomination.uid] = nomination
         if nomination.plan is not None:
-            self._reservations.put(nomination.plan)
+            self._tentative_plans.put(nomination.plan)
             self._index.put(nomination.uid, nomination.plan.claims, nomination.plan.allocations)
 
     def drop(self, uid: str) -> EarlyNomination | None:
         """Remove and return the pod's nomination."""
         nomination = self._by_pod.pop(uid, None)
         if nomination is not None:
-            self._reservations.drop(uid)
+            self._tentative_plans.drop(uid)
             self._index.drop(uid)
         return nomination
 
@@ -76,7 +76,7 @@ class EarlyNominations:
         for other in self.touching(touched):
             if other.plan is not None and other.uid != uid and other.priority >= priority:
                 yield from other.plan.planned
-        for plan in self._reservations.touching(touched):
+        for plan in self._tentative_plans.touching(touched):
             if plan.pod_uid != uid and plan.pod_uid not in self._by_pod:
                 yield from plan.planned
 

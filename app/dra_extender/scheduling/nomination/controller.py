@@ -99,7 +99,7 @@ class PreemptionController:
             preemptor=pod,
             args=args,
             budgets=tuple(self._budgets.values()),
-            leaving=frozenset(chain.from_iterable(victims)),
+            terminating=frozenset(chain.from_iterable(victims)),
             stuck=self._evictions.stuck,
             spared=self._evictions.refused,
         )
@@ -133,7 +133,7 @@ class PreemptionController:
     async def _consider(self, preemptor: Preemptor) -> None:
         view, uid = self._view, preemptor.uid
         pod = view.pods.get(uid)
-        if pod is None or pod.spec.node_name or view.pods.leaving(uid):
+        if pod is None or pod.spec.node_name or view.pods.is_terminating(uid):
             self._preemptors.drop(uid)
             return
         if uid in self._nominations or uid in view.binding or not self._handle.leading():
@@ -227,7 +227,7 @@ class PreemptionController:
             victims = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
             left, terms = seconds_left(view, mark, victims), self.terms(pod)
             found, _ = await self._handle.deferred.decide(pod, lambda view: restored(view, pod, mark, terms))
-            if left > 0 and found is not None and not view.pods.leaving(uid):
+            if left > 0 and found is not None and not view.pods.is_terminating(uid):
                 self._nominations.put(
                     Nomination(
                         pod=pod,

@@ -67,7 +67,7 @@ class NominationLifecycle:
         """Do what has to be done for this nomination now."""
         view, uid = self._view, nomination.pod.metadata.uid
         pod = view.pods.get(uid)
-        if pod is None or view.pods.leaving(uid):
+        if pod is None or view.pods.is_terminating(uid):
             self.end(nomination, "gone")
         elif pod.spec.node_name:
             self.end(nomination, "bound" if pod.spec.node_name == nomination.node else "elsewhere")
@@ -86,7 +86,9 @@ class NominationLifecycle:
         """True while victims may be evicted for it: the nomination has not ended, and its pod still waits."""
         view, uid = self._view, nomination.pod.metadata.uid
         pod = view.pods.get(uid)
-        waits = pod is not None and not pod.spec.node_name and not view.pods.leaving(uid) and uid not in view.binding
+        waits = (
+            pod is not None and not pod.spec.node_name and not view.pods.is_terminating(uid) and uid not in view.binding
+        )
         return waits and uid in self._nominations and self._handle.leading()
 
     async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
@@ -100,10 +102,10 @@ class NominationLifecycle:
         if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
             return
         others = [uid for uid in nomination.victims if uid != victim.metadata.uid]
-        if not any(map(self._is_leaving, others)) and nomination.pod.metadata.uid in self._nominations:
+        if not any(map(self._is_terminating, others)) and nomination.pod.metadata.uid in self._nominations:
             self.end(nomination, "forbidden")
 
-    def _is_leaving(self, victim_uid: str) -> bool:
+    def _is_terminating(self, victim_uid: str) -> bool:
         """True for a victim that is gone, terminating or evicted: the watch may be late."""
         victim = self._view.pods.get(victim_uid)
         return victim is None or bool(victim.metadata.deletion_timestamp) or self._evictions.evicted(victim_uid)

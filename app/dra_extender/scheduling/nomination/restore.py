@@ -37,7 +37,7 @@ class Restored(msgspec.Struct, frozen=True):
 def restored(view: View, pod: Pod, mark: Mark, terms: PreemptionTerms) -> Restored | None:
     """None when preemption would not choose these victims now. Raises TurnSpent."""
     known = [victim for uid in mark.victims if (victim := view.pods.get(uid)) is not None]
-    staying = {victim.metadata.uid for victim in known if not view.pods.leaving(victim.metadata.uid)}
+    staying = {victim.metadata.uid for victim in known if not view.pods.is_terminating(victim.metadata.uid)}
     prefiltered = pre_filter(view, pod)
     if not isinstance(prefiltered, PreFilterState):
         return None if staying else Restored(mark.victims)

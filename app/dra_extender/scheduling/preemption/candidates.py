@@ -82,7 +82,7 @@ def plan_without(
     if (
         known is None
         or not isinstance(pending, PendingClaims)
-        or not all(reach(known) for _, reach in prefiltered.reaches)
+        or not all(usable(known) for _, usable in prefiltered.usable_on)
     ):
         return None
     if not pending.claims:

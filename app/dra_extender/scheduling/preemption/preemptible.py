@@ -144,10 +144,10 @@ def _evictable_consumers(
 
 def _is_terminating(view: View, terms: PreemptionTerms, consumer: ResourceClaimConsumerReference) -> bool:
     uid = consumer.uid
-    if uid in terms.leaving:
+    if uid in terms.terminating:
         return True
     pod = view.pods.get(uid)
-    return view.pods.leaving(uid) and not (pod is not None and is_stuck(view, terms, pod))
+    return view.pods.is_terminating(uid) and not (pod is not None and is_stuck(view, terms, pod))
 
 
 def is_stuck(view: View, terms: PreemptionTerms, pod: Pod) -> bool:

@@ -37,7 +37,7 @@ class PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
 class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration together with the state of the moment. The view knows what is kept for other pods.
 
-    All sets hold UIDs. `leaving`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
+    All sets hold UIDs. `terminating`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
     still there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the
     preemptor's claims. `node`: victims must run on this node; empty: on any node.
     """
@@ -45,7 +45,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     preemptor: Pod
     args: PreemptionArgs = PreemptionArgs()
     budgets: tuple[PodDisruptionBudget, ...] = ()
-    leaving: frozenset[str] = frozenset()
+    terminating: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
     spared: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
@@ -55,9 +55,9 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
         """The same terms with the preemptor's claims."""
         return msgspec.structs.replace(self, own=frozenset(claim.metadata.uid for claim in claims))
 
-    def on_node(self, claims: Iterable[ResourceClaim], *, leaving: Iterable[str], node: str) -> PreemptionTerms:
-        """The same terms with the preemptor's claims, for more victims on a node from which `leaving` go already."""
-        return msgspec.structs.replace(self.with_claims(claims), leaving=frozenset(leaving), node=node)
+    def on_node(self, claims: Iterable[ResourceClaim], *, terminating: Iterable[str], node: str) -> PreemptionTerms:
+        """The same terms with the preemptor's claims, for a node that the `terminating` pods leave."""
+        return msgspec.structs.replace(self.with_claims(claims), terminating=frozenset(terminating), node=node)
 
     @property
     def may_preempt(self) -> bool:

@@ -119,12 +119,12 @@ class Sweeper:
     def _abandoned(self, claim: ResourceClaim, pod: Pod, seconds: float) -> bool:
         """The claim controller deallocates the claims of pods that are gone or finished."""
         view = self._view
-        if view.pods.leaving(pod.metadata.uid) or pod.metadata.uid in view.binding:
+        if view.pods.is_terminating(pod.metadata.uid) or pod.metadata.uid in view.binding:
             return False
         if not view.config.may_clear_for(pod.spec.scheduler_name):
             return False
         if view.config.scheduler_names and not readiness.awaited(claim):
-            return view.settled(claim)
+            return view.is_abandoned(claim)
         return seconds >= view.config.binding_seconds + GRACE_SECONDS
 
     def _is_used_by_others(self, claim: ResourceClaim) -> bool:
@@ -135,7 +135,7 @@ class Sweeper:
         return any(
             not view.config.may_clear_for(pod.spec.scheduler_name) and _uses(pod, claim)
             for pod in view.pods
-            if pod.metadata.namespace == claim.metadata.namespace and not view.pods.leaving(pod.metadata.uid)
+            if pod.metadata.namespace == claim.metadata.namespace and not view.pods.is_terminating(pod.metadata.uid)
         )
 
 

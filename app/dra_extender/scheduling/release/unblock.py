@@ -82,7 +82,7 @@ class Unblocker:
         pod = view.pods.get(pod_uid)
         if pod_uid in view.binding:
             return
-        if view.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
+        if view.pods.is_terminating(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
         elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             for claim in candidate.claims:
@@ -102,10 +102,10 @@ class Unblocker:
             return False
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
-            return view.settled(now)
+            return view.is_abandoned(now)
         # A device in two claims keeps the pods of both from running, so a claim without a running pod is released. Pods
         # that share a claim from before a crash, on a node where none of them fits, would wait for each other.
-        return age >= view.config.settled_seconds and self._is_useless(now, consumers)
+        return age >= view.config.abandoned_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """True when no consumer is bound or will be: another claim has a device of this one, or the schedulers found no

@@ -42,7 +42,7 @@ from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
-from dra_extender.scheduling.reservations import Reservations, Tentative
+from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.verbs.prioritize import Offers, expected
 from dra_extender.scheduling.view import View
 
@@ -144,7 +144,7 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     prefiltered: PreFilterResult
     statuses: NodeStatuses
     offered: list[str]
-    likely: Tentative | None
+    likely: TentativePlan | None
     resolvable: frozenset[str]
     """The nodes, when all are refused, where evicting pods of lower priority may help."""
 
@@ -155,7 +155,7 @@ class FilterVerb:
     def __init__(
         self,
         handle: Handle,
-        reservations: Reservations,
+        tentative_plans: TentativePlans,
         nominations: Nominations,
         unblocker: Unblocker,
         sweeper: Sweeper,
@@ -165,7 +165,7 @@ class FilterVerb:
         self._handle = handle
         self._view = view = handle.view
         self._observer = handle.observer
-        self._reservations = reservations
+        self._tentative_plans = tentative_plans
         self._nominations = nominations
         self._unblocker = unblocker
         self._sweeper = sweeper
@@ -237,10 +237,10 @@ class FilterVerb:
 
     async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
-        reservations = self._reservations
-        planned = reservations.get(pod.metadata.uid)
+        tentative_plans = self._tentative_plans
+        planned = tentative_plans.get(pod.metadata.uid)
         if planned is not None and names != (planned.node,):
-            reservations.drop(pod.metadata.uid)
+            tentative_plans.drop(pod.metadata.uid)
             planned = None
         found, open_ = await self._handle.deferred.decide(pod, lambda view: self._decide(view, pod, names, planned))
         if not isinstance(found, _Decided):
@@ -249,7 +249,7 @@ class FilterVerb:
         if isinstance(found.prefiltered, PreFilterState) and found.offered:
             self._passed(found.prefiltered, found.likely)
         else:
-            reservations.drop(pod.metadata.uid)
+            tentative_plans.drop(pod.metadata.uid)
             self._refused(pod, found, names)
             if found.key and not statuses.error:
                 self._refusals.remember(
@@ -263,7 +263,7 @@ class FilterVerb:
         return self._result(pod, found.offered, statuses.refused, found.resolvable)
 
     def _decide(
-        self, view: View, pod: Pod, names: tuple[str, ...], planned: Tentative | None
+        self, view: View, pod: Pod, names: tuple[str, ...], planned: TentativePlan | None
     ) -> _Decided | ExtenderFilterResult:
         """On one state. May run several times and changes nothing, except that placement counts the pod's workload
         once. `planned`: the plan for the only node that is asked about, because the pod is nominated there.
@@ -282,7 +282,7 @@ class FilterVerb:
         if isinstance(prefiltered, PreFilterState):
             self._handle.event_handler.learn_workload(pod, typical(view, prefiltered, names)[0])
         statuses = node_statuses(view, prefiltered, names)
-        others = self._reservations.others(uid) if len(statuses.fits) > 1 else {}
+        others = self._tentative_plans.others(uid) if len(statuses.fits) > 1 else {}
         offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
         single = isinstance(prefiltered, PreFilterState) and len(offered) == 1
         return _Decided(
@@ -337,7 +337,7 @@ class FilterVerb:
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, prefiltered: PreFilterState, likely: Tentative | None) -> None:
+    def _passed(self, prefiltered: PreFilterState, likely: TentativePlan | None) -> None:
         uid = prefiltered.pod.metadata.uid
         for claim in prefiltered.order:
             self._sweeper.offered(claim.metadata.uid)
@@ -347,7 +347,7 @@ class FilterVerb:
             self._preemption.withdraw(uid)
         self._refusals.forget(uid)
         if likely is not None:
-            self._reservations.put(likely)
+            self._tentative_plans.put(likely)
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
         """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes."""

@@ -76,7 +76,7 @@ def _with_more(
     already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
     if not uids or len(already) < len(uids):
         return None
-    terms = terms.on_node(prefiltered.order, leaving=uids, node=name)
+    terms = terms.on_node(prefiltered.order, terminating=uids, node=name)
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
         return bool(statuses_without(view, prefiltered, terms, (name,), gone).fits)

@@ -37,7 +37,7 @@ from dra_extender.scheduling.feasibility import (
     pre_filter,
     typical,
 )
-from dra_extender.scheduling.reservations import Reservations, Tentative
+from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.view import View
 
 MOST = 10
@@ -46,7 +46,7 @@ COMPARED = 32
 """
 
 
-def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None) -> list[HostPriority]:
+def prioritize(view: View, args: ExtenderArgs, tentative_plans: TentativePlans | None) -> list[HostPriority]:
     """The answer to one call. `reservations`: the plans that will probably be bound; the plan for the best node is
     added. None when the scheduler allocates by itself.
     """
@@ -56,11 +56,11 @@ def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None
         prefiltered = pre_filter(view, args.Pod)
         if isinstance(prefiltered, PreFilterState):
             _prefer_better_alternatives(view, prefiltered, scores)
-            if reservations is not None:
-                _avoid_contested(view, reservations, prefiltered, scores)
+            if tentative_plans is not None:
+                _avoid_contested(view, tentative_plans, prefiltered, scores)
             _prefer_by_policy(view, prefiltered, scores)
-            if reservations is not None:
-                _expect_best(view, reservations, prefiltered, scores)
+            if tentative_plans is not None:
+                _expect_best(view, tentative_plans, prefiltered, scores)
     elif view.placement is not None and (chosen := view.placement.choose(args.Pod, (), names)):
         scores[chosen] = MOST
     return list(map(HostPriority, scores.keys(), scores.values()))
@@ -121,9 +121,9 @@ def raw_scores(view: View, prefiltered: PreFilterState, names: Sequence[str]) ->
 
 
 def _avoid_contested(
-    view: View, reservations: Reservations, prefiltered: PreFilterState, scores: dict[str, int]
+    view: View, tentative_plans: TentativePlans, prefiltered: PreFilterState, scores: dict[str, int]
 ) -> None:
-    others = reservations.others(prefiltered.pod.metadata.uid)
+    others = tentative_plans.others(prefiltered.pod.metadata.uid)
     expected_on = [name for name in others if name in scores]
     contested = expected_on[COMPARED:]
     contested += [name for name in expected_on[:COMPARED] if not _fits_beside(view, prefiltered, name, others[name])]
@@ -134,7 +134,7 @@ def _avoid_contested(
     scores.update(dict.fromkeys(contested, 0))
 
 
-def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iterable[Tentative]) -> bool:
+def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iterable[TentativePlan]) -> bool:
     """True when the pod's claims can still be allocated on the node when these plans have come true."""
     node = view.cluster.nodes.get(name)
     pending = pending_claims(prefiltered, node) if node is not None else None
@@ -148,16 +148,18 @@ def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iter
         return True
 
 
-def _expect_best(view: View, reservations: Reservations, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
+def _expect_best(
+    view: View, tentative_plans: TentativePlans, prefiltered: PreFilterState, scores: dict[str, int]
+) -> None:
     best = max(scores.values(), default=0)
     favourites = [name for name, score in scores.items() if score == best]
     if best > 0 and len(favourites) == 1:
         plan = expected(view, prefiltered, favourites[0])
         if plan is not None:
-            reservations.put(plan)
+            tentative_plans.put(plan)
 
 
-def expected(view: View, prefiltered: PreFilterState, name: str) -> Tentative | None:
+def expected(view: View, prefiltered: PreFilterState, name: str) -> TentativePlan | None:
     """The plan for the node that the scheduler will probably choose; None without a plan."""
     try:
         decision = allocate(view, prefiltered, name)
@@ -166,7 +168,7 @@ def expected(view: View, prefiltered: PreFilterState, name: str) -> Tentative | 
     if not isinstance(decision, NodeAllocation) or not decision.pending:
         return None
     uid = prefiltered.pod.metadata.uid
-    return Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)
+    return TentativePlan(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)
 
 
 LEAST = 100

@@ -69,7 +69,7 @@ class PlanIndex:
                 del self._pods[key]
 
 
-class Tentative(msgspec.Struct, frozen=True):
+class TentativePlan(msgspec.Struct, frozen=True):
     """What the pod will probably take on the node: one allocation per claim."""
 
     pod_uid: str
@@ -83,7 +83,7 @@ class Tentative(msgspec.Struct, frozen=True):
         return zip(self.claims, self.allocations, strict=True)
 
 
-class Reservations:
+class TentativePlans:
     """At most one tentative plan per pod, each for `seconds`; of more than `MOST` the oldest goes."""
 
     MOST = 1000
@@ -91,12 +91,12 @@ class Reservations:
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._plans: dict[str, Tentative] = {}
+        self._plans: dict[str, TentativePlan] = {}
         """The oldest first."""
         self._until: dict[str, float] = {}
         self._index = PlanIndex()
 
-    def put(self, plan: Tentative) -> None:
+    def put(self, plan: TentativePlan) -> None:
         uid = plan.pod_uid
         self.drop(uid)
         if len(self._plans) >= self.MOST:
@@ -111,23 +111,23 @@ class Reservations:
             del self._until[pod_uid]
             self._index.drop(pod_uid)
 
-    def get(self, pod_uid: str) -> Tentative | None:
+    def get(self, pod_uid: str) -> TentativePlan | None:
         self._expire()
         return self._plans.get(pod_uid)
 
-    def all(self) -> Sequence[Tentative]:
+    def all(self) -> Sequence[TentativePlan]:
         """Those that have not ended, the oldest first."""
         self._expire()
         return list(self._plans.values())
 
-    def touching(self, touched: Iterable[Touched]) -> Sequence[Tentative]:
+    def touching(self, touched: Iterable[Touched]) -> Sequence[TentativePlan]:
         """Those of them that touch any of these."""
         self._expire()
         return [self._plans[uid] for uid in self._index.pods(touched)]
 
-    def others(self, pod_uid: str) -> dict[str, Sequence[Tentative]]:
+    def others(self, pod_uid: str) -> dict[str, Sequence[TentativePlan]]:
         """The plans of all other pods by node."""
-        found: dict[str, list[Tentative]] = {}
+        found: dict[str, list[TentativePlan]] = {}
         for plan in self.all():
             if plan.pod_uid != pod_uid:
                 found.setdefault(plan.node, []).append(plan)
