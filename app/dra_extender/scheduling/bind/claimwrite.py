@@ -79,7 +79,7 @@ class ClaimWrite:
         return self._stored or bool(self.in_doubt)
 
     def use_created(self, created: ResourceClaim) -> None:
-        """Move the hold from the placeholder to the created claim, without an await, so no other bind takes the devices.
+        """Move the hold from the placeholder to the created claim; no await, so no other bind takes the devices.
 
         Raises BindFailure when another writer has allocated one of them.
         """
