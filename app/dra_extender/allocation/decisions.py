@@ -8,9 +8,9 @@ question may raise `TurnSpent`, and refuses what workers have to answer first, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final, TypeVar
+from typing import Final
 
 from cachetools import LRUCache
 from msgspec.structs import replace
@@ -19,8 +19,7 @@ from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
-from dra_extender.allocation.explanation import explain
-from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
+from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, class_names, prepare
 from dra_extender.allocation.result import ShareIDs
 from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
@@ -35,9 +34,6 @@ from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
-
-T = TypeVar("T")
-Analysis = Callable[[PreparedClaims | Failure, NodeView, NodeHoldings, int, WorkBudget, Work | None], T]
 
 PRIORITIZED_LIST: Final = PrioritizedList()
 
@@ -301,19 +297,12 @@ class Decisions:
 
         return least(first, chooser.orders(prepared, self._view(node)), chooser.cost, attempt, self._step_budget)
 
-    def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
-        """Why the node can or cannot have the claims. Raises Deferred."""
-        return self._analyze(claims, node, explain)[0]
-
     def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
         """How many devices of the node each rule leaves the claims. Raises Deferred."""
-        return self._analyze(claims, node, tally)
-
-    def _analyze(self, claims: Sequence[ResourceClaim], node: str, analysis: Analysis[T]) -> T:
         view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
         holdings, steps = self._holdings(view), self._step_budget
         try:
-            return budget.attempt(lambda work: analysis(prepared, view, holdings, steps, budget, work))
+            return budget.attempt(lambda work: tally(prepared, view, holdings, steps, budget, work))
         except WorkExceeded:
             raise Deferred(SEARCHING) from None
 

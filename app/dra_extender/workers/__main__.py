@@ -15,6 +15,7 @@ from math import ceil
 from typing import BinaryIO, Final
 
 from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation.requests import Filters
 from dra_extender.allocation.workerrequests import Overrun, WorkerReply
 from dra_extender.cel import Programs
 from dra_extender.limits import FRAMES
@@ -25,25 +26,25 @@ MEMORY: Final = "memory"
 
 
 def main(seconds: float, memory: int, step_budget: int) -> None:
-    """WorkerReply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
+    """Reply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
     sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_tell)
     requests, replies = _streams()
     _limit_memory(memory)
-    programs = Programs()
+    programs, filters = Programs(), Filters()
     while header := requests.read(HEADER.size):
         payload = requests.read(length(header))
         _limit_time(seconds)
         started = time.process_time()
-        found = _answered(payload, memory, step_budget, programs)
+        found = _answered(payload, memory, step_budget, programs, filters)
         replies.write(encode_reply(TimedReply(found, time.process_time() - started)))
         replies.flush()
         gc.collect()
 
 
-def _answered(payload: bytes, memory: int, step_budget: int, programs: Programs) -> WorkerReply:
+def _answered(payload: bytes, memory: int, step_budget: int, programs: Programs, filters: Filters) -> WorkerReply:
     try:
-        return reply_to(decode_request(payload), step_budget, programs)
+        return reply_to(decode_request(payload, filters), step_budget, programs)
     except MemoryError:
         return Overrun(MEMORY, f"needs more than {memory // 2**20} MiB of memory")
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.requests import DeviceFilter, PreparedClaim, PreparedClaims, prepare
+from dra_extender.allocation.requests import DeviceFilter, Filters, PreparedClaim, PreparedClaims, prepare
 from dra_extender.allocation.selection import Suitability
 from dra_extender.allocation.workerrequests import (
     CompileRequest,
@@ -141,14 +141,14 @@ def encode_reply(reply: TimedReply) -> bytes:
     return frame(_encoder.encode(reply))
 
 
-def decode_request(payload: bytes) -> WorkerRequest:
-    """Raises WireError."""
+def decode_request(payload: bytes, filters: Filters | None = None) -> WorkerRequest:
+    """`filters`: those of earlier requests, with their compiled selectors. Raises WireError."""
     found = _decoded(_requests, payload)
     if isinstance(found, CompileRequest):
         return found
     if isinstance(found, EvaluateWire):
         return EvaluateRequest(found.expression, found.gates, DeviceView.build(found.device, found.gates))
-    return _search(found)
+    return _search(found, filters)
 
 
 def decode_reply(payload: bytes) -> TimedReply:
@@ -239,8 +239,8 @@ def _pool(
     )
 
 
-def _search(found: SearchWire) -> SearchRequest:
-    prepared = prepare(found.claims, found.classes, found.features)
+def _search(found: SearchWire, filters: Filters | None) -> SearchRequest:
+    prepared = prepare(found.claims, found.classes, found.features, filters)
     if isinstance(prepared, Failure):
         raise WireError(prepared.error)
     models = [DeviceModel(traits) for traits in found.models]

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
-from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.requests import Filters, prepare
 from dra_extender.allocation.scoring import PrioritizedList
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
@@ -68,6 +68,7 @@ class VerdictMachine(RuleBasedStateMachine):
     def begin(self, gates: str, pods: tuple[list[Json], ...], template: list[Json], units: int) -> None:
         self.features = FeatureGates.parse(gates)
         self.cluster = Cluster(self.features)
+        self.filters = Filters()
         self.decisions = Decisions(self.cluster, share_ids=lambda: "share")
         self.asked = [tuple(claim_of(f"asked-{i}", 1, spec) for i, spec in enumerate(pod)) for pod in pods]
         self.put_class("any", "true")
@@ -223,7 +224,7 @@ class VerdictMachine(RuleBasedStateMachine):
         promised = [ResourceClaimStatus(allocation=hold.allocation) for hold in self.cluster.ledger.holds()]
         holding = [ResourceClaim(ObjectMeta(), status=status) for status in promised]
         held = holdings_of([*self.cluster.ledger.claims(), *holding], self.features)
-        prepared = prepare(claims, self.cluster.classes, self.features)
+        prepared = prepare(claims, self.cluster.classes, self.features, self.filters)
         if isinstance(prepared, Failure):
             return prepared
         return Allocator(share_ids=lambda: "share").allocate(prepared, view, NodeHoldings(view, held))
@@ -231,7 +232,7 @@ class VerdictMachine(RuleBasedStateMachine):
     def expected(self, claims: tuple[ResourceClaim, ...]) -> tuple[list[str], dict[str, str], dict[str, int], str]:
         """Nodes that fit, refused nodes with reasons, scores; or only the first error in the order of nodes."""
         fits, refused, scores = [], {}, {}
-        problem = prepare(claims, self.cluster.classes, self.features)
+        problem = prepare(claims, self.cluster.classes, self.features, self.filters)
         if isinstance(problem, Failure):
             return [], {}, {}, problem.error
         for name in NODES:
