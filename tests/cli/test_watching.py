@@ -132,14 +132,14 @@ async def test_a_cluster_that_stops_to_answer_is_said(
     await until(lambda: capsys.readouterr().out == "1\n")
     world.api.faults.add(RequestFault(status=500))
     world.api.faults.cut_watches()
-    await until(lambda: "cannot be followed" in capsys.readouterr().err)
+    await until(lambda: "cannot be watched" in capsys.readouterr().err)
     end()
     assert await following == NO
 
 
 def test_a_file_cannot_be_followed() -> None:
     found = CliRunner().invoke(app, ["devices", "--watch", "--from", "cluster.json"])
-    assert (found.exit_code, "a file, which does not change" in found.output) == (FAILED, True)
+    assert (found.exit_code, "the file of --from does not change" in found.output) == (FAILED, True)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.headroom import Headroom, HeadroomGroup, class_request, headroom, measuring
-from dra_extender.insight.requests import NotFoundError
+from dra_extender.insight.requests import UnknownObjectError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU, claim
@@ -89,7 +89,7 @@ def test_every_decision_is_a_step_of_its_own() -> None:
 
 def test_a_question_about_no_class_is_a_problem_and_changes_nothing() -> None:
     view = Scene([GPUS, *machine("a", 2)], gates=GATES).view()
-    with pytest.raises(NotFoundError, match="DeviceClass gqu not found"):
+    with pytest.raises(UnknownObjectError, match="DeviceClass gqu not found"):
         class_request(view, "gqu")
     assert headroom(view, *class_request(view, "gpu")) == headroom(view, *class_request(view, "gpu"))
     assert not view.ledger.holdings((GPU, "a-gpu"))

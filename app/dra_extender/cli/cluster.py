@@ -1,7 +1,7 @@
-"""The cluster that a command looks at: everything that decisions are made of, read once, or from a file.
+"""The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file.
 
-Promises: what `serve` would know at this moment, in the same `Cluster`, so that an answer given here is the one the
-service would give. Nothing is written.
+Promises: the state that `serve` would have at this moment, in the same `Cluster`, so a command answers as the service
+would. It writes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from dra_extender.version import VERSION
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a service knows that has just read the cluster. Objects that cannot be read are in `cluster.problems`."""
+    """The state of a service that has just listed the cluster. Unreadable objects are in `cluster.problems`."""
 
     cluster: Cluster
 
@@ -55,8 +55,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         return tuple(self.cluster.budgets.values())
 
     def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
-        """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
-        seen the pods that run, and no others. `schedulers`: those that call the service; none: not known.
+        """For decisions without a running bind. `policy`: that of a service which has seen the running pods only.
+        `schedulers`: the schedulers that call the service; empty if they are not known.
         """
         clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
         return View(
@@ -80,7 +80,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:
-    """Read everything. `evictions`: also what says who may be evicted. `recording`: gets what is read of a cluster.
+    """List everything. `evictions`: also PodDisruptionBudgets. `recording`: gets the objects of a cluster.
     Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
     that cannot be used.
     """

@@ -1,6 +1,6 @@
-"""Completion of command lines: for shells, and for kubectl, which asks a plugin's `kubectl_complete-…`.
+"""Completion of command lines, for shells and for kubectl, which calls a plugin's `kubectl_complete-…`.
 
-Promises: what may follow a word is found by typer alone, from the commands as they are declared.
+Promises: typer alone finds the completions, from the declared commands.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import typer
 from typer.completion import get_completion_inspect_parameters
 
 _NO_FILES: Final = ":4"
-"""Cobra's directive that ends an answer: no names of files beside these."""
+"""Cobra's directive at the end of an answer: do not complete file names."""
 _FILES: Final = ":0"
 
 
 class Shell(StrEnum):
-    """The shells that are spoken to."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -32,7 +32,7 @@ class Shell(StrEnum):
 def completion(
     ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="the shell that reads the script")]
 ) -> None:
-    """Print a script with which a shell completes commands, options and names.
+    """Print a script that makes a shell complete commands, options and names.
 
     bash: `source <(dra-extender completion bash)`, zsh: the same with zsh, fish: `dra-extender completion fish |
     source`. If kubectl itself is completed, `kubectl dra` is
@@ -45,7 +45,7 @@ def completion(
 
 
 def kubectl_words(main: Callable[..., object], words: Sequence[str]) -> str:
-    """What kubectl reads: a line for each word that may stand in place of the last one, and a directive."""
+    """The answer that kubectl reads: a line for each word that completes the last one, and a directive."""
     name = "kubectl-dra"
     os.environ |= {
         variable(name): "complete_fish",
@@ -61,12 +61,12 @@ def kubectl_words(main: Callable[..., object], words: Sequence[str]) -> str:
 
 
 def know_shells() -> None:
-    """Typer knows its shells from when it makes its own options for completion, which these commands do not have: under
-    kubectl they would install what nobody calls.
+    """Register the shells with typer, which otherwise does it with its own completion options. These commands lack
+    those options, because kubectl would not call what they install.
     """
     get_completion_inspect_parameters()
 
 
 def variable(name: str) -> str:
-    """The variable of the environment in which a shell's script asks the command of this name."""
+    """The environment variable in which a shell's script passes its request to the command of this name."""
     return f"_{name.replace('-', '_').replace(' ', '_').upper()}_COMPLETE"

@@ -33,7 +33,7 @@ GAP: Final = "  "
 BELOW: Final = "    "
 """In front of what stands below its row."""
 MOST: Final = 10
-"""Objects that are told beside an answer that is about something else."""
+"""Problems of objects that are printed after an answer, at most."""
 
 
 def terminal_width() -> int:

@@ -144,7 +144,7 @@ def _problems(case: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _strange(path: str, value: Any, kind: inspect.Type) -> Iterator[str]:
-    """Fields below that nobody knows. Other types than expected are told when the object is decoded."""
+    """Unknown fields. Wrong types are reported when the object is decoded."""
     if isinstance(kind, inspect.UnionType):
         kind = next((each for each in kind.types if not isinstance(each, inspect.NoneType)), kind)
     if isinstance(kind, inspect.StructType) and isinstance(value, dict):

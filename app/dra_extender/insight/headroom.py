@@ -19,7 +19,7 @@ from dra_extender.allocation.requests import prepare
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClaim, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.overlay import Overlay, Planned
-from dra_extender.insight.requests import InvalidRequestError, NotFoundError
+from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.plurals import counted
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run_at_once
 from dra_extender.scheduling.view import View
@@ -93,10 +93,10 @@ class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:
     """(what the pods are, for people; the claims of one of them) for pods with `count` devices of a class. Raises
-    NotFoundError without such a class, and InvalidRequestError when no decision is possible.
+    UnknownObjectError without such a class, and InvalidRequestError when no decision is possible.
     """
     if name not in view.cluster.classes:
-        raise NotFoundError("class", f"DeviceClass {name} not found")
+        raise UnknownObjectError("class", f"DeviceClass {name} not found")
     exactly = ExactDeviceRequest(device_class_name=name, allocation_mode="ExactCount", count=count)
     devices = DeviceClaim(requests=(DeviceRequest("devices", exactly),))
     claims = (ResourceClaim(ObjectMeta(name="headroom", uid=f"headroom of {name}"), ResourceClaimSpec(devices)),)

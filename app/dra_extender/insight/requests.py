@@ -29,27 +29,27 @@ class InvalidRequestError(ValueError):
         return f"{self.field}: {self}" if self.field else str(self)
 
 
-class NotFoundError(InvalidRequestError):
+class UnknownObjectError(InvalidRequestError):
     """The request names an object that does not exist."""
 
 
-class ConflictError(InvalidRequestError):
+class DuplicateObjectError(InvalidRequestError):
     """The request has two objects of one name."""
 
 
 def pod_named(pods: NamedPods, key: str, field: str = "", remedy: str = "") -> Pod:
-    """The pod (namespace/name). Raises NotFoundError."""
+    """The pod (namespace/name). Raises UnknownObjectError."""
     namespace, _, name = key.partition("/")
     pod = pods.named(namespace, name) if name else None
     if pod is None:
-        raise NotFoundError(field, f"pod {key} not found: it does not exist or has finished", remedy)
+        raise UnknownObjectError(field, f"pod {key} not found: it does not exist or has finished", remedy)
     return pod
 
 
 def nodes_named(nodes: Container[str], names: Iterable[str], field: str = "") -> list[str]:
-    """The names in order, each once. Raises NotFoundError for a node that does not exist."""
+    """The names in order, each once. Raises UnknownObjectError for a node that does not exist."""
     found = sorted(set(names))
     for name in found:
         if name not in nodes:
-            raise NotFoundError(field, f"node {name} not found")
+            raise UnknownObjectError(field, f"node {name} not found")
     return found

@@ -1,8 +1,8 @@
-"""A cluster in one file: everything that decisions are made of, to ask the same questions later and elsewhere.
+"""A snapshot file: everything of a cluster that decisions depend on, to answer questions later and elsewhere.
 
-Promises: what is read back decides as the cluster did, objects that could not be read included. The file has only what
-decisions read: no environment, commands or images of pods, no managed fields, and of annotations those of Kubernetes
-and of this project alone. Opaque parameters of drivers can be left out: decisions do not read them.
+Promises: the restored state gives the same decisions as the cluster, also for objects that could not be read. The file
+has no other fields: no environment, commands or images of pods, no managed fields, and only annotations of Kubernetes
+and of this project. The opaque parameters of drivers can be omitted, because decisions do not depend on them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FORMAT: Final = 1
 _GZIP: Final = b"\x1f\x8b"
 _OURS: Final = ("kubernetes.io", "k8s.io", "dra-extender.dev")
 _COPIES: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation with the whole object as somebody applied it, environment included."""
+"""This annotation has the whole object, environment included."""
 
 
 class Unreadable(Object, frozen=True):
-    """An object that could not be read, why, and what a claim holds all the same."""
+    """An object that could not be read, the reason, and the devices that such a claim holds."""
 
     kind: str
     name: str
@@ -51,7 +51,7 @@ KIND: Final = "DeviceSnapshot"
 
 
 class Recording:
-    """What was read of a cluster, by plural name."""
+    """The objects of a cluster, by plural name."""
 
     def __init__(self) -> None:
         self.objects: dict[str, list[Any]] = {}
@@ -98,7 +98,7 @@ def load(data: bytes) -> ClusterFile:
 
 
 def _bare(item: dict[str, Any], without_parameters: bool) -> dict[str, Any]:
-    """The object without what decisions do not read and others should not."""
+    """The object without fields that the file must not have."""
     annotations: Mapping[str, str] = (item.get("metadata") or {}).get("annotations") or {}
     if annotations:
         item["metadata"]["annotations"] = {name: value for name, value in annotations.items() if _is_told(name)}

@@ -146,7 +146,7 @@ def _wide_row(device: CountedDevice) -> tuple[str, ...]:
 
 
 def details(device: CountedDevice) -> str:
-    """What explains the state: who holds the device, or why nobody gets it."""
+    """What explains the state: the claims that hold the device, or why it cannot be allocated."""
     if device.state in ("used", "shared"):
         amounts = [f"{amount.name} {_of(amount)}" for amount in device.capacity]
         held = ", ".join(map(_holding, device.holders))

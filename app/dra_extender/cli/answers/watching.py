@@ -1,8 +1,8 @@
-"""Answers that follow the cluster: one now, and another whenever what would be said is something else.
+"""Answers of a command: once, or with `--watch` again whenever the answer changes.
 
-Promises: lists once and watches from then on, as the service does; looks again at most once in `PAUSE` seconds and not
-at all while nothing changes. A terminal is redrawn; elsewhere answers follow one another. Ctrl-C and SIGTERM end it in
-order, with the status of the last answer.
+Promises: `--watch` lists once and then watches, as the service does. It answers at most once in `PAUSE` seconds, and
+only after a change. A terminal is redrawn; elsewhere answers are printed one after the other. Ctrl-C and SIGTERM end
+it with the exit status of the last answer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from dra_extender.service import logs
 
 _CLEAR: Final = "\x1b[H\x1b[2J"
 PAUSE: Final = 1.0
-"""Seconds between two looks at least."""
+"""Seconds between two answers, at least."""
 GAP: Final = 5.0
-"""Seconds without a working watch after which that is said."""
+"""Seconds without a working watch until that is printed."""
 
 
 class Live:
@@ -69,9 +69,9 @@ async def ask(source: Source, answering: Answering, *, evictions: bool = False, 
 
 
 async def follow(source: Source, answering: Answering, *, evictions: bool = False) -> int:
-    """Print answers until it is ended. The exit status. Raises UnanswerableError when there is no first answer."""
+    """Print answers until a signal. Returns the exit status. Raises UnanswerableError without a first answer."""
     if source.from_file:
-        raise UnanswerableError("--watch follows a cluster, and --from names a file, which does not change")
+        raise UnanswerableError("--watch needs a cluster: the file of --from does not change")
     logs.configure("error")
     async with AsyncExitStack() as stack:
         with unanswerable():
@@ -124,7 +124,7 @@ async def _answered(live: Live, watches: Watches, answering: Answering, end: asy
 
 
 async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> bool:
-    """Wait for one of them, but not longer. True when it is the end."""
+    """Wait for one of the events, but not longer than that. True for `end`."""
     waiting = [asyncio.ensure_future(each.wait()) for each in (event, end)]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -135,15 +135,15 @@ async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> b
 
 
 def _trouble(kinds: Sequence[Progress]) -> str:
-    """Why what is known may be old."""
+    """Why the state may be outdated."""
     for kind in kinds:
         if kind.problem and (not kind.synced or kind.behind > GAP):
-            return f"{kind.kind} objects cannot be followed: {kind.problem}"
+            return f"{kind.kind} objects cannot be watched: {kind.problem}"
     return ""
 
 
 def _tried(answering: Answering, snapshot: Snapshot, *, first: bool) -> Answer:
-    """What is asked about may go and come back while it is followed, but has to be there in the beginning."""
+    """The object of the request has to exist at first; it may be deleted and created again later."""
     try:
         return answering(snapshot)
     except UnanswerableError as problem:
@@ -153,7 +153,7 @@ def _tried(answering: Answering, snapshot: Snapshot, *, first: bool) -> Answer:
 
 
 class Screen:
-    """Where answers go."""
+    """Prints answers."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -178,7 +178,7 @@ class Screen:
 
 
 def _cut(text: str) -> str:
-    """As many lines as the terminal has, less those for what stands below."""
+    """The lines that fit the terminal, without those of the footer."""
     lines, room = text.splitlines(), shutil.get_terminal_size().lines - 3
     if len(lines) <= room:
         return text

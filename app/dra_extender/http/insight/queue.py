@@ -20,7 +20,13 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.responses import ErrorBody, json_content
 from dra_extender.insight.problems import ClusterProblem
-from dra_extender.insight.requests import ConflictError, InvalidRequestError, NotFoundError, nodes_named, pod_named
+from dra_extender.insight.requests import (
+    DuplicateObjectError,
+    InvalidRequestError,
+    UnknownObjectError,
+    nodes_named,
+    pod_named,
+)
 from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run
@@ -125,9 +131,9 @@ def answerable() -> Iterator[None]:
     """Raise HTTPException for a request that cannot be answered."""
     try:
         yield
-    except NotFoundError as problem:
+    except UnknownObjectError as problem:
         raise HTTPException(404, problem.sentence) from None
-    except ConflictError as problem:
+    except DuplicateObjectError as problem:
         raise HTTPException(409, problem.sentence) from None
     except InvalidRequestError as problem:
         raise HTTPException(400, problem.sentence) from None

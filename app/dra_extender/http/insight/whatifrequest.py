@@ -18,7 +18,7 @@ from dra_extender.api.decoding import UNDECODABLE, DecodeError, decode
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import MAX_TOLERATIONS, DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceSlice
 from dra_extender.insight.manifests import Draft, draft, hypothetical_claim
-from dra_extender.insight.requests import ConflictError, InvalidRequestError, pod_named
+from dra_extender.insight.requests import DuplicateObjectError, InvalidRequestError, pod_named
 from dra_extender.insight.whatif.changes import (
     MOST_NAMES,
     MOST_NODES,
@@ -237,7 +237,7 @@ def _refuse_duplicates(drafts: Sequence[Draft]) -> None:
     seen: set[str] = set()
     for number, item in enumerate(drafts):
         if item.pod.metadata.key in seen:
-            raise ConflictError(
+            raise DuplicateObjectError(
                 f"pods[{number}]", f"there are two pods {item.pod.metadata.key}", "give each a name of its own"
             )
         seen.add(item.pod.metadata.key)

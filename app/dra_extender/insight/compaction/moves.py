@@ -142,7 +142,7 @@ class Moving:
         return pod.metadata.uid not in violating((*gone, pod), self._budgets)
 
     def grant(self, decisions: int) -> None:
-        """Allow so many more decisions."""
+        """Raise the limit of decisions."""
         self.most += decisions
 
     def replay(self, moves: Sequence[Move]) -> AfterMoves | None:

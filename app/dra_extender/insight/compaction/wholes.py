@@ -23,7 +23,7 @@ _FRESH: Final = 1 << 30
 GroupID = tuple[PoolID, int]
 
 
-class PartitionGroups(NamedTuple):
+class PoolGroups(NamedTuple):
     """Per pool: the group of each device, the devices of each group, and the groups that can be partly in use."""
 
     of: Mapping[str, int]
@@ -35,9 +35,9 @@ class WholeDevices:
     """Of one cluster. Remembers the groups of each pool."""
 
     def __init__(self) -> None:
-        self._groups: dict[Pool, PartitionGroups] = {}
+        self._groups: dict[Pool, PoolGroups] = {}
 
-    def groups(self, pool: Pool) -> PartitionGroups:
+    def groups(self, pool: Pool) -> PoolGroups:
         found = self._groups.get(pool)
         if found is None:
             found = self._groups[pool] = _groups(pool)
@@ -67,7 +67,7 @@ class WholeDevices:
         return self.left(state, view.pools) if view is not None else 0
 
 
-def _groups(pool: Pool) -> PartitionGroups:
+def _groups(pool: Pool) -> PoolGroups:
     of: dict[str, int] = {}
     names: list[list[str]] = []
     divisible: set[int] = set()
@@ -87,7 +87,7 @@ def _groups(pool: Pool) -> PartitionGroups:
                 divisible.add(number)
         of[name] = number
         names[number].append(name)
-    return PartitionGroups(of, tuple(map(tuple, names)), frozenset(divisible))
+    return PoolGroups(of, tuple(map(tuple, names)), frozenset(divisible))
 
 
 class PartlyUsedFirst:

@@ -34,7 +34,7 @@ from dra_extender.insight.devicereport.report import (
     Holding,
     totals_of,
 )
-from dra_extender.insight.requests import NotFoundError, nodes_named
+from dra_extender.insight.requests import UnknownObjectError, nodes_named
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 
@@ -62,13 +62,13 @@ class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def check(self, cluster: ReadOnlyCluster) -> None:
-        """Raises NotFoundError for a node, driver or class that does not exist."""
+        """Raises UnknownObjectError for a node, driver or class that does not exist."""
         nodes_named(cluster.nodes, self.nodes)
         drivers = {driver for driver, _ in cluster.inventory.pools} if self.drivers else set()
         for name in sorted(self.drivers - drivers):
-            raise NotFoundError("", f"driver {name} not found: it has published no ResourceSlice")
+            raise UnknownObjectError("", f"driver {name} not found: it has published no ResourceSlice")
         for name in sorted(self.classes - cluster.classes.keys()):
-            raise NotFoundError("", f"DeviceClass {name} not found")
+            raise UnknownObjectError("", f"DeviceClass {name} not found")
 
 
 EVERYTHING: Final = DeviceQuery()

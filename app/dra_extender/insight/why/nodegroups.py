@@ -28,7 +28,7 @@ from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 SMALL: Final = 64
-"""Up to so many nodes, every node is a group of its own."""
+"""In a cluster of at most this size, every node is a group of its own."""
 GROUPS: Final = 256
 """Groups that are tried at most, the largest first."""
 OBSTACLES: Final = 64

@@ -33,7 +33,7 @@ from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obsta
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
-"""Of an extended resource, at most so many smaller amounts are tried."""
+"""Smaller amounts of an extended resource that are tried at most."""
 VALUES = 8
 NODES = 8
 TAINTS: Final = 16
