@@ -93,10 +93,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """The same, with decisions whose work the budget counts: they may raise TurnSpent and Deferred."""
         return msgspec.structs.replace(self, decisions=self.decisions.with_budget(budget))
 
-    def turns(self) -> Iterator[View]:
-        """The same, for the turns of one question."""
-        return map(self.with_budget, self.budgets())
-
     def with_pod(self, pod: Pod) -> View:
         """The same for this pod: devices that are kept for other pods count as allocated."""
         kept = self.kept(pod)

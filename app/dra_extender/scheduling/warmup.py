@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.budget import TurnSpent
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.turns import Turns, in_turns
 from dra_extender.scheduling.view import View
 
 CONTENTS: Final = 32
@@ -35,7 +35,7 @@ def warm_up(view: View) -> Iterator[None]:
     for claims in chain(_of_pods(view), _of_classes(view)):
         if claims and (content := view.decisions.signatures(claims)) not in seen:
             seen.add(content)
-            for _ in _judge(view, claims, names):
+            for _ in _decide(view, claims, names):
                 turns += 1
                 yield
         if len(seen) >= CONTENTS or turns >= TURNS:
@@ -43,14 +43,8 @@ def warm_up(view: View) -> Iterator[None]:
         yield
 
 
-def _judge(view: View, claims: Claims, names: list[str]) -> Iterator[None]:
-    for turn in view.turns():
-        try:
-            turn.decisions.node_results(claims, names)
-        except TurnSpent:
-            yield
-        else:
-            return
+def _decide(view: View, claims: Claims, names: list[str]) -> Turns[None]:
+    yield from in_turns(view.budgets(), lambda budget: view.with_budget(budget).decisions.node_results(claims, names))
 
 
 def _of_pods(view: View) -> Iterator[Claims]:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.plan import NO_SOLUTION, Failure, Feasibility, Unfit
+from dra_extender.allocation.plan import Failure, Feasibility, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
@@ -304,7 +304,7 @@ def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, bu
     shown = tuple(names[:NAMED])
     obstacles = nodes.obstacles[names[0]]
     if outcome is None:
-        return NodeGroup(len(names), shown, "undecided", NO_SOLUTION, obstacles, examined=False)
+        return NodeGroup(len(names), shown, "undecided", UNDECIDED, obstacles, examined=False)
     tally = outcome.tally
     if tally is None:
         verdict: Feasibility = "fits" if outcome.fits else "refused"

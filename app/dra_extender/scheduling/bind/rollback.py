@@ -232,7 +232,7 @@ class Rollback:
                 await self._context.clearer.discard(claim)
 
 
-class _Entry:
+class _Pending:
     def __init__(self, number: int, rollback: Rollback, why: Unresolved) -> None:
         self.number = number
         self.rollback = rollback
@@ -247,7 +247,7 @@ class PendingRollbacks:
         self._view = view = handle.view
         self._messenger: EventRecorder = handle.ports
         self._observer = handle.observer
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _Pending] = {}
         self._pauses: Pauses[int] = Pauses(view.clock, view.config)
         self._serial = 0
 
@@ -266,7 +266,7 @@ class PendingRollbacks:
     def put(self, rollback: Rollback, why: Unresolved) -> None:
         """Remember the rollback of a bind that could not be completed."""
         self._serial += 1
-        self._entries[self._serial] = _Entry(self._serial, rollback, why)
+        self._entries[self._serial] = _Pending(self._serial, rollback, why)
         self._pauses.failed(self._serial)
         self._observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
@@ -297,7 +297,7 @@ class PendingRollbacks:
             log.info("a failed bind is settled", pod=entry.rollback.pod.key, how=how)
 
 
-def _problem(entry: _Entry) -> ObjectProblem:
+def _problem(entry: _Pending) -> ObjectProblem:
     rollback = entry.rollback
     claims = ", ".join(rollback.claims)
     what = f"a bind failed ({rollback.problem.text}) and its writes to {claims} are not rolled back: {entry.why.text}"
