@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from dra_extender.api.errors import ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.mirror import Named
+from dra_extender.kube.knownobjects import Named
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected

@@ -303,7 +303,7 @@ class TestSharing:
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
-        monkeypatch.setattr("dra_extender.devices.publishedpool.Peers", looks.append)
+        monkeypatch.setattr("dra_extender.devices.publishedpool.Generations", looks.append)
         put(cluster, make_node("n"))
         put(cluster, make_slice("s", "p", ["d"], nodeName="n"))
         view = cluster.inventory.view("n")
@@ -325,7 +325,7 @@ class TestSharing:
             put(cluster, make_node(name))
             put(cluster, make_slice(f"s-{name}", name, ["d0"], nodeName=name))
         nodes = cluster.inventory.nodes
-        looking = nodes.look()
+        looking = nodes.refresh_all()
         next(looking)
         drop(cluster, make_node("n1"))
         assert len(list(looking)) == 1

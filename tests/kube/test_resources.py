@@ -23,10 +23,10 @@ from dra_extender.kube.resources import (
     device_classes,
     device_taint_rules,
     discover,
-    followed,
     resource_claims,
     resource_slices,
     segment,
+    watched_kinds,
 )
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.specimens import specimen
@@ -80,7 +80,7 @@ def test_a_name_leads_to_itself_or_nowhere(name: str) -> None:
 def test_taint_rules_are_followed_where_they_are_served_and_each_kind_in_its_version(
     served: Served, plurals: list[str]
 ) -> None:
-    kinds = followed(served)
+    kinds = watched_kinds(served)
     assert [kind.plural for kind in kinds] == plurals
     versions = {"": "v1", "resource.k8s.io": served.version}
     for kind in kinds:

@@ -26,9 +26,9 @@ from dra_extender.devices.pods import Pods
 from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
-from dra_extender.kube.mirror import Mirror
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.pages import list_all, list_pages
-from dra_extender.kube.resources import BUDGETS, PODS, Resource, Served, discover, followed, resource_slices
+from dra_extender.kube.resources import BUDGETS, PODS, Resource, Served, discover, resource_slices, watched_kinds
 from dra_extender.kube.watches import UNFINISHED_PODS
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
@@ -89,11 +89,11 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
         return _restored(stored(source), features)
     async with connected(source) as (client, served):
         cluster = Cluster(features)
-        for kind in followed(served):
-            mirror = _mirror(kind, cluster, recording)
+        for kind in watched_kinds(served):
+            known = _known(kind, cluster, recording)
             async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
-                mirror.listed(page.items or [])
-                mirror.report()
+                known.listed(page.items or [])
+                known.report()
         budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
         if problems:
             raise problems[0]
@@ -144,10 +144,10 @@ async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
-    for kind in followed(Served(version="v1", taint_rules="v1")):
-        mirror = _mirror(kind, cluster)
-        mirror.listed(file.objects.get(kind.plural, []))
-        mirror.report()
+    for kind in watched_kinds(Served(version="v1", taint_rules="v1")):
+        known = _known(kind, cluster)
+        known.listed(file.objects.get(kind.plural, []))
+        known.report()
     for found in file.unreadable:
         cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
     for item in file.objects.get(BUDGETS.plural, ()):
@@ -155,12 +155,12 @@ def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     return Snapshot(cluster)
 
 
-def _mirror(kind: Resource[Any], cluster: Cluster, recording: Recording | None = None) -> Mirror[Any]:
-    """What lists of the kind go to; objects that cannot be read count for what the service makes of them."""
+def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = None) -> KnownObjects[Any]:
+    """Applies lists of the kind to the cluster, and undecodable objects as the service does."""
 
     def apply(event: ClusterEvent) -> None:
         if recording is not None:
             recording.add(kind.plural, event)
         cluster.apply(event)
 
-    return Mirror(kind, apply)
+    return KnownObjects(kind, apply)

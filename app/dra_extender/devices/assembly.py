@@ -26,7 +26,7 @@ class GatherError(ValueError):
     """The node selection of a slice is invalid. No pod with claims can be placed on a node that needs it."""
 
 
-class Peers:
+class Generations:
     """All slices of a pool in the cluster, by generation: their number, and those that consume counters."""
 
     __slots__ = ("_consuming", "_counts", "newest")
@@ -59,11 +59,10 @@ def gather_pool(
     labels: Mapping[str, str],
     features: FeatureGates,
     devices_of: DevicesOf,
-    peers: Callable[[], Peers] | None = None,
+    generations: Callable[[], Generations] | None = None,
 ) -> Pool | None:
     """The pool as the node sees it; None when the node does not see it. `slices` has all slices of the pool, or, with
-    `peers`, all but other nodes' own slices; `peers` is called when the node sees an incomplete pool. Raises
-    GatherError.
+    `generations`, all but other nodes' own slices; called if the node sees an incomplete pool. Raises GatherError.
     """
     collected: list[ResourceSlice] = []
     generation = 0
@@ -80,7 +79,7 @@ def gather_pool(
     others: list[ResourceSlice] = []
     wanted = collected[0].spec.pool.resource_slice_count
     if not is_complete(wanted, len(collected)):
-        everywhere = peers() if peers is not None else Peers(slices)
+        everywhere = generations() if generations is not None else Generations(slices)
         if everywhere.newest > generation:
             return None
         if not is_complete(wanted, everywhere.count(generation)):

@@ -96,7 +96,7 @@ Owner = TypeVar("Owner")
 V = TypeVar("V")
 
 
-class _Entry(ref[Owner], Generic[Owner, V]):
+class _WeakEntry(ref[Owner], Generic[Owner, V]):
     """A weak reference to the owner, with the value."""
 
     __slots__ = ("number", "value")
@@ -105,7 +105,7 @@ class _Entry(ref[Owner], Generic[Owner, V]):
     value: V
 
 
-class WeakIdentityDict(dict[int, _Entry[Owner, V]], Generic[Owner, V]):
+class WeakIdentityDict(dict[int, _WeakEntry[Owner, V]], Generic[Owner, V]):
     """Values by `id` of their owner. An entry is removed with its owner, so a later object with the same `id` does
     not find it. Read with `get`.
     """
@@ -118,7 +118,7 @@ class WeakIdentityDict(dict[int, _Entry[Owner, V]], Generic[Owner, V]):
 
     def put(self, owner: Owner, value: V) -> V:
         """Keep the value for as long as the owner lives. Returns it."""
-        entry: _Entry[Owner, V] = _Entry(owner, self._remove)
+        entry: _WeakEntry[Owner, V] = _WeakEntry(owner, self._remove)
         entry.number, entry.value = id(owner), value
         self[entry.number] = entry
         return value
@@ -131,7 +131,7 @@ def _remover(entries: WeakIdentityDict[Owner, V]) -> Callable[[ref[Owner]], None
     def remove(gone: ref[Owner]) -> None:
         found = known()
         if found is not None:
-            assert isinstance(gone, _Entry)
+            assert isinstance(gone, _WeakEntry)
             found.pop(gone.number, None)
 
     return remove

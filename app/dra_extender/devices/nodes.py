@@ -226,7 +226,7 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, "", {}, self._features, _no_devices, published.peers)
+        pool = gather_pool(published.id, counters, "", {}, self._features, _no_devices, published.generations)
         return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def own_pools(self, name: str) -> Iterable[PoolID]:
@@ -268,7 +268,7 @@ class Nodes(Mapping[str, Node]):
             self._refresh(seen)
         return seen
 
-    def look(self) -> Iterator[None]:
+    def refresh_all(self) -> Iterator[None]:
         """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
         between steps.
         """
@@ -357,7 +357,7 @@ class Nodes(Mapping[str, Node]):
         name, labels = node.name, node.metadata.labels
         try:
             pool = gather_pool(
-                published.id, slices, name, labels, self._features, published.device_list, published.peers
+                published.id, slices, name, labels, self._features, published.device_list, published.generations
             )
         except GatherError as problem:
             return SeenPool(None, str(problem))

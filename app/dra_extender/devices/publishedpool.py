@@ -21,7 +21,7 @@ from dra_extender.api.resource import (
     DeviceTaintRuleSpec,
     ResourceSlice,
 )
-from dra_extender.devices.assembly import Peers, is_own
+from dra_extender.devices.assembly import Generations, is_own
 from dra_extender.devices.models import DeviceList, DeviceLists
 from dra_extender.devices.nodeselection import Visibility, visibility_of
 from dra_extender.devices.usage import PoolID
@@ -59,7 +59,17 @@ def _tainted(device: Device, rules: list[tuple[str | None, DeviceTaint]]) -> Dev
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
-    __slots__ = ("_by_name", "_device_lists", "_open", "_own", "_peers", "_published", "_visibilities", "id", "slices")
+    __slots__ = (
+        "_by_name",
+        "_device_lists",
+        "_generations",
+        "_open",
+        "_own",
+        "_published",
+        "_visibilities",
+        "id",
+        "slices",
+    )
 
     def __init__(self, pool: PoolID) -> None:
         self.id = pool
@@ -71,7 +81,7 @@ class PublishedPool:
         self._open: dict[str, None] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
         self._by_name: dict[str, Device] | None = None
-        self._peers: Peers | None = None
+        self._generations: Generations | None = None
 
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
@@ -112,12 +122,12 @@ class PublishedPool:
             spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
             published = msgspec.structs.replace(published, spec=spec)
         self.slices[name], self._device_lists[name] = published, device_list
-        self._by_name = self._peers = self._visibilities = None
+        self._by_name = self._generations = self._visibilities = None
 
     def drop(self, name: str) -> None:
         self._unindex(name)
         del self._published[name], self.slices[name], self._device_lists[name]
-        self._by_name = self._peers = self._visibilities = None
+        self._by_name = self._generations = self._visibilities = None
 
     def _unindex(self, name: str) -> None:
         node = self.slices[name].spec.node_name or ""
@@ -162,11 +172,11 @@ class PublishedPool:
             self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
         return self._visibilities
 
-    def peers(self) -> Peers:
+    def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
-        if self._peers is None:
-            self._peers = Peers(self.slices.values())
-        return self._peers
+        if self._generations is None:
+            self._generations = Generations(self.slices.values())
+        return self._generations
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
         """The devices of one of the slices."""
@@ -174,7 +184,7 @@ class PublishedPool:
 
     def newest(self) -> Iterator[ResourceSlice]:
         """The slices of the newest generation, by name."""
-        generation = self.peers().newest
+        generation = self.generations().newest
         return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
     def is_whole(self) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from dra_extender.api.errors import ApiError, NotFoundError
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.resources import Served, followed
+from dra_extender.kube.resources import Served, watched_kinds
 
 
 class UserInfo(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[P
     """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
     return tuple(
         Permission(verb, kind.group, kind.plural, f"follow {kind.plural}")
-        for kind in followed(served, budgets=budgets)
+        for kind in watched_kinds(served, budgets=budgets)
         for verb in ("list", "watch")
     )
 

@@ -22,7 +22,7 @@ import structlog
 from dra_extender.api.errors import ApiError, GoneError, NotFoundError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.mirror import Mirror, Named
+from dra_extender.kube.knownobjects import KnownObjects, Named
 from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected
@@ -101,7 +101,7 @@ class Reflector(Generic[T]):
         """
         self.resource = resource
         self._client = client
-        self._mirror = Mirror(resource, apply)
+        self._known = KnownObjects(resource, apply)
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()
@@ -142,9 +142,9 @@ class Reflector(Generic[T]):
         return Progress(
             kind=self.resource.kind,
             synced=self._synced,
-            objects=len(self._mirror),
-            undecodable=self._mirror.undecodable,
-            version=self._mirror.version,
+            objects=len(self._known),
+            undecodable=self._known.undecodable,
+            version=self._known.version,
             behind=self.behind,
             lists=self._lists,
             watches=self._watches,
@@ -164,12 +164,12 @@ class Reflector(Generic[T]):
         """One list if needed, then one watch until it ends. Returns the seconds to wait before the next step."""
         started = self._clock()
         try:
-            if not self._mirror.version:
+            if not self._known.version:
                 await self._list()
             await self._watch()
         except GoneError as problem:
             log.info("resourceVersion expired, listing again", kind=self.resource.kind, reason=problem.message)
-            self._mirror.version = ""
+            self._known.version = ""
         except ApiError as problem:
             return self._failed(problem)
         except Exception as problem:  # a bug must not end the loop
@@ -184,30 +184,30 @@ class Reflector(Generic[T]):
         """Apply the first list batch by batch, and every later one without an await: when one object of a version is
         known, all earlier changes of other objects are, as after a watch. Binds rely on it to find rivals.
         """
-        self._mirror.begin_list()
+        self._known.begin_list()
         version = ""
         async for page in list_pages(self._client, self.resource, self._selector):
             items, version = page.items or [], page.metadata.resource_version
             for batch in batches(items):
-                self._mirror.listed(batch)
+                self._known.listed(batch)
                 if not self._synced:
-                    self._mirror.report()
+                    self._known.report()
                 await asyncio.sleep(0)
-        self._mirror.end_list(version)
+        self._known.end_list(version)
         self._lists += 1
         self._worked_at = self._clock()
         self._failed_watches = min(self._failed_watches, 1)  # the next watch has not shown yet that it works
         self._connected()
         if not self._synced:
             self._synced = True
-            log.info("synced", kind=self.resource.kind, objects=len(self._mirror))
+            log.info("synced", kind=self.resource.kind, objects=len(self._known))
             self._on_synced()
 
     async def _watch(self) -> None:
         params = self._selector | {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._mirror.version,
+            "resourceVersion": self._known.version,
             "timeoutSeconds": str(random.randint(300, 600)),
         }
         self._watches += 1
@@ -216,9 +216,9 @@ class Reflector(Generic[T]):
                 self._apply_line(line)
 
     def _apply_line(self, line: bytes) -> None:
-        """Apply one event. Raises what the mirror raises; the next watch then starts with the same event."""
+        """Apply one event. Raises as `KnownObjects.watched`; then the next watch starts with the same event."""
         try:
-            self._mirror.watched(line)
+            self._known.watched(line)
         except GoneError:
             raise
         except Exception:
@@ -247,8 +247,8 @@ class Reflector(Generic[T]):
 
     def _failed(self, problem: ApiError) -> float:
         if _TOO_NEW in problem.message:
-            self._mirror.version = ""  # etcd was restored from a backup: the known version is newer than the newest
-        elif self._failed_watches >= _MOST_FAILED_WATCHES and self._mirror.version:
+            self._known.version = ""  # etcd was restored from a backup: the known version is newer than the newest
+        elif self._failed_watches >= _MOST_FAILED_WATCHES and self._known.version:
             self._list_again(problem)
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
@@ -271,11 +271,11 @@ class Reflector(Generic[T]):
         log.warning(
             "watches make no progress, listing again",
             kind=self.resource.kind,
-            version=self._mirror.version,
+            version=self._known.version,
             watches=self._failed_watches,
             problem=problem.message,
         )
-        self._mirror.version = ""
+        self._known.version = ""
 
 
 def batches(items: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:

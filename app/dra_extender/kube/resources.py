@@ -214,7 +214,7 @@ def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
 
 
-def followed(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
+def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
     """All kinds that decisions read, in the served versions. `budgets`: PodDisruptionBudgets, too."""
     kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()

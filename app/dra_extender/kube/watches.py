@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.reflector import Progress, Reflector
-from dra_extender.kube.resources import PODS, Served, followed
+from dra_extender.kube.resources import PODS, Served, watched_kinds
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """As kube-scheduler's informer: a pod that finishes counts as removed."""
@@ -42,7 +42,7 @@ class Watches:
                 on_synced=self._one_synced,
                 selector=UNFINISHED_PODS if resource is PODS else None,
             )
-            for resource in followed(served, budgets=budgets)
+            for resource in watched_kinds(served, budgets=budgets)
         )
 
     @property

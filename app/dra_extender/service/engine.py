@@ -240,7 +240,7 @@ class Engine:
 
     def _evaluating(self) -> Turns[None]:
         for number, _ in enumerate(
-            chain(self.cluster.inventory.nodes.look(), self.extender.learn_running_pods()), start=1
+            chain(self.cluster.inventory.nodes.refresh_all(), self.extender.learn_running_pods()), start=1
         ):
             if number % _PORTION == 0:
                 yield

@@ -14,7 +14,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.mirror import Named
+from dra_extender.kube.knownobjects import Named
 from dra_extender.kube.resources import Served, device_taint_rules, resource_claims, resource_slices
 from embedded_cluster.controllers.claims import ClaimController
 from embedded_cluster.controllers.daemons import DaemonController

@@ -1,6 +1,6 @@
 """`make fuzz`, the watches: damaged objects of every kind, as events of a watch and as items of a list.
 
-Promised and checked for each: no exception leaves the mirror, and none is unexpected to what the watches feed; an
+Promised and checked for each: no exception leaves the known, and none is unexpected to what the watches feed; an
 object is either known or reported as left out; a good object next to it is known; and, over all of them, memory stays
 flat. An object is a good one with random JSON at random places, or its bytes are damaged within it.
 """
@@ -29,7 +29,7 @@ from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
-from dra_extender.kube.mirror import Mirror
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
@@ -49,13 +49,13 @@ _EVERY: Final = 25
 
 
 class Kind:
-    """One kind: its mirror, what was applied last of each object, and what was reported as left out."""
+    """One kind: its known, what was applied last of each object, and what was reported as left out."""
 
     def __init__(self, resource: Resource[Any], extender: Extender) -> None:
         self.applied: dict[str, str] = {}
         self.undecodable: dict[str, str] = {}
         self._extender = extender
-        self.mirror: Mirror[Any] = Mirror(resource, self._apply)
+        self.known: KnownObjects[Any] = KnownObjects(resource, self._apply)
 
     def _apply(self, event: ClusterEvent) -> None:
         key = event.key.name
@@ -116,7 +116,7 @@ class Fuzzing:
     def _feed(self, resource: Resource[Any], kind: Kind, line: bytes) -> None:
         """As the reflector does: what is wrong with the line as a whole ends the watch."""
         try:
-            kind.mirror.watched(line)
+            kind.known.watched(line)
         except ApiError:
             self.seen[f"{resource.plural} broken"] += 1
 
@@ -132,7 +132,7 @@ class Fuzzing:
 
     def _good(self, resource: Resource[Any], kind: Kind) -> None:
         body = self._body(resource.plural, "good")
-        kind.mirror.watched(event(body))
+        kind.known.watched(event(body))
         key = f"{body['metadata']['namespace']}/good" if "namespace" in body["metadata"] else "good"
         # A sample in the layout of v1 is not one of v1beta1: it is left out, which is as good.
         assert key in kind.undecodable or kind.applied[key] == body["metadata"]["resourceVersion"]
@@ -142,10 +142,10 @@ class Fuzzing:
         """Some objects, damaged and not, and all others are gone."""
         bodies = [self._body(resource.plural, f"o{number}") for number in range(_NAMES // 2)]
         made = [wounded(self._dice, body) if self._dice.random() < 0.5 else body for body in bodies]
-        kind.mirror.begin_list()
-        kind.mirror.listed([msgspec.Raw(event(body)[len(b'{"type":"MODIFIED","object":') : -2]) for body in made])
-        kind.mirror.end_list(str(self._version))
-        assert len(kind.mirror) + kind.mirror.undecodable >= len(made), "an item of a list is missing"
+        kind.known.begin_list()
+        kind.known.listed([msgspec.Raw(event(body)[len(b'{"type":"MODIFIED","object":') : -2]) for body in made])
+        kind.known.end_list(str(self._version))
+        assert len(kind.known) + kind.known.undecodable >= len(made), "an item of a list is missing"
 
     async def _ask(self) -> None:
         """Whatever is known now, the verbs decide on it."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dra_extender.api.resource import DeviceClass
-from dra_extender.devices.assembly import Peers
+from dra_extender.devices.assembly import Generations
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 from dra_extender.insight.devicereport.listing import ClassMembers, counting
@@ -65,7 +65,7 @@ Difference = tuple[PartID, Part | None]
 class _Signature(NamedTuple):
     """What a pool was counted from. `slices` is a new object after every change of a slice."""
 
-    slices: Peers
+    slices: Generations
     uses: int
 
 
@@ -107,10 +107,10 @@ class DeviceUpdates:
     def _is_due(self, pool: PublishedPool) -> bool:
         signature = self._signatures.get(pool.id)
         uses = self._view.ledger.revision(pool.id)
-        return signature is None or signature.slices is not pool.peers() or signature.uses != uses
+        return signature is None or signature.slices is not pool.generations() or signature.uses != uses
 
     def _count(self, pool: PublishedPool) -> Generator[Difference | None, None, None]:
-        signature = _Signature(pool.peers(), self._view.ledger.revision(pool.id))
+        signature = _Signature(pool.generations(), self._view.ledger.revision(pool.id))
         self.counted += 1
         nodes: dict[str, list[CountedDevice]] = {}
         for device in (yield from counting(self._view, pool, self._members)):

@@ -197,7 +197,7 @@ def copied(view: View) -> Turns[ClusterCopy]:
         copy.cluster.apply(event)
     yield from _in_steps(pods, copy.pods.apply, lambda _: _POD)
     yield from _in_steps(pods, copy.tenants.put, lambda _: _POD)
-    yield from _in_steps(copy.cluster.inventory.nodes.look(), lambda _: None, lambda _: _NODE)
+    yield from _in_steps(copy.cluster.inventory.nodes.refresh_all(), lambda _: None, lambda _: _NODE)
     return copy
 
 

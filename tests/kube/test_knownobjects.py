@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dra_extender.api.core import Node
 from dra_extender.api.errors import ApiError, GoneError, OutcomeUnknownError
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
-from dra_extender.kube.mirror import Mirror
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, resource_claims
 from tests.support.unexpected import Reports
 
@@ -57,26 +57,26 @@ def seen() -> Seen:
 
 
 @pytest.fixture
-def mirror(seen: Seen) -> Mirror[Node]:
-    return Mirror(NODES, seen.apply)
+def known(seen: Seen) -> KnownObjects[Node]:
+    return KnownObjects(NODES, seen.apply)
 
 
-def relist(mirror: Mirror[Node], version: str, *objects: Any) -> None:
-    mirror.begin_list()
-    mirror.listed(raws(*objects))
-    mirror.end_list(version)
+def relist(known: KnownObjects[Node], version: str, *objects: Any) -> None:
+    known.begin_list()
+    known.listed(raws(*objects))
+    known.end_list(version)
 
 
-def test_a_list_applies_everything_and_remembers_its_version(mirror: Mirror[Node], seen: Seen) -> None:
-    relist(mirror, "7", node("a"), node("b", 2))
+def test_a_list_applies_everything_and_remembers_its_version(known: KnownObjects[Node], seen: Seen) -> None:
+    relist(known, "7", node("a"), node("b", 2))
     assert seen.log == [("apply", "a", "1"), ("apply", "b", "2")]
-    assert mirror.version == "7"
+    assert known.version == "7"
 
 
-def test_a_second_list_reports_only_differences(mirror: Mirror[Node], seen: Seen) -> None:
-    relist(mirror, "7", node("same"), node("changed"), node("gone"))
+def test_a_second_list_reports_only_differences(known: KnownObjects[Node], seen: Seen) -> None:
+    relist(known, "7", node("same"), node("changed"), node("gone"))
     seen.log.clear()
-    relist(mirror, "9", node("same"), node("changed", 8), node("new", 9))
+    relist(known, "9", node("same"), node("changed", 8), node("new", 9))
     assert seen.log == [("apply", "changed", "8"), ("apply", "new", "9"), ("remove", "gone", "u")]
 
 
@@ -89,80 +89,80 @@ def test_a_list_is_decoded_as_it_comes_and_reported_in_one_step(seen: Seen) -> N
         decoded.append(node.name)
         return node
 
-    mirror = Mirror(msgspec.structs.replace(NODES, decode=decode), seen.apply)
-    mirror.begin_list()
-    mirror.listed(raws(node("a"), node("b")))
+    known = KnownObjects(msgspec.structs.replace(NODES, decode=decode), seen.apply)
+    known.begin_list()
+    known.listed(raws(node("a"), node("b")))
     assert (decoded, seen.log) == (["a", "b"], [])
-    mirror.end_list("7")
+    known.end_list("7")
     assert (decoded, seen.log) == (["a", "b"], [("apply", "a", "1"), ("apply", "b", "1")])
 
 
-def test_an_object_made_anew_between_two_lists_is_removed_first(mirror: Mirror[Node], seen: Seen) -> None:
-    relist(mirror, "7", node("a", 1, uid="old"))
+def test_an_object_made_anew_between_two_lists_is_removed_first(known: KnownObjects[Node], seen: Seen) -> None:
+    relist(known, "7", node("a", 1, uid="old"))
     seen.log.clear()
-    relist(mirror, "9", node("a", 8, uid="new"))
+    relist(known, "9", node("a", 8, uid="new"))
     assert seen.log == [("remove", "a", "old"), ("apply", "a", "8")]
 
 
-def test_events_apply_remove_and_advance_the_version(mirror: Mirror[Node], seen: Seen) -> None:
-    relist(mirror, "1")
-    mirror.watched(event("ADDED", node("a", 2)))
-    mirror.watched(event("MODIFIED", node("a", 3)))
-    mirror.watched(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}}))
-    assert mirror.version == "40"
-    mirror.watched(event("DELETED", node("a", 41)))
+def test_events_apply_remove_and_advance_the_version(known: KnownObjects[Node], seen: Seen) -> None:
+    relist(known, "1")
+    known.watched(event("ADDED", node("a", 2)))
+    known.watched(event("MODIFIED", node("a", 3)))
+    known.watched(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}}))
+    assert known.version == "40"
+    known.watched(event("DELETED", node("a", 41)))
     assert seen.log == [("apply", "a", "2"), ("apply", "a", "3"), ("remove", "a", "u")]
-    assert mirror.version == "41"
-    assert len(mirror) == 0
+    assert known.version == "41"
+    assert len(known) == 0
 
 
-def test_an_undecodable_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
+def test_an_undecodable_object_is_reported_once_and_the_others_go_on(known: KnownObjects[Node], seen: Seen) -> None:
     bad = node("bad", status={"allocatable": {"cpu": "lots"}})
-    relist(mirror, "5", node("a"), bad, node("b"))
+    relist(known, "5", node("a"), bad, node("b"))
     assert [entry[:2] for entry in seen.log] == [("apply", "a"), ("undecodable", "bad"), ("apply", "b")]
     assert "lots" in seen.log[1][2]
-    assert mirror.undecodable == 1
+    assert known.undecodable == 1
     seen.log.clear()
-    relist(mirror, "6", node("a"), bad, node("b"))
+    relist(known, "6", node("a"), bad, node("b"))
     assert seen.log == []
 
 
-def test_an_undecodable_object_that_becomes_good_recovers(mirror: Mirror[Node], seen: Seen) -> None:
-    mirror.watched(event("ADDED", node("a", status={"allocatable": {"cpu": "lots"}})))
-    mirror.watched(event("MODIFIED", node("a", 2)))
+def test_an_undecodable_object_that_becomes_good_recovers(known: KnownObjects[Node], seen: Seen) -> None:
+    known.watched(event("ADDED", node("a", status={"allocatable": {"cpu": "lots"}})))
+    known.watched(event("MODIFIED", node("a", 2)))
     assert [entry[0] for entry in seen.log] == ["undecodable", "apply"]
-    assert mirror.undecodable == 0
+    assert known.undecodable == 0
 
 
 def test_an_object_that_turns_undecodable_keeps_its_last_good_form_until_it_is_deleted(
-    mirror: Mirror[Node], seen: Seen
+    known: KnownObjects[Node], seen: Seen
 ) -> None:
     bad = node("a", 2, status={"allocatable": {"cpu": "lots"}})
-    mirror.watched(event("ADDED", node("a")))
-    mirror.watched(event("MODIFIED", bad))
+    known.watched(event("ADDED", node("a")))
+    known.watched(event("MODIFIED", bad))
     assert "a" in seen.nodes
-    mirror.watched(event("DELETED", bad))
+    known.watched(event("DELETED", bad))
     assert [entry[0] for entry in seen.log] == ["apply", "undecodable", "remove"]
 
 
-def test_the_end_of_an_object_that_was_never_decodable_is_reported(mirror: Mirror[Node], seen: Seen) -> None:
-    relist(mirror, "5", node("a", status={"allocatable": {"cpu": "lots"}}))
-    relist(mirror, "6")
+def test_the_end_of_an_object_that_was_never_decodable_is_reported(known: KnownObjects[Node], seen: Seen) -> None:
+    relist(known, "5", node("a", status={"allocatable": {"cpu": "lots"}}))
+    relist(known, "6")
     assert [(entry[0], entry[2]) for entry in seen.log][1:] == [("remove", "None")]
 
 
 def test_an_object_whose_event_fails_counts_as_undecodable(
-    mirror: Mirror[Node], seen: Seen, tolerated: Reports
+    known: KnownObjects[Node], seen: Seen, tolerated: Reports
 ) -> None:
-    relist(mirror, "5", node("bomb"), node("a"))
+    relist(known, "5", node("bomb"), node("a"))
     assert seen.log == [("undecodable", "bomb", "RuntimeError: does not fit"), ("apply", "a", "1")]
     assert [place for place, _ in tolerated] == ["object"]
 
 
-def test_nulls_and_managed_fields_do_no_harm(mirror: Mirror[Node], seen: Seen) -> None:
+def test_nulls_and_managed_fields_do_no_harm(known: KnownObjects[Node], seen: Seen) -> None:
     odd = node("a")
     odd["metadata"] |= {"labels": None, "managedFields": [{"manager": 7, "fieldsV1": None}]}
-    relist(mirror, "5", odd)
+    relist(known, "5", odd)
     assert seen.log == [("apply", "a", "1")]
 
 
@@ -175,15 +175,19 @@ def test_nulls_and_managed_fields_do_no_harm(mirror: Mirror[Node], seen: Seen) -
         ({"message": "no code"}, OutcomeUnknownError),
     ],
 )
-def test_an_error_event_ends_the_watch(mirror: Mirror[Node], status: dict[str, Any], expected: type[ApiError]) -> None:
+def test_an_error_event_ends_the_watch(
+    known: KnownObjects[Node], status: dict[str, Any], expected: type[ApiError]
+) -> None:
     with pytest.raises(expected):
-        mirror.watched(event("ERROR", status))
+        known.watched(event("ERROR", status))
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"type":"ADDED"}', b"[]", b'{"type":7,"object":{}}'])
-def test_a_malformed_line_ends_the_watch_and_changes_nothing(mirror: Mirror[Node], seen: Seen, line: bytes) -> None:
+def test_a_malformed_line_ends_the_watch_and_changes_nothing(
+    known: KnownObjects[Node], seen: Seen, line: bytes
+) -> None:
     with pytest.raises(ApiError, match="watch of nodes"):
-        mirror.watched(line)
+        known.watched(line)
     assert seen.log == []
 
 
@@ -218,35 +222,35 @@ UNDECODABLE_CLAIMS = {
 @pytest.mark.parametrize("raw", UNDECODABLE_CLAIMS.values(), ids=UNDECODABLE_CLAIMS)
 def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_it(raw: bytes) -> None:
     seen = Seen()
-    mirror = Mirror(resource_claims("v1"), seen.apply)
+    known = KnownObjects(resource_claims("v1"), seen.apply)
 
     def log() -> list[tuple[str, ...]]:
         return [entry[:2] for entry in seen.log]
 
-    mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
-    assert (log(), mirror.version, mirror.undecodable) == ([("undecodable", "n/c")], "7", 1)
-    mirror.watched(b'{"object":%s,"type":"MODIFIED"}\n' % raw)
+    known.watched(b'{"type":"MODIFIED","object":%s}' % raw)
+    assert (log(), known.version, known.undecodable) == ([("undecodable", "n/c")], "7", 1)
+    known.watched(b'{"object":%s,"type":"MODIFIED"}\n' % raw)
     assert len(seen.log) == 1
-    mirror.watched(event("MODIFIED", {"metadata": {"name": "d", "namespace": "n", "uid": "v", "resourceVersion": "8"}}))
-    mirror.watched(b'{"type":"DELETED","object":%s}' % raw.replace(b'"7"', b'"9"'))
-    assert (log()[1:], mirror.version) == ([("apply", "n/d"), ("remove", "n/c")], "9")
-    mirror.begin_list()
-    mirror.listed([msgspec.Raw(raw)])
-    mirror.end_list("10")
+    known.watched(event("MODIFIED", {"metadata": {"name": "d", "namespace": "n", "uid": "v", "resourceVersion": "8"}}))
+    known.watched(b'{"type":"DELETED","object":%s}' % raw.replace(b'"7"', b'"9"'))
+    assert (log()[1:], known.version) == ([("apply", "n/d"), ("remove", "n/c")], "9")
+    known.begin_list()
+    known.listed([msgspec.Raw(raw)])
+    known.end_list("10")
     assert log()[3:] == [("undecodable", "n/c"), ("remove", "n/d")]
 
 
 def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_changes() -> None:
     found: list[ClusterEvent] = []
-    mirror = Mirror(resource_claims("v1"), found.append)
+    known = KnownObjects(resource_claims("v1"), found.append)
     bare = claim_with(DEEP)
     status = b',"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}]}}}}'
     allocated = bare[:-1] + status
     for raw in (bare, bare, allocated, allocated):
-        mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
-    mirror.begin_list()
-    mirror.listed([msgspec.Raw(bare)])
-    mirror.end_list("10")
+        known.watched(b'{"type":"MODIFIED","object":%s}' % raw)
+    known.begin_list()
+    known.listed([msgspec.Raw(bare)])
+    known.end_list("10")
     partials = [event.partial for event in found if isinstance(event, Undecodable) and event.partial is not None]
     assert [[result.device for result in partial.results] for partial in partials] == [[], ["x"], []]
     assert len(found) == 3
@@ -254,16 +258,16 @@ def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_chan
 
 
 @pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])
-def test_an_object_without_a_name_stops_nobody(metadata: bytes, mirror: Mirror[Node], seen: Seen) -> None:
+def test_an_object_without_a_name_stops_nobody(metadata: bytes, known: KnownObjects[Node], seen: Seen) -> None:
     """Behind an event that is nested too deeply and has no version, the watch cannot go on: it is read anew."""
     line = b'{"type":"ADDED","object":{"metadata":%s}}' % metadata
     if metadata is DEEP:
         with pytest.raises(ApiError, match="watch of nodes"):
-            mirror.watched(line)
+            known.watched(line)
     else:
-        mirror.watched(line)
+        known.watched(line)
         assert [entry[:2] for entry in seen.log] == [("undecodable", "")]
-    mirror.watched(event("ADDED", node("a", 2)))
+    known.watched(event("ADDED", node("a", 2)))
     assert seen.log[-1] == ("apply", "a", "2")
 
 
@@ -291,11 +295,11 @@ anything = st.recursive(
 @given(anything, anything, st.permutations(["metadata", "spec", "status"]))
 def test_whatever_an_object_contains_the_next_one_is_applied(spec: Any, status: Any, order: list[str]) -> None:
     seen = Seen()
-    mirror = Mirror(resource_claims("v1beta1"), seen.apply)
+    known = KnownObjects(resource_claims("v1beta1"), seen.apply)
     parts = {"metadata": node("odd", 2)["metadata"], "spec": spec, "status": status}
-    mirror.watched(event("ADDED", {name: parts[name] for name in order}))
-    assert mirror.version == "2"
-    mirror.watched(event("ADDED", node("a", 3)))
+    known.watched(event("ADDED", {name: parts[name] for name in order}))
+    assert known.version == "2"
+    known.watched(event("ADDED", node("a", 3)))
     assert seen.log[-1][:2] == ("apply", "a")
 
 
@@ -306,19 +310,19 @@ changes = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "d
 def test_after_any_history_the_events_have_shown_exactly_what_exists(history: list[tuple[str, str]]) -> None:
     """Missed deletions, recreations and bad objects included."""
     seen = Seen()
-    mirror = Mirror(NODES, seen.apply)
+    known = KnownObjects(NODES, seen.apply)
     stored: dict[str, dict[str, Any]] = {}
     for version, (name, action) in enumerate(history, start=1):
         if action == "put":
             stored[name] = node(name, version, uid=f"{name}{version // 7}")
-            mirror.watched(event("MODIFIED", stored[name]))
+            known.watched(event("MODIFIED", stored[name]))
         elif action == "bad":
-            mirror.watched(event("MODIFIED", node(name, version, spec=7)))
+            known.watched(event("MODIFIED", node(name, version, spec=7)))
             stored.setdefault(name, node(name, version))
         elif action == "delete":
             stored.pop(name, None)  # nobody watched
         else:
-            relist(mirror, str(version), *stored.values())
-    relist(mirror, str(len(history) + 1), *stored.values())
+            relist(known, str(version), *stored.values())
+    relist(known, str(len(history) + 1), *stored.values())
     assert seen.nodes == {name: obj["metadata"]["uid"] for name, obj in stored.items()}
-    assert mirror.undecodable == 0
+    assert known.undecodable == 0

@@ -1,8 +1,8 @@
 """The events that a list or a watch of one kind contains, found by comparison with the known objects.
 
-`Mirror` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: an object that is deleted between
-two watches is removed, too; an object that cannot be decoded or applied is reported as undecodable and does not affect
-the others; a list applies no object whose version is known. It is synchronous and does no I/O.
+`KnownObjects` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: an object that was deleted
+between two watches is removed; an object that cannot be decoded or applied is reported as undecodable, and the others
+are not affected; a list applies no object whose version is known. It is synchronous and does no I/O.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _event = msgspec.json.Decoder(_WatchEvent)
 _status = msgspec.json.Decoder(FailureStatus)
 
 
-class Mirror(Generic[T]):
+class KnownObjects(Generic[T]):
     """The known objects of one kind: keys and versions. `apply` gets the events."""
 
     def __init__(self, resource: Resource[T], apply: Callable[[ClusterEvent], object]) -> None:
