@@ -58,11 +58,11 @@ class WorkBudget:
         return do(None)
 
     def has_waited(self) -> bool:
-        """True when an earlier turn of the call, or this one, could not decide something: ask `waiting` then."""
+        """True when a turn of the call left something undecided. `waiting` then has the reason."""
         return False
 
     def waiting(self, what: object, node: str) -> str:
-        """Why an earlier turn of the call could not decide this on the node; empty when it did not try, or could."""
+        """Why an earlier turn of the call left this undecided on the node; empty when none did."""
         return ""
 
     def wait(self, what: object, node: str, reason: str) -> None:
@@ -82,11 +82,11 @@ class WorkBudget:
         """
         raise NotImplementedError("a budget without a limit defers nothing")
 
-    def is_heavy(self, key: Hashable) -> bool:
+    def is_too_large(self, key: Hashable) -> bool:
         """True when work of this kind was too large for a turn before."""
         return False
 
-    def note_heavy(self, key: Hashable) -> None:
+    def note_too_large(self, key: Hashable) -> None:
         """Work of this kind is too large for a turn."""
 
 
@@ -192,8 +192,8 @@ class TurnBudget(WorkBudget):
         self.waits = True
         return Deferred(reason)
 
-    def is_heavy(self, key: Hashable) -> bool:
-        return key in self._replies.heavy
+    def is_too_large(self, key: Hashable) -> bool:
+        return key in self._replies.too_large
 
-    def note_heavy(self, key: Hashable) -> None:
-        self._replies.heavy[key] = True
+    def note_too_large(self, key: Hashable) -> None:
+        self._replies.too_large[key] = True

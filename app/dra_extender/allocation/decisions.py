@@ -1,9 +1,9 @@
 """The decisions of filter, bind, explain and what-if, all by one allocator.
 
-Promises: a question changes no answer and raises nothing for what claims or objects of the cluster contain; the same
-question on the same state has the same answer (share IDs apart). `node_results` is `plan` on many nodes, from the
-equivalence cache. `with_state` asks the same of a hypothetical state. `with_budget` counts the work: then every
-question may raise `TurnSpent`, and refuses what workers have to answer first, or raises `Deferred`, as it says.
+Promises: a method changes no later answer, and no content of claims or cluster objects makes it raise. On the same
+state it returns the same answer, except for share IDs. `node_results` is `plan` on many nodes, from the equivalence cache.
+`with_state` decides on a hypothetical state. `with_budget` counts the work: every method may then raise `TurnSpent`.
+Where workers have to answer first, a method refuses the node or raises `Deferred`; its docstring says which.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REMEMBERED_BYTES: Final = 2**27
 REMEMBERED_READS = 16
 
 LATER_SHARE = 8
-"""When one search for claims was too large to be done on the spot, further ones get this part of the allowance."""
+"""After one search for these claims was too large for a turn, each further search gets one eighth of the ceiling."""
 
 ClaimsKey = tuple[tuple[bytes, ...], tuple[int, ...]]
 """The signatures of claims, and the versions of the classes that they name."""
@@ -337,12 +337,12 @@ class Decisions:
             asked = replace(known.request, prepared=request.prepared)
             return asked, self._worked_out(asked, known.reply)
         if not budget.is_deferred(key):
-            share = LATER_SHARE if results is not None and results.is_hard else 1
+            share = LATER_SHARE if results is not None and results.has_large_search else 1
             try:
                 return request, budget.attempt(lambda work: self._allocate(request, work), share)
             except WorkExceeded:
                 if results is not None:
-                    results.is_hard = True
+                    results.has_large_search = True
         raise budget.defer(key, request, SEARCHING)
 
     def _allocate(self, request: SearchRequest, work: Work | None) -> Plan | Unfit | Failure:

@@ -74,12 +74,12 @@ def matches(
         program = selector if isinstance(selector, Program) else filter.programs.compile(expression, gates)
         return evaluated(program, view)
     content = expression, gates
-    if isinstance(selector, Program) and not budget.is_heavy(content):
+    if isinstance(selector, Program) and not budget.is_too_large(content):
         program = selector
         try:
             return budget.attempt(lambda work: evaluated(program, view, work))
         except WorkExceeded:
-            budget.note_heavy(content)
+            budget.note_too_large(content)
     key = "evaluate", expression, gates, view.read_key(selector.reads)
     known = budget.known(key)
     if known is None:

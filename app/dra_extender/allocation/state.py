@@ -26,7 +26,7 @@ class Taken:
         self.device = device
         self.charged = False
         self.marked = False
-        """Whether the device was free in the attempt before: with admin access two claims can hold it."""
+        """True for the first take of the device in the attempt: with admin access two claims can take it."""
         self.takes: Consumed | None = None
         """What the share consumes; None for a device that is not shared."""
         self.constraint_states: list[tuple[int, ConstraintState]] = []
@@ -68,7 +68,7 @@ class SearchState:
         self.charged = 0
 
     def blocked(self, option: RequestOption) -> int:
-        """The devices this attempt keeps the option from taking."""
+        """The devices that the option cannot take, because this attempt has taken them."""
         return self.held_by[option.claim] if option.admin else self.held
 
     def allowed(self, option: RequestOption) -> int:

@@ -126,7 +126,7 @@ class WorkerReplies:
 
     def __init__(self, most: int = REMEMBERED_BYTES) -> None:
         self.open: set[Hashable] = set()
-        self.heavy: LRUCache[Hashable, bool] = LRUCache(REMEMBERED_EXPRESSIONS)
+        self.too_large: LRUCache[Hashable, bool] = LRUCache(REMEMBERED_EXPRESSIONS)
         self._known: LRUCache[Hashable, Answered] = LRUCache(most, lambda known: min(most, size_of(known.request)))
 
     def __len__(self) -> int:

@@ -159,12 +159,12 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         if not claims:
             allocatable.extend(group)
             continue
-        verdicts = view.decisions.node_results(claims, group)
-        if verdicts.error:
-            return NodeStatuses(fits=[], refused={}, error=verdicts.error)
-        waiting = waiting or verdicts.waiting
-        refused = refused | verdicts.refused if refused else verdicts.refused
-        allocatable = allocatable + verdicts.fits if allocatable else verdicts.fits
+        results = view.decisions.node_results(claims, group)
+        if results.error:
+            return NodeStatuses(fits=[], refused={}, error=results.error)
+        waiting = waiting or results.waiting
+        refused = refused | results.refused if refused else results.refused
+        allocatable = allocatable + results.fits if allocatable else results.fits
     fits, stuck = _where_usable(view, prefiltered, allocatable, refused)
     if prefiltered.wanted is not None:
         fitting = set(fits)
@@ -175,13 +175,12 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
 def groups(
     view: View, prefiltered: PreFilterState, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
-    """The nodes by the claims to allocate there, which differ only by the extended resources that devices provide.
-    Those that are left out are put into `refused` with the reason; unknown ones are only where there is nothing to
-    allocate, or where the claims depend on the node.
+    """The nodes by the claims to allocate there. The claims differ only in the extended resources that devices provide.
+    A node that cannot take the pod is put into `refused`, with the reason. If all nodes get the same claims, unknown nodes stay in the group: the allocation refuses them.
     """
     nodes, wanted = view.cluster.nodes, prefiltered.wanted
     if wanted is None and prefiltered.claims.pending:
-        return [(prefiltered.claims.pending, names)]  # verdicts say which nodes are not known
+        return [(prefiltered.claims.pending, names)]  # node_results refuses unknown nodes
     knows = view.cluster.knows
     known = list(filter(knows, names))
     if len(known) < len(names):
@@ -260,7 +259,7 @@ def _where_usable(
 
 
 def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
-    """As `decide`, with nothing known of the pod yet."""
+    """`pre_filter`, then `allocate`."""
     return allocate(view, pre_filter(view, pod), name)
 
 

@@ -82,7 +82,7 @@ class ResultCache:
         self._seen_nodes = nodes.seen
         self._ledger = ledger
         self._position = -1
-        self.is_hard = False
+        self.has_large_search = False
         """True when a search was too large for a turn."""
         self._results = list(_FIXED)
         self._numbers: dict[NodeResult, int] = {}

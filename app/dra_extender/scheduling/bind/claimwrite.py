@@ -225,8 +225,8 @@ class ClaimWrite:
         self.learned(found)
 
     def learned(self, claim: ResourceClaim) -> None:
-        """A reply. Once the claim has another version than the write in doubt was made for, that write is stored or
-        fails. Which of the two is unknown: another replica that binds the pod writes the same.
+        """Take in a reply. A write in doubt is over once the claim has another version than the write was made for.
+        Whether it was stored is unknown, because another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class ClaimRollback:
-    """What one bind has, or may have, written to one claim. `run` or `keep` it until one of them returns."""
+    """The rollback of one bind's writes to one claim. Repeat `run` or `keep` until it does not raise Unresolved."""
 
     def __init__(self, context: BindContext, write: ClaimWrite, *, clear: bool) -> None:
         self.write = write
@@ -168,7 +168,9 @@ class FailedBind(msgspec.Struct, frozen=True):
 
 
 class Rollback:
-    """Rolls back one failed bind, unless its pod is bound after all. `run` until it returns; nothing is done twice."""
+    """Rolls back one failed bind, unless its pod is bound after all. Repeat `run` until it does not raise Unresolved: a
+    claim that is done is not written again.
+    """
 
     def __init__(self, context: BindContext, bind: FailedBind, problem: BindFailure) -> None:
         self.pod = bind.pod

@@ -91,7 +91,7 @@ class Refusals:
         return {name: found.refused[name] for name in names}
 
     def resolvable(self, pod_uid: str) -> frozenset[str]:
-        """The nodes of a remembered answer where evicting pods may help: as it was then, too."""
+        """The nodes where evicting pods might help when the answer was remembered."""
         found = self._remembered.get(pod_uid)
         return found.resolvable if found is not None else frozenset()
 
@@ -150,7 +150,7 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FilterVerb:
-    """One call at a time per scheduler; several schedulers may call."""
+    """A scheduler sends one call at a time; several schedulers may call."""
 
     def __init__(
         self,
