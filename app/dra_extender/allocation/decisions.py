@@ -1,9 +1,10 @@
 """The decisions of filter, bind, explain and what-if, all by one allocator.
 
 Promises: a method changes no later answer, and no content of claims or cluster objects makes it raise. On the same
-state it returns the same answer, except for share IDs. `node_results` is `plan` on many nodes, from the equivalence cache.
-`with_state` decides on a hypothetical state. `with_budget` counts the work: every method may then raise `TurnSpent`.
-Where workers have to answer first, a method refuses the node or raises `Deferred`; its docstring says which.
+state it returns the same answer, except for share IDs. `node_results` is `plan` on many nodes, from the equivalence
+cache. `with_state` decides on a hypothetical state. `with_budget` counts the work: every method may then raise
+`TurnSpent`. Where workers have to answer first, a method refuses the node or raises `Deferred`; its docstring says
+which.
 """
 
 from __future__ import annotations

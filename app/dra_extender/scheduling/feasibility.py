@@ -176,7 +176,8 @@ def groups(
     view: View, prefiltered: PreFilterState, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
     """The nodes by the claims to allocate there. The claims differ only in the extended resources that devices provide.
-    A node that cannot take the pod is put into `refused`, with the reason. If all nodes get the same claims, unknown nodes stay in the group: the allocation refuses them.
+    A node that cannot take the pod is put into `refused`, with the reason. If all nodes get the same
+    claims, unknown nodes stay in the group: the allocation refuses them.
     """
     nodes, wanted = view.cluster.nodes, prefiltered.wanted
     if wanted is None and prefiltered.claims.pending:
