@@ -111,7 +111,7 @@ def measure(size: Size) -> Row:
         for _ in range(3):
             prepare()
             ask()
-        ProcessMemory(own=True).keep()
+        ProcessMemory(own=True).freeze()
         taken: list[float] = []
         for _ in range(RUNS):
             prepare()

@@ -35,7 +35,7 @@ def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() 
 def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool) -> None:
     before = gc.get_threshold()
     try:
-        ProcessMemory(own=own).keep()
+        ProcessMemory(own=own).freeze()
         assert gc.get_threshold()[0] == (process.YOUNG if own else before[0])
     finally:
         gc.set_threshold(*before)
@@ -45,7 +45,7 @@ def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool
 CIRCLES = """
 import gc
 from dra_extender.service.process import ProcessMemory
-ProcessMemory(own=True).keep()
+ProcessMemory(own=True).freeze()
 most, waiting = 0, []
 for number in range(1_000_000):
     waiting.append(circle := [])
@@ -70,7 +70,7 @@ async def test_memory_is_given_back_again_and_again_in_a_process_of_ours(
     trimmed: list[None] = []
     monkeypatch.setattr(process, "PERIOD", 0.0)
     monkeypatch.setattr(process, "trim", lambda: trimmed.append(None))
-    job = asyncio.create_task(ProcessMemory(own=own).give_back())
+    job = asyncio.create_task(ProcessMemory(own=own).trim())
     if own:
         await until(lambda: len(trimmed) >= 2)
     else:

@@ -161,7 +161,7 @@ class Engine:
         yield self._once_known(self.device_metrics.run)
         if self._diagnose:
             yield self.diagnoses.run()
-        yield self._memory.give_back()
+        yield self._memory.trim()
 
     @property
     def warming(self) -> str:
@@ -225,7 +225,7 @@ class Engine:
         """
         await self._known.wait()
         await self._evaluate()
-        self._memory.keep()
+        self._memory.freeze()
         self._warm = True
         while True:
             await asyncio.sleep(_WARM_PERIOD)
@@ -260,7 +260,7 @@ class Engine:
             claims=sum(1 for _ in self.cluster.ledger.claims()),
             seconds=round(time.perf_counter() - self._started, 2),
         )
-        self._memory.keep_anew()
+        self._memory.refreeze()
 
     def _report_waiting(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
         self.writer.record_event(about, "Warning", reason, note)

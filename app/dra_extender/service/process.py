@@ -35,20 +35,20 @@ class ProcessMemory:
     def __init__(self, *, own: bool) -> None:
         self._own = own
 
-    def keep(self) -> None:
+    def freeze(self) -> None:
         """Freeze all objects that exist now, in addition to those frozen before."""
         if self._own:
             gc.set_threshold(YOUNG, *OLDER)
             gc.collect()
             gc.freeze()
 
-    def keep_anew(self) -> None:
+    def refreeze(self) -> None:
         """Unfreeze everything, so objects of an earlier engine can go, and freeze what exists now."""
         if self._own:
             gc.unfreeze()
-        self.keep()
+        self.freeze()
 
-    async def give_back(self) -> None:
+    async def trim(self) -> None:
         """Return free memory of the C library to the system, until cancelled. Otherwise the process stays as large as
         the largest list response has made it.
         """
