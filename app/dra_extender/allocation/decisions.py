@@ -93,7 +93,7 @@ class _Caches:
 
 
 class Decisions:
-    """See the module. `share_ids` makes a new share ID (a UUID) at each call. `scorers` rate nodes that fit, beside
+    """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call. `scorers` rate nodes that fit, beside
     PrioritizedList, each with its weight."""
 
     def __init__(

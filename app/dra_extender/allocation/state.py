@@ -33,12 +33,12 @@ class Taken:
 
 
 class SearchState:
-    """See the module. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
+    """The devices that one search has taken so far. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
 
-    `held`: exclusive devices any claim of the attempt has; `held_by[c]`: those of claim c. `left`: counters by number.
-    `constraint_states[i]`: state of constraint i. `consumed`: capacity the attempt's shares take, by device; a device
-    with shares has an entry even when it has no capacity. `charged`: devices whose counters were charged for this
-    attempt.
+    `taken_mask`: the exclusive devices of the attempt; `taken_by_claim[c]`: those of claim c. `left`: counters
+    by number. `constraint_states[i]`: state of constraint i. `consumed`: capacity that the attempt's shares take, by
+    device; a device with shares has an entry even when it has no capacity. `charged`: the devices whose counters this
+    attempt has been charged for.
     """
 
     __slots__ = (
@@ -46,20 +46,20 @@ class SearchState:
         "constraint_states",
         "consumed",
         "counts",
-        "held",
-        "held_by",
         "left",
         "shares",
         "taken",
+        "taken_by_claim",
+        "taken_mask",
         "task",
     )
 
     def __init__(self, task: AllocationTask) -> None:
         self.task = task
         self.taken: list[Taken] = []
-        self.held = 0
+        self.taken_mask = 0
         claims = len(task.prepared.claims)
-        self.held_by = [0] * claims
+        self.taken_by_claim = [0] * claims
         self.counts = [0] * claims
         self.left = list(task.first_left)
         self.constraint_states = [constraint.start for constraint in task.constraints]
@@ -69,7 +69,7 @@ class SearchState:
 
     def blocked(self, option: RequestOption) -> int:
         """The devices that the option cannot take, because this attempt has taken them."""
-        return self.held_by[option.claim] if option.admin else self.held
+        return self.taken_by_claim[option.claim] if option.admin else self.taken_mask
 
     def allowed(self, option: RequestOption) -> int:
         """The devices that are selected, free and acceptable to the constraints. Counters and shares are not looked
@@ -128,9 +128,9 @@ class SearchState:
         if task.shareable & bit:
             self._add_share(taken)
         else:
-            taken.marked = not self.held & bit
-            self.held |= bit
-            self.held_by[option.claim] |= bit
+            taken.marked = not self.taken_mask & bit
+            self.taken_mask |= bit
+            self.taken_by_claim[option.claim] |= bit
         self.counts[option.claim] += 1
         self.taken.append(taken)
 
@@ -152,8 +152,8 @@ class SearchState:
             self._drop_share(taken)
         else:
             if taken.marked:
-                self.held &= ~(1 << device)
-            self.held_by[option.claim] &= ~(1 << device)
+                self.taken_mask &= ~(1 << device)
+            self.taken_by_claim[option.claim] &= ~(1 << device)
         for index, before in reversed(taken.constraint_states):
             self.constraint_states[index] = before
         if taken.charged and task.counters is not None:

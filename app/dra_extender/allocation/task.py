@@ -92,7 +92,7 @@ def failed(failure: EvaluationFailure, ask: Ask, claim: int) -> FatalError:
 
 
 class AllocationTask:
-    """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
+    """What one search reads. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
 
     `can_raise`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
     would hide it.

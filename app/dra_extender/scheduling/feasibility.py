@@ -55,7 +55,7 @@ class NodeStatuses(msgspec.Struct, frozen=True):
     fits: list[str]
     refused: dict[str, str]
     error: str = ""
-    stuck: tuple[ResourceClaim, ...] = ()
+    blocking: tuple[ResourceClaim, ...] = ()
     """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
     awaiting: str = ""
     """UID of a claim in flight that the pod was refused for."""
@@ -149,7 +149,7 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
     """Which of these nodes fit the pod. `names` has no duplicates."""
     if isinstance(prefiltered, Unschedulable):
         refused = dict.fromkeys(names, prefiltered.reason)
-        return NodeStatuses(fits=[], refused=refused, stuck=prefiltered.terminating, awaiting=prefiltered.awaiting)
+        return NodeStatuses(fits=[], refused=refused, blocking=prefiltered.terminating, awaiting=prefiltered.awaiting)
     if isinstance(prefiltered, Failure):
         return NodeStatuses(fits=[], refused={}, error=prefiltered.error)
     refused = {}
@@ -165,11 +165,11 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         waiting = waiting or results.waiting
         refused = refused | results.refused if refused else results.refused
         allocatable = allocatable + results.fits if allocatable else results.fits
-    fits, stuck = _where_usable(view, prefiltered, allocatable, refused)
+    fits, blocking = _where_usable(view, prefiltered, allocatable, refused)
     if prefiltered.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
-    return NodeStatuses(fits=fits, refused=refused, stuck=stuck, waiting=waiting)
+    return NodeStatuses(fits=fits, refused=refused, blocking=blocking, waiting=waiting)
 
 
 def groups(
@@ -244,19 +244,19 @@ def _where_usable(
     if not prefiltered.usable_on:
         return names, ()
     fits: list[str] = []
-    stuck: dict[str, ResourceClaim] = {}
+    blocking: dict[str, ResourceClaim] = {}
     for name in names:
         node = view.cluster.nodes[name]
         here = True
         for claim, usable in prefiltered.usable_on:
             if not usable(node):
-                stuck[claim.metadata.uid] = claim
+                blocking[claim.metadata.uid] = claim
                 here = False
         if here:
             fits.append(name)
         else:
             refused[name] = NOT_AVAILABLE
-    return fits, tuple(stuck.values())
+    return fits, tuple(blocking.values())
 
 
 def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:

@@ -92,7 +92,7 @@ class Bounds:
         return self._own_steps + self._packing.steps
 
     def is_hopeless(self, state: SearchState, position: Position) -> bool:
-        """See `search.Pruner`. Raises WorkExceeded."""
+        """True only when no solution exists from here. Raises WorkExceeded."""
         self._own_steps += 1
         left = len(self._task.options) - position.request
         if self._task.can_raise or not left:

@@ -385,7 +385,7 @@ class Attempt:
 
     def _rollback(self, problem: BindFailure) -> Rollback:
         """The rollback of everything that is or may be stored. Other holds are released."""
-        written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
+        written = [write for write in self._writes if write.may_be_stored or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
                 write.release()

@@ -66,7 +66,7 @@ class ClaimWrite:
         """When the first status write was sent."""
         self.in_doubt = ""
         """The version that a status write of unknown outcome was made for."""
-        self.mark = claim.metadata.annotations.get(ADOPTED)
+        self.adopted_mark = claim.metadata.annotations.get(ADOPTED)
         """The `ADOPTED` annotation that the last write was made for, or that this bind has written."""
 
     @property
@@ -74,7 +74,7 @@ class ClaimWrite:
         return self.claim.metadata.uid
 
     @property
-    def touched(self) -> bool:
+    def may_be_stored(self) -> bool:
         """True when a status write of this bind is or may be stored."""
         return self._stored or bool(self.in_doubt)
 
@@ -162,7 +162,7 @@ class ClaimWrite:
         """Raises BindFailure when another writer has allocated a device since the decision. Writing and rolling back
         would be worse: kube-scheduler's own plugin treats a device as free as soon as one of its claims releases it.
         """
-        if self.hold is not None and not self.touched and self._view.ledger.contested(self.hold):
+        if self.hold is not None and not self.may_be_stored and self._view.ledger.contested(self.hold):
             self._context.observer.count(CONFLICTS, "device_taken")
             raise BindFailure(TAKEN, "conflict")
 
@@ -177,7 +177,7 @@ class ClaimWrite:
         if self._is_complete():
             mark = uuid.uuid4().hex
             self.learned(await self._context.ports.annotate(self.claim, {ADOPTED: mark}))
-            self.mark, self._adopted = mark, True
+            self.adopted_mark, self._adopted = mark, True
             return
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = self._view.clock.monotonic()
@@ -200,7 +200,7 @@ class ClaimWrite:
         earlier, self.in_doubt = self.in_doubt, claim.metadata.resource_version
         if self.sent is None:
             self.sent = self._view.clock.monotonic()
-        self.mark = claim.metadata.annotations.get(ADOPTED)
+        self.adopted_mark = claim.metadata.annotations.get(ADOPTED)
         try:
             if self.allocation is None:
                 return await ports.write_status(claim, reserved_for=consumers)

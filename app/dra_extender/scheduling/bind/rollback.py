@@ -63,7 +63,7 @@ class ClaimRollback:
 
     async def run(self, policy: RetryPolicy) -> None:
         """Roll back what is or may be stored, and release the devices. Raises Unresolved."""
-        if self.write.touched or self._clear:
+        if self.write.may_be_stored or self._clear:
             result = await self._retried("cannot be rolled back", policy, self._try)
             self._context.observer.count(CLAIM_WRITES_UNDONE, result)
         self.write.release()
@@ -132,7 +132,7 @@ class ClaimRollback:
             write.learned(await ports.remove_finalizer(claim))
             return "fenced"
         abandoned = self._clear and self._view.is_abandoned(claim)
-        taken_over = claim.metadata.annotations.get(ADOPTED) != write.mark
+        taken_over = claim.metadata.annotations.get(ADOPTED) != write.adopted_mark
         if write.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
             return "left"
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
@@ -150,7 +150,7 @@ class ClaimRollback:
         earliest, so after that it may be another writer's.
         """
         write = self.write
-        if write.sent is None or not write.touched:
+        if write.sent is None or not write.may_be_stored:
             return False
         return self._view.clock.monotonic() < write.sent + self._view.config.abandoned_seconds
 

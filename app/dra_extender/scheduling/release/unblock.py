@@ -42,17 +42,17 @@ class Unblocker:
         self._candidates: LRUCache[str, _Candidate] = LRUCache(view.config.remembered_pods)
         self._leftovers: dict[str, ResourceClaim] = {}
 
-    def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
-        """Filter has refused all of `names`; `stuck`: the allocated claims that were a reason."""
+    def offer(self, pod: Pod, names: Sequence[str], blocking: tuple[ResourceClaim, ...]) -> None:
+        """Filter has refused all of `names`; `blocking`: the allocated claims that were a reason."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
         if not self._view.config.deallocate or probe or not self._view.config.may_clear_for(pod.spec.scheduler_name):
             return
-        if not stuck:
+        if not blocking:
             self.withdraw(pod.metadata.uid)
             return
         known = self._candidates.get(pod.metadata.uid)
-        since = known.since if known is not None and known.claims == stuck else self._view.clock.monotonic()
-        self._candidates[pod.metadata.uid] = _Candidate(claims=stuck, since=since)
+        since = known.since if known is not None and known.claims == blocking else self._view.clock.monotonic()
+        self._candidates[pod.metadata.uid] = _Candidate(claims=blocking, since=since)
 
     def withdraw(self, pod_uid: str) -> None:
         """The pod fits somewhere, or is gone."""

@@ -354,7 +354,7 @@ class FilterVerb:
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         self._handle.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
-        self._unblocker.offer(pod, names, statuses.stuck)
+        self._unblocker.offer(pod, names, statuses.blocking)
         if self._preemption is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
             self._preemption.refused(pod, names)
 
