@@ -93,8 +93,8 @@ class _Caches:
 
 
 class Decisions:
-    """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call. `scorers` rate nodes that fit, beside
-    PrioritizedList, each with its weight."""
+    """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call. `scorers`, each
+    with its weight, rate nodes that fit, beside PrioritizedList."""
 
     def __init__(
         self,

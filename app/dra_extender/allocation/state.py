@@ -33,7 +33,8 @@ class Taken:
 
 
 class SearchState:
-    """The devices that one search has taken so far. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
+    """The devices that one search has taken so far. `taken` is in the order of allocation; `counts[c]` is the
+    number of results of claim c.
 
     `taken_mask`: the exclusive devices of the attempt; `taken_by_claim[c]`: those of claim c. `left`: counters
     by number. `constraint_states[i]`: state of constraint i. `consumed`: capacity that the attempt's shares take, by
