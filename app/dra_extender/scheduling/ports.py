@@ -89,7 +89,7 @@ class PodWriter(Protocol):
         """
 
 
-class EventRecorder(Protocol):
+class EventSink(Protocol):
     """Events, and requeues of refused pods."""
 
     def record_event(
@@ -107,7 +107,7 @@ class EventRecorder(Protocol):
         """Annotate the requeue claim: kube-scheduler then retries all unschedulable pods."""
 
 
-class Ports(ClaimWriter, PodWriter, EventRecorder, Protocol):
+class Ports(ClaimWriter, PodWriter, EventSink, Protocol):
     """Everything that talks to the API server."""
 
 

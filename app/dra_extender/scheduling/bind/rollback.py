@@ -34,7 +34,7 @@ from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
 from dra_extender.scheduling.pauses import Pauses
-from dra_extender.scheduling.ports import EventRecorder
+from dra_extender.scheduling.ports import EventSink
 
 log = structlog.get_logger(__name__)
 
@@ -247,7 +247,7 @@ class PendingRollbacks:
 
     def __init__(self, handle: Handle) -> None:
         self._view = view = handle.view
-        self._messenger: EventRecorder = handle.ports
+        self._messenger: EventSink = handle.ports
         self._observer = handle.observer
         self._entries: dict[int, _Pending] = {}
         self._pauses: Pauses[int] = Pauses(view.clock, view.config)
