@@ -85,7 +85,7 @@ async def _not_marked(self: Any, go_on: Any) -> None:
 
 
 async def _taken_over_unnoticed(self: Any) -> str:
-    self.write.mark = self.write.claim.metadata.annotations.get(ADOPTED)
+    self.write.adopted_mark = self.write.claim.metadata.annotations.get(ADOPTED)
     return await _undo(self)
 
 
