@@ -15,7 +15,7 @@ from bench.machine import described
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape
-from tests.support.diagnosis.stage import POD, view_of
+from tests.support.diagnosis.stage import POD, served
 
 WHOLE: Final = 300.0
 """Milliseconds for a pod that is refused on 5,000 nodes of 8 devices, by one rule."""
@@ -47,7 +47,7 @@ def measured(view: View) -> Figure:
 
 def figure(shape: Shape) -> Figure:
     """Of several rounds the median; as in the service, what is there does not concern the garbage collector."""
-    view = view_of(shape())
+    view = served(shape())
     gc.collect()
     gc.freeze()
     found = [measured(view) for _ in range(ROUNDS)]

@@ -1,67 +1,59 @@
-"""`dra-extender audit` against a cluster in which somebody has given a device away twice."""
+"""`dra-extender audit` and `workload` against an API server."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from dra_extender.api.decoding import encode
-from dra_extender.api.resource import FINALIZER
-from dra_extender.cli.answers.audit import answer
+from dra_extender.cli.answers.audit import answer, workload
 from dra_extender.cli.options import AuditOptions
-from dra_extender.cli.output import FAILED, NO, YES
-from embedded_cluster.cluster import EmbeddedCluster
+from dra_extender.cli.output import NO, YES
+from dra_extender.cli.source import Source
+from dra_extender.service.settings import load
+from tests.cli.conftest import options
+from tests.support.service.world import World
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(nodes=1, devices=2) as made:
-        yield made
-
-
-async def allocate(cluster: EmbeddedCluster, name: str, device: int) -> None:
-    """A claim as any allocator would have left it."""
-    part = cluster.slices()[0]
-    names = {"driver": part.spec.driver, "pool": part.spec.pool.name, "device": part.spec.devices[device].name}
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
-    claim = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [request]}},
-    }
-    await cluster.apply([claim])
-    path = f"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}"
-    await cluster.client.patch(path, encode({"metadata": {"finalizers": [FINALIZER]}}))
-    status = {"allocation": {"devices": {"results": [{"request": "gpu", **names}]}}}
-    await cluster.client.patch(f"{path}/status", encode({"status": status}))
-
-
-async def test_a_clean_cluster_is_told_to_be_clean(
-    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await allocate(cluster, "one", 0)
-    await allocate(cluster, "two", 1)
-    assert await answer(AuditOptions(kubeconfig=str(cluster.kubeconfig))) == YES
-    assert capsys.readouterr().out == "2 allocated claims, 0 violations\n"
-
-
+@pytest.mark.parametrize(("devices", "status"), [((0, 1), YES), ((0, 0), NO)])
 async def test_a_device_in_two_claims_is_listed_with_both(
-    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], devices: tuple[int, int], status: int
 ) -> None:
-    await allocate(cluster, "one", 0)
-    await allocate(cluster, "two", 0)
-    assert await answer(AuditOptions(kubeconfig=str(cluster.kubeconfig))) == NO
-    first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("device gpu.example.com/")
-    assert first.endswith("allocated to 2 claims; claims: default/one, default/two")
-    assert last == "2 allocated claims, 1 violation"
+    names = [device["name"] for device in world.published(world.nodes[0])["spec"]["devices"]]
+    for name, device in zip(("one", "two"), devices, strict=True):
+        world.claim(name)
+        world.pod(name, name, node=world.nodes[0])
+        world.allocate(name, name, world.nodes[0], names[device])
+    assert await answer(options(AuditOptions, source)) == status
+    *found, last = capsys.readouterr().out.splitlines()
+    assert last == f"2 allocated claims, {'0 violations' if status == YES else '1 violation'}"
+    for line in found:
+        assert line.startswith("device gpu.example.com/")
+        assert line.endswith("allocated to 2 claims; claims: default/one, default/two")
+    assert len(found) == (status == NO)
 
 
-@pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])
-async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
-    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], gates: str, file: str
+async def test_the_workload_has_kinds_of_pods_the_most_frequent_first(
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await answer(AuditOptions(feature_gates=gates, kubeconfig=file or str(cluster.kubeconfig))) == FAILED
-    assert capsys.readouterr().err.startswith("dra-extender: ")
+    for name, count in (("pair", 2), ("a", 1), ("b", 1)):
+        world.claim(name, count=count)
+        world.pod(name, name)
+    world.pod("no-devices")
+    assert await workload(source) == YES
+    file = tmp_path / "workload.yaml"
+    file.write_text(capsys.readouterr().out)
+    found = [
+        (kind.count, [request.exactly and request.exactly.count for request in kind.claims[0].spec.devices.requests])
+        for kind in load({"placement_workload": str(file)}).expected.pods
+    ]
+    assert found == [(2, [1]), (1, [2])]
+
+
+async def test_without_pods_that_use_devices_there_is_no_workload(
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.pod("no-devices")
+    assert await workload(source) == NO
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "dra-extender: no pod uses devices: there is nothing to write\n")

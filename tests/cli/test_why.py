@@ -275,11 +275,3 @@ async def test_a_question_about_what_does_not_exist_says_so(
     reach(world, "ended", "Succeeded")
     assert await report(pod, source, *([node] if node else [])) == FAILED
     assert capsys.readouterr().err.startswith(f"dra-extender: {problem}")
-
-
-@pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])
-async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
-    source: Source, capsys: pytest.CaptureFixture[str], gates: str, file: str
-) -> None:
-    assert await report("default/p", Source(feature_gates=gates, kubeconfig=file or source.kubeconfig)) == FAILED
-    assert capsys.readouterr().err.startswith("dra-extender: ")

@@ -15,11 +15,11 @@ from dra_extender.http.insight.queue import QueryQueue
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View
+from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.http.served import serving
-from tests.support.scheduling.census import GATES, GPU
-from tests.support.scheduling.whatif import running, waiting
 
 Json = dict[str, Any]
 Ask = Callable[[Json | bytes], Awaitable[tuple[int, Json]]]

@@ -15,8 +15,8 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.headroom import Headroom, HeadroomGroup, class_request, headroom, measuring
 from dra_extender.insight.requests import UnknownObjectError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
+from tests.support.diagnosis.heldcluster import GATES, GPU, claim
 from tests.support.diagnosis.scene import Scene
-from tests.support.scheduling.census import GATES, GPU, claim
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')

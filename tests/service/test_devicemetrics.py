@@ -18,11 +18,11 @@ from dra_extender.service import devicemetrics
 from dra_extender.service.devicemetrics import OTHER, DeviceMetrics, Labels
 from dra_extender.service.service import Service
 from tests.support.counting import calls
+from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.heldcluster import GATES, GPU, scene
 from tests.support.diagnosis.scene import Scene
 from tests.support.patience import until
-from tests.support.scheduling.census import GATES, GPU, scene
-from tests.support.scheduling.whatif import running, waiting
 from tests.support.service.world import World
 
 

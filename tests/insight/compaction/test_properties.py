@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.insight.compaction.movable import EvictionRules
-from tests.support.scheduling.compacting import Compacting, Json, PodTold, budget
+from tests.support.diagnosis.compacting import Compacting, Json, PodTold, budget
 
 PARTS = (300, 500, 700, 1000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.insight.compaction.movable import EvictionRules
-from tests.support.scheduling.compacting import Compacting, Json, NodeTold, PodTold, budget, told
+from tests.support.diagnosis.compacting import Compacting, Json, NodeTold, PodTold, budget, told
 
 TAINTED: Json = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
 SERVES: Json = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}

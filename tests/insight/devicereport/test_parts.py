@@ -14,7 +14,7 @@ from dra_extender.insight.devicereport.listing import device_report
 from dra_extender.insight.devicereport.parts import DeviceUpdates, Part, PartID
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus
-from tests.support.scheduling.census import GPU, SHARE, claim, scene
+from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene
 
 
 class Followed:

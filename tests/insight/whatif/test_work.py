@@ -9,14 +9,13 @@ import pytest
 
 from dra_extender.api.events import Removed
 from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.report import WhatIf
 from dra_extender.insight.whatif.whatif import Limits, simulating, what_if
 from dra_extender.scheduling.view import View
-from tests.support.counting import calls
+from tests.support.counting import counted_turns
+from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
-from tests.support.scheduling.census import GATES, GPU
-from tests.support.scheduling.whatif import running, waiting
 
 DRAINED = Changes(drained=("n0000", "n0001"), added=(("n0002", 3),))
 
@@ -31,32 +30,15 @@ def view(nodes: int, *more: list[dict[str, Any]]) -> View:
     return Scene([*documents, *chain.from_iterable(more)], gates=GATES).view()
 
 
-def largest_step(asked: View) -> tuple[int, int, WhatIf]:
-    """(functions called in the largest step, number of steps, the answer)"""
-    steps = simulating(asked, DRAINED)
-    largest, count = 0, 0
-    ended: list[WhatIf] = []
-
-    def step() -> None:
-        try:
-            next(steps)
-        except StopIteration as end:
-            ended.append(end.value)
-
-    while not ended:
-        largest, count = max(largest, calls(step)), count + 1
-    return largest, count, ended[0]
-
-
 @pytest.mark.slow
 def test_a_step_is_no_larger_in_a_cluster_that_is_four_times_as_large() -> None:
     pods = [waiting("w", 2), waiting("x", 4)]
-    small, few, _ = largest_step(view(250, *pods))
-    large, many, found = largest_step(view(1_000, *pods))
-    assert large < 1.5 * small
-    assert large < 50_000, "some ten milliseconds"
-    assert many > 2 * few
-    assert found.complete
+    small = counted_turns(simulating(view(250, *pods), DRAINED))
+    large = counted_turns(simulating(view(1_000, *pods), DRAINED))
+    assert large.largest < 1.5 * small.largest
+    assert large.largest < 50_000, "some ten milliseconds"
+    assert large.turns > 2 * small.turns
+    assert large.result.complete
 
 
 def test_pods_that_ask_for_the_same_look_at_each_node_once() -> None:

@@ -1,20 +1,13 @@
-"""Every mistake of the table has the diagnosis that it should, and each remedy that is told makes the pod fit."""
+"""Every mistake of the table has its diagnosis, and with each remedy the pod fits."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
-from tests.support.diagnosis.scene import Scene, shown
+from tests.support.diagnosis.scene import shown
 
 FEWEST = 60
-
-
-def scene_of(misfit: Misfit) -> Scene:
-    """The cluster with the holders running and the misfit waiting."""
-    scene = Scene([*cluster(), *misfit.before("default")]).settled()
-    return scene.with_more(misfit.after("default"))
 
 
 def test_the_table_is_long_and_names_each_misfit_once() -> None:
@@ -23,7 +16,7 @@ def test_the_table_is_long_and_names_each_misfit_once() -> None:
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
 def test_the_rule_is_named_and_the_nearest_remedy_is_told_first(misfit: Misfit) -> None:
-    found = scene_of(misfit).diagnose(POD)
+    found = misfit.scene().diagnose(POD)
     told = f"{found.summary}\n{shown(found.remedies)}"
     assert (found.state, found.rule) == ("refused", misfit.rule), told
     shorts = [remedy.short for remedy in found.remedies]
@@ -35,7 +28,7 @@ def test_the_rule_is_named_and_the_nearest_remedy_is_told_first(misfit: Misfit) 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
 def test_each_remedy_applied_to_the_manifests_makes_the_pod_fit(misfit: Misfit) -> None:
-    scene = scene_of(misfit)
+    scene = misfit.scene()
     for remedy in scene.diagnose(POD).remedies:
         found = scene.after(remedy).diagnose(POD)
         assert found.state == "fits", f"{remedy.text}: {found.summary}"

@@ -11,13 +11,12 @@ import pytest
 
 from dra_extender.insight.why.candidates import LONGEST, near
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import event_of
 from dra_extender.scheduling.turns import TRIALS, TURN_WORK, QueryBudget
 from dra_extender.scheduling.view import View
-from tests.support.counting import calls
+from tests.support.counting import calls, counted_turns
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
-from tests.support.diagnosis.stage import POD, hostile, view_of
+from tests.support.diagnosis.stage import POD, hostile, served
 from tools.hostile import drivers, searches, selectors, shapes, specs
 from tools.hostile.things import Objects, Thing
 
@@ -50,31 +49,19 @@ def cost(view: View) -> Cost:
     """Diagnose the pod, and count each step by itself."""
     pod = view.pods.named("default", POD)
     assert pod is not None
-    steps = diagnosing(view, pod)
-    found: list[Diagnosis] = []
-
-    def step() -> None:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found.append(end.value)
-
-    most = total = 0
-    while not found:
-        count = calls(step)
-        most, total = max(most, count), total + count
-    return Cost(most, total, calls(lambda: event_of(found[0])), found[0].work)
+    found = counted_turns(diagnosing(view, pod))
+    return Cost(found.largest, found.total, calls(lambda: event_of(found.result)), found.result.work)
 
 
 @pytest.mark.parametrize("shape", SMALL, ids=lambda shape: shape.__name__)
 def test_each_step_and_all_of_them_are_bounded(shape: Shape) -> None:
-    assert cost(view_of(shape())).excess == {}
+    assert cost(served(shape())).excess == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", LARGE, ids=lambda shape: shape.__name__)
 def test_thousands_of_nodes_change_nothing_about_it(shape: Shape) -> None:
-    assert cost(view_of(shape())).excess == {}
+    assert cost(served(shape())).excess == {}
 
 
 def things() -> Iterator[Thing]:
@@ -96,27 +83,15 @@ def things() -> Iterator[Thing]:
 @pytest.mark.parametrize("thing", list(things()), ids=lambda thing: f"{thing.family}-{thing.name}")
 def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(thing: Thing) -> None:
     assert isinstance(thing.act, Objects)
-    view = view_of(hostile(thing.act.bodies))
+    view = served(hostile(thing.act.bodies))
     if view.pods.named("default", POD) is not None:
         assert cost(view).excess == {}
 
 
 def test_words_are_compared_a_few_at_a_time() -> None:
     """However many there are and however much they resemble each other."""
-    budget = QueryBudget(view_of(nodes(1)))
+    budget = QueryBudget(served(nodes(1)))
     known = [f"{'ab' * (LONGEST // 2 - 3)}{index:04}" for index in range(2_000)]
-    steps = near("ab" * (LONGEST // 2 - 1), known, budget)
-    most = 0
-    ended = False
-
-    def step() -> None:
-        nonlocal ended
-        try:
-            next(steps)
-        except StopIteration:
-            ended = True
-
-    while not ended:
-        most = max(most, calls(step))
-    assert most <= CALLS_PER_STEP
+    found = counted_turns(near("ab" * (LONGEST // 2 - 1), known, budget))
+    assert found.largest <= CALLS_PER_STEP
     assert budget.work >= 10 * TURN_WORK and not budget.complete

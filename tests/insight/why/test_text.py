@@ -21,13 +21,13 @@ from tests.support.diagnosis.scene import Scene
 FOREIGN = re.compile(r"\b(None|True|False|Quantity|frozenset|tuple|dict|Struct|msgspec)\b|\(\)|\[\]|''")
 
 
-def scene_of(misfit: Misfit) -> Scene:
-    return Scene([*cluster(), *misfit.before("default")]).settled().with_more(misfit.after("default"))
+def misfit_named(name: str) -> Misfit:
+    return next(misfit for misfit in MISFITS if misfit.name == name)
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
 def test_every_text_fits_a_terminal_and_has_no_words_of_python(misfit: Misfit) -> None:
-    found = scene_of(misfit).diagnose(POD)
+    found = misfit.scene().diagnose(POD)
     for text in (shortly(found), fully(found)):
         assert FOREIGN.search(text) is None, text
         for line in text.splitlines():
@@ -49,42 +49,30 @@ def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
 
 
 def test_a_class_without_devices_leads_to_what_drivers_publish() -> None:
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "first"},
-        "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
-    }
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
-    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
     bare = [document for document in cluster() if document["kind"] in {"Node", "DeviceClass"}]
+    pod, claim = _pod("first"), _claim(deviceClassName="gpu")
     _, why, *helps = shortly(Scene([*bare, claim, pod]).diagnose("first")).splitlines()
     assert why == "Reason: claim c: no node has a device of class gpu."
     assert helps[0].startswith("Suggestion: install a driver that publishes devices of this class.")
 
 
-def _made(claim: dict[str, Any]) -> ResourceClaim:
-    """As it would be stored."""
-    found = convert(ResourceClaim, claim)
-    return msgspec.structs.replace(found, spec=defaulted(found.spec))
+def _pod(name: str, **spec: Any) -> dict[str, Any]:
+    entries = [{"name": "c", "resourceClaimName": "c"}]
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"resourceClaims": entries, **spec}}
 
 
-def test_admin_access_of_a_claim_that_is_only_supposed_depends_on_the_namespace() -> None:
-    """The API server has looked at the label of the namespace when a claim was stored."""
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}
-    claim = {
-        "kind": "ResourceClaim",
-        "metadata": {"name": "c", "namespace": "default"},
-        "spec": {"devices": {"requests": [request]}},
-    }
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "watcher"},
-        "spec": {"schedulerName": "dra", "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
-    }
-    view = Scene([*cluster(), pod]).view()
-    asking = view.pods.named("default", "watcher")
-    assert asking is not None
-    found = diagnose(view, asking, claims=[_made(claim)])
+def _claim(**exactly: Any) -> dict[str, Any]:
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    return {"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "default"}, "spec": spec}
+
+
+def test_admin_access_of_a_claim_that_does_not_exist_yet_depends_on_the_namespace() -> None:
+    """The API server checks the label of the namespace when a claim is stored."""
+    view = Scene([*cluster(), _pod("watcher", schedulerName="dra")]).view()
+    pod = view.pods.named("default", "watcher")
+    claim = convert(ResourceClaim, _claim(deviceClassName="gpu", adminAccess=True))
+    assert pod is not None
+    found = diagnose(view, pod, claims=[msgspec.structs.replace(claim, spec=defaulted(claim.spec))])
     assert found.state == "fits"
     assert found.unchecked == (
         "volumes",
@@ -94,8 +82,7 @@ def test_admin_access_of_a_claim_that_is_only_supposed_depends_on_the_namespace(
 
 
 def test_a_toleration_is_told_as_it_is_written() -> None:
-    misfit = next(misfit for misfit in MISFITS if misfit.name == "every device is tainted")
-    lines = shortly(scene_of(misfit).diagnose(POD)).splitlines()
+    lines = shortly(misfit_named("every device is tainted").scene().diagnose(POD)).splitlines()
     assert lines[3] == "Suggestion: add a toleration of maintenance=firmware:NoSchedule to claim c (fits"
     assert lines[5:10] == [
         "        tolerations:",
@@ -107,14 +94,14 @@ def test_a_toleration_is_told_as_it_is_written() -> None:
 
 
 def test_a_word_that_was_misspelt_is_named_where_the_clause_as_it_is_told_does_not_show_it() -> None:
-    misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt domain")
-    told = " ".join(shortly(scene_of(misfit).diagnose(POD)).split())
+    misfit = misfit_named("a misspelt domain")
+    told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
     assert 'claim c: model == "H100": did you mean gpu.example.com instead of gpu.exmple.com?' in told
 
 
 def test_a_selector_that_fails_is_shown_with_the_place() -> None:
-    misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt attribute")
-    text = fully(scene_of(misfit).diagnose(POD))
+    misfit = misfit_named("a misspelt attribute")
+    text = fully(misfit.scene().diagnose(POD))
     assert "no such key: modle" in text
     assert "did you mean model?" in " ".join(text.partition("device ")[2].split()), "where the error is told, too"
     line, mark = next(
@@ -127,22 +114,22 @@ def test_a_selector_that_fails_is_shown_with_the_place() -> None:
 
 def refused() -> Diagnosis:
     """With a reason as long as a note may be."""
-    misfit = next(misfit for misfit in MISFITS if misfit.name == "more devices than any node has")
-    return msgspec.structs.replace(scene_of(misfit).diagnose(POD), summary="x" * LONGEST)
+    misfit = misfit_named("more devices than any node has")
+    return msgspec.structs.replace(misfit.scene().diagnose(POD), summary="x" * LONGEST)
 
 
 def test_a_note_keeps_the_remedy_and_cuts_the_reason() -> None:
-    note = event_of(refused())
-    assert note is not None and len(note.note) == LONGEST
-    assert note.note.startswith("xxx") and "x…; count <= 8 fits " in note.note
+    event = event_of(refused())
+    assert event is not None and len(event.note) == LONGEST
+    assert event.note.startswith("xxx") and "x…; count <= 8 fits " in event.note
 
 
 def test_a_remedy_that_leaves_no_room_for_the_reason_is_not_in_the_note() -> None:
     found = refused()
     (first, *rest) = found.remedies
     long = msgspec.structs.replace(first, short="y" * LONGEST)
-    note = event_of(msgspec.structs.replace(found, remedies=(long, *rest)))
-    assert note is not None and note.note == "x" * LONGEST
+    event = event_of(msgspec.structs.replace(found, remedies=(long, *rest)))
+    assert event is not None and event.note == "x" * LONGEST
 
 
 def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -> None:
@@ -150,7 +137,7 @@ def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -
     busy = {"name": "busy", "claim": {"devices": {"requests": [exactly("a100", 3)]}}}
     claims = {"c": {"devices": {"requests": [exactly("a100", 4, "r"), exactly("a100", 5, "s")]}}}
     misfit = msgspec.convert({"name": "two", "rule": "together", "holders": [busy], "claims": claims}, Misfit)
-    found = scene_of(misfit).diagnose(POD)
+    found = misfit.scene().diagnose(POD)
     assert found.summary == "the requests of claim c need 9 devices together, but a node has 8"
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
-from dra_extender.allocation.decisions import Decisions
-from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.pods import Pods
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.scheduling import turns
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.view import View
-from tests.support.diagnosis.scene import Stopped
-from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.counting import counted_turns
+from tests.support.diagnosis.scene import view_of
+from tests.support.simulation.objects import (
+    Json,
+    KubernetesObject,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+    make_slice,
+)
 
 SELECTOR = 'device.attributes["gpu.example.com"].model == "H1000"'
 
@@ -31,31 +35,18 @@ class Done(NamedTuple):
 
 def work(nodes: int, claim: Json) -> Done:
     """Diagnose a pod with this request among so many nodes of two kinds, eight devices each."""
-    cluster = Cluster(FeatureGates())
-    cluster.apply(Applied(make_class()))
+    view = view_of(_objects(nodes, claim), FeatureGates(), SchedulingConfig())
+    found = counted_turns(diagnosing(view, make_pod("p", "c")))
+    return Done(found.result, found.turns, view.decisions.searches)
+
+
+def _objects(nodes: int, claim: Json) -> Iterator[KubernetesObject]:
+    yield make_class()
     for number in range(nodes):
         name = f"n{number:05}"
-        model = "H100" if number % 4 == 0 else "A100"
-        cluster.apply(Applied(make_node(name, cpu="64", pods="110")))
-        cluster.apply(Applied(make_slice(name, [_device(name, index, model) for index in range(8)])))
-    cluster.apply(Applied(make_claim("c", requests=[{"name": "r", "exactly": claim}])))
-    config, clock = SchedulingConfig(), Stopped()
-    decisions = Decisions(cluster, share_ids=str)
-    view = View(
-        cluster=cluster,
-        decisions=decisions,
-        pods=Pods(),
-        clock=clock,
-        config=config,
-        resources=ResourceNames(cluster.classes, clock, config),
-    )
-    steps = diagnosing(view, make_pod("p", "c"))
-    for count in range(10**6):
-        try:
-            next(steps)
-        except StopIteration as end:
-            return Done(end.value, count, decisions.searches)
-    raise AssertionError("it does not end")
+        yield make_node(name, cpu="64", pods="110")
+        yield make_slice(name, [_device(name, index, "A100" if number % 4 else "H100") for index in range(8)])
+    yield make_claim("c", requests=[{"name": "r", "exactly": claim}])
 
 
 def _device(node: str, index: int, model: str) -> Json:

@@ -8,6 +8,9 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from tests.support.diagnosis.hardware import cluster
+from tests.support.diagnosis.scene import Scene
+
 Json = dict[str, Any]
 
 POD: Final = "misfit"
@@ -40,6 +43,10 @@ class Misfit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remedy: str = ""
     among: str = ""
     pure: str = ""
+
+    def scene(self) -> Scene:
+        """The cluster with the holders running and the misfit waiting."""
+        return Scene([*cluster(), *self.before("default")]).settled().with_more(self.after("default"))
 
     def before(self, namespace: str) -> list[Json]:
         """The holders with their claims."""

@@ -7,7 +7,7 @@ was found with.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -51,6 +51,25 @@ class Stopped:
         return 0.0
 
 
+def view_of(objects: Iterable[Any], features: FeatureGates, config: SchedulingConfig, **more: Any) -> View:
+    """The state as the service sees it, with these objects and no bind under way."""
+    cluster, pods, clock = Cluster(features), Pods(), Stopped()
+    for item in objects:
+        if isinstance(item, Pod):
+            pods.apply(item)
+        else:
+            cluster.apply(Applied(item))
+    return View(
+        cluster=cluster,
+        decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
+        pods=pods,
+        clock=clock,
+        config=config,
+        resources=ResourceNames(cluster.classes, clock, config),
+        **more,
+    )
+
+
 class Scene:
     """Objects as JSON; claims from templates are made as a cluster would."""
 
@@ -60,24 +79,17 @@ class Scene:
         self.config = config or SchedulingConfig()
 
     def view(self) -> View:
-        cluster, pods, clock = Cluster(FeatureGates.parse(self.gates)), Pods(), Stopped()
+        return view_of(self._objects(), FeatureGates.parse(self.gates), self.config)
+
+    def _objects(self) -> Iterator[Any]:
         for document in (*self.documents, *self._made()):
             kind = _KINDS.get(document["kind"])
             if kind is Pod:
-                pods.apply(self._pod(document))
+                yield self._pod(document)
             elif kind is not None:
                 found = convert(kind, document)
-                if isinstance(found, ResourceClaim):
-                    found = msgspec.structs.replace(found, spec=defaulted(found.spec))
-                cluster.apply(Applied(found))
-        return View(
-            cluster=cluster,
-            decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
-            pods=pods,
-            clock=clock,
-            config=self.config,
-            resources=ResourceNames(cluster.classes, clock, self.config),
-        )
+                claim = isinstance(found, ResourceClaim)
+                yield msgspec.structs.replace(found, spec=defaulted(found.spec)) if claim else found
 
     def diagnose(self, name: str, namespace: str = "default") -> Diagnosis:
         view = self.view()

@@ -8,45 +8,27 @@ from typing import Any, Final
 
 import msgspec
 
-from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, convert
-from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.pods import Pods
 from dra_extender.insight.manifests import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.turns import QueryBudgets
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
-from tests.support.diagnosis.scene import Stopped
+from tests.support.diagnosis.scene import view_of
 from tests.support.simulation.objects import DRIVER, Json, KubernetesObject
 
 POD: Final = "p"
 """The one to diagnose."""
 
 
-def view_of(objects: Iterable[KubernetesObject]) -> View:
-    """The state as the service sees it."""
-    cluster, pods, clock, config = Cluster(FeatureGates()), Pods(), Stopped(), SchedulingConfig()
-    for item in objects:
-        if isinstance(item, Pod):
-            pods.apply(item)
-        else:
-            cluster.apply(Applied(item))
-    return View(
-        cluster=cluster,
-        decisions=Decisions(cluster, share_ids=lambda: "share"),
-        pods=pods,
-        clock=clock,
-        config=config,
-        resources=ResourceNames(cluster.classes, clock, config),
-        budgets=QueryBudgets(WorkerReplies(), config),
-    )
+def served(objects: Iterable[KubernetesObject]) -> View:
+    """The state of a service with these objects, whose questions have the budgets of a service."""
+    config = SchedulingConfig()
+    return view_of(objects, FeatureGates(), config, budgets=QueryBudgets(WorkerReplies(), config))
 
 
 # --- the hostile things of the catalogue ------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.diagnosis.hardware import RESOURCE
-from tests.support.scheduling.census import GPU, claim
+from tests.support.diagnosis.heldcluster import GPU, claim
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ from dra_extender.cli.answers.devices import device_table, painted, sum_table, s
 from dra_extender.cli.output import folded, table
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.report import CountedDevice, sums
-from tests.support.scheduling.census import scene
+from tests.support.diagnosis.heldcluster import scene
 
 
 def devices(*nodes: str) -> tuple[CountedDevice, ...]:

@@ -9,8 +9,8 @@ import pytest
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report, reporting
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding, sums
 from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
+from tests.support.diagnosis.heldcluster import GATES, GPU, NIC, SHARE, claim, scene
 from tests.support.diagnosis.scene import Scene
-from tests.support.scheduling.census import GATES, GPU, NIC, SHARE, claim, scene
 
 Json = dict[str, Any]
 

@@ -9,10 +9,10 @@ import pytest
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.report import PodOutcome, VerdictTotals, WhatIf
 from dra_extender.insight.whatif.whatif import Limits, what_if
+from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
-from tests.support.scheduling.census import GATES, GPU
-from tests.support.scheduling.whatif import pod, running, waiting
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')
