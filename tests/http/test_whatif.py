@@ -118,7 +118,7 @@ BIG = {"apiVersion": RESOURCE, "kind": "DeviceClass", "metadata": {"name": "new"
         ({"pods": trial("t", 1)[:1]}, {"t": "does not fit"}),
     ],
 )
-async def test_what_is_supposed_is_what_is_decided_on(ask: Ask, body: Json, expected: dict[str, str]) -> None:
+async def test_decisions_use_the_hypothetical_changes(ask: Ask, body: Json, expected: dict[str, str]) -> None:
     status, found = await ask(body)
     assert status == 200, found
     assert verdicts(found) == expected

@@ -1,4 +1,4 @@
-"""A census of small clusters: each device once, in its state, with its holders."""
+"""The devices of small clusters: each device once, with its state and its holders."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def finish(steps: Any) -> Any:
             return end.value
 
 
-def test_a_census_of_many_nodes_is_taken_in_steps_of_one_slice() -> None:
+def test_many_nodes_are_reported_one_slice_per_turn() -> None:
     many = [item for number in range(300) for item in (node(f"n{number}"), gpus(f"n{number}", "A", 8, "1Gi", "1.0.0"))]
     steps = reporting(Scene(many).view())
     assert sum(1 for _ in steps) == 300

@@ -1,4 +1,4 @@
-"""A census that is followed: what differs from one look to the next, and how little is counted for it."""
+"""The device report for a client that follows it: what changes between two refreshes, and how little is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene
 
 
 class Followed:
-    """A view whose cluster changes, and what somebody knows who follows it."""
+    """A view whose cluster changes, and what a client of it knows."""
 
     def __init__(self) -> None:
         self.view: View = scene().view()
@@ -54,7 +54,7 @@ def told(parts: dict[PartID, Part]) -> set[tuple[str, str, str, str, str, float,
     }
 
 
-def test_the_parts_together_are_the_census(followed: Followed) -> None:
+def test_the_parts_together_are_the_report(followed: Followed) -> None:
     whole = {
         (d.driver, d.pool, d.node, d.name, d.state, d.fill, d.classes) for d in device_report(followed.view).devices
     }

@@ -33,7 +33,7 @@ def state(view: View) -> Any:
 
 
 @st.composite
-def suppositions(draw: st.DrawFn, view: View) -> Changes:
+def hypothetical_changes(draw: st.DrawFn, view: View) -> Changes:
     nodes, pods = sorted(view.cluster.nodes), sorted(pod.metadata.key for pod in view.pods)
     some_nodes = st.lists(st.sampled_from(nodes), unique=True, max_size=2)
     added = draw(st.lists(st.tuples(st.sampled_from(nodes), st.integers(1, 2)), max_size=2))
@@ -43,7 +43,7 @@ def suppositions(draw: st.DrawFn, view: View) -> Changes:
 
 @given(scene=scenes())
 @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
-def test_without_a_supposition_the_answer_is_that_of_the_live_cluster(scene: Scene) -> None:
+def test_without_changes_the_answer_is_that_of_the_live_cluster(scene: Scene) -> None:
     view = scene.view()
     pod = view.pods.named("default", POD)
     assert pod is not None
@@ -54,7 +54,7 @@ def test_without_a_supposition_the_answer_is_that_of_the_live_cluster(scene: Sce
     assert found.complete
     assert outcome.now == outcome.node == (live.examples[0] if live.state == "fits" else "")
     assert outcome.verdict == ("fits" if live.state == "fits" else "does not fit")
-    assert not outcome.displaced, "nothing is drained, so nobody moves"
+    assert not outcome.displaced, "nothing is drained, so no pod moves"
     assert outcome.remedy == (live.remedies[0].text if live.remedies else "")
 
 
@@ -63,7 +63,7 @@ def test_without_a_supposition_the_answer_is_that_of_the_live_cluster(scene: Sce
 def test_asking_leaves_the_live_cluster_as_it_is(scene: Scene, data: st.DataObject) -> None:
     view = scene.view()
     before = state(view)
-    changes = data.draw(suppositions(view))
+    changes = data.draw(hypothetical_changes(view))
     first = what_if(view, changes)
     assert state(view) == before
     assert what_if(view, changes) == first
@@ -71,7 +71,7 @@ def test_asking_leaves_the_live_cluster_as_it_is(scene: Scene, data: st.DataObje
 
 @given(scene=scenes())
 @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
-def test_what_is_supposed_comes_to_the_same_as_what_is_done(scene: Scene) -> None:
+def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) -> None:
     view = scene.view()
     for what, after in changed(scene):
         kind, _, name = what.rpartition(" ")
@@ -89,7 +89,7 @@ def test_what_is_supposed_comes_to_the_same_as_what_is_done(scene: Scene) -> Non
 @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 def test_pods_that_are_moved_are_those_of_the_drained_nodes_and_go_elsewhere(scene: Scene, data: st.DataObject) -> None:
     view = scene.view()
-    changes = data.draw(suppositions(view))
+    changes = data.draw(hypothetical_changes(view))
     homes = {pod.metadata.key: pod.spec.node_name for pod in view.pods if pod.metadata.key not in changes.without}
     outcomes = what_if(view, changes).outcomes
     moved = {outcome.pod: outcome.now for outcome in outcomes if outcome.displaced}

@@ -1,4 +1,4 @@
-"""Pods that wait are told why, once per reason, by somebody who is in nobody's way."""
+"""Pods that wait get an event with the reason, once per reason, while the service does its other work."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def test_the_table_is_long_and_names_each_misfit_once() -> None:
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
-def test_the_rule_is_named_and_the_nearest_remedy_is_told_first(misfit: Misfit) -> None:
+def test_the_rule_is_named_and_the_smallest_remedy_is_first(misfit: Misfit) -> None:
     found = misfit.scene().diagnose(POD)
     told = f"{found.summary}\n{shown(found.remedies)}"
     assert (found.state, found.rule) == ("refused", misfit.rule), told

@@ -1,4 +1,4 @@
-"""What is told to help helps, and when nothing is told nothing helps: on random small clusters."""
+"""Each remedy helps, and without a remedy no single change helps: on random small clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @given(scene=scenes())
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-def test_a_remedy_applied_makes_the_pod_fit_as_many_nodes_as_was_told(scene: Scene) -> None:
+def test_with_a_remedy_the_pod_fits_the_reported_number_of_nodes(scene: Scene) -> None:
     found = scene.diagnose(POD)
     event(found.rule or "fits")
     for remedy in found.remedies:
@@ -22,7 +22,7 @@ def test_a_remedy_applied_makes_the_pod_fit_as_many_nodes_as_was_told(scene: Sce
 
 @given(scene=scenes())
 @settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
-def test_when_no_single_change_is_told_none_helps(scene: Scene) -> None:
+def test_without_a_remedy_of_one_change_no_single_change_helps(scene: Scene) -> None:
     found = scene.diagnose(POD)
     if found.state == "fits" or any(len(remedy.changes) == 1 for remedy in found.remedies):
         return

@@ -1,4 +1,4 @@
-"""Claims that several pods use: when one more may not, it is told who has to end first."""
+"""Claims that several pods use: when one more may not, the diagnosis says which pod has to end first."""
 
 from __future__ import annotations
 
