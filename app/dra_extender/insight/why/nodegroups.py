@@ -150,7 +150,8 @@ class NodeGroups:
                 lots: dict[Hashable, list[str]] = {}
                 for name in group:
                     lots.setdefault(self._kind(name), []).append(name)
-                    yield from budget.charge(NODE)
+                    if budget.must_yield(NODE):
+                        yield
                 found.append(list(lots.values()))
             self._alike = found
         return self._alike
@@ -214,7 +215,8 @@ def group_nodes(
         for name in portion:
             node = pod.snapshot.node(name)
             if node is not None:
-                yield from budget.charge(pod.cost_of(name))
+                if budget.must_yield(pod.cost_of(name)):
+                    yield
                 obstacles[name] = tuple(islice(pod.obstacles(node), OBSTACLES))
                 for resource, amount in pod.wants.left(node, pod.snapshot.tenants.used(name)[0]):
                     left.setdefault(resource, set()).add(amount)
@@ -273,7 +275,8 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
             members.setdefault(key, []).append(name)
             if outcome is not None:
                 outcomes.setdefault(key, outcome)
-            yield from budget.charge(1 + len(nodes.obstacles[name]) // 4)
+            if budget.must_yield(1 + len(nodes.obstacles[name]) // 4):
+                yield
     found: list[NodeGroup] = []
     for members_key, names in members.items():
         found.append((yield from _group(nodes, names, outcomes.get(members_key), budget)))
