@@ -24,7 +24,7 @@ def test_what_takes_longer_or_more_than_it_should_is_named(row: Row, names: list
 
 def test_a_row_is_measured_with_claims_and_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.growth.RUNS", 3)
-    monkeypatch.setattr("bench.growth.Memory", lambda own: type("Untouched", (), {"keep": lambda _: None})())
+    monkeypatch.setattr("bench.growth.ProcessMemory", lambda own: type("Untouched", (), {"freeze": lambda _: None})())
     row = measure(Size(nodes=20, devices=2, claims=5, pods=4))
     assert 0 < row.median <= row.p99
     assert f"| 20 | 2 | 5 | 4 | {row.median:.2f} |" in markdown({"rows": [msgspec.to_builtins(row)]})

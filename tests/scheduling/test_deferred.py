@@ -167,7 +167,7 @@ async def test_claims_of_one_content_get_so_much_of_the_workers_time_and_are_tol
 async def test_one_hostile_claim_on_5000_nodes_does_not_delay_an_ordinary_pod(world: World) -> None:
     names = cluster(world, 5_000, 1)
     workers = VirtualWorkers(lambda _: 1.0)
-    service = world.service(workers=workers)
+    service = world.service(workers=workers, config=SchedulingConfig(nominate="never"))
     service.start()
     add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
     add_pod(world, "ordinary", make_claim("c"))

@@ -46,8 +46,7 @@ _OPERATORS: Final = (
 )
 """Binary operators and their functions, in order of increasing precedence."""
 _CHAINED: Final = ("||", "&&")
-_RELATION: Final = 2
-"""The level of relations; calculations bind more."""
+_RELATION: Final = 2  # of _OPERATORS; calculations bind more
 _LEVELS: Final = {symbol: level for level, symbols in enumerate(_OPERATORS) for symbol in symbols}
 
 _OPERAND: Final = (
@@ -311,7 +310,6 @@ class _Parser:
         """`{?key: value, …}`; `key` parses what is before the colon."""
         keys: list[T] = []
         values: list[Expr] = []
-
         self._next()
         optional: list[bool] = []
         for is_optional in self._items("}"):
@@ -351,7 +349,6 @@ class _Parser:
 
 
 # --- Macros -----------------------------------------------------------------------------------------------------------
-#
 # Those of cel-go v0.26: parser/macro.go, ext/comprehensions.go, ext/bindings.go, ext/lists.go, cel/library.go.
 
 _ONE_VARIABLE: Final = {("all", 2), ("exists", 2), ("exists_one", 2), ("map", 2), ("map", 3), ("filter", 2)}

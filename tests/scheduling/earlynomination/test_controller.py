@@ -21,6 +21,7 @@ from tests.support.scheduling.earlynomination import (
     with_devices,
 )
 from tests.support.simulation.objects import make_pod, make_wishes
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
 
@@ -353,3 +354,12 @@ async def test_a_plan_refuses_nobody(world: World) -> None:
     world.add(*waiting("b"))
     assert (await service.filter(world.api.pod("b"))).NodeNames == ["n1"]
     assert await service.bind(world.api.pod("b"), "n1") == ""
+
+
+async def test_a_pod_for_which_the_work_of_a_call_does_not_suffice_is_not_nominated(world: World) -> None:
+    config = msgspec.structs.replace(ALWAYS, turn_work=100, call_work=100)
+    world.add(*with_devices(**{f"n{number}": 1 for number in range(60)}), *waiting("a", cpu="9"))
+    service = world.service(config=config, workers=VirtualWorkers())
+    service.start()
+    await world.settle(5.0)
+    assert nominated(world) == {}

@@ -9,11 +9,12 @@ of equal pods.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cachetools import LRUCache
 
+from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID
 from dra_extender.devices.ledger import identity
@@ -131,12 +132,12 @@ class NodeChooser:
 
     async def choose(self, pod: Pod) -> TentativePlan | None:
         """The node and the devices that the pod would get; None when it fits nowhere or this is unknown now."""
-        found, waits = await self._deferred.decide(pod, lambda view: self._choose(view, pod))
+        found, waits = await self._deferred.decide(pod, lambda view: _or_none(self._choose, view, pod))
         return None if waits else found
 
     async def decide_again(self, pod: Pod, node: str) -> TentativePlan | None:
         """The devices that the pod would get on this node now."""
-        found, _ = await self._deferred.decide(pod, lambda view: self._on_node(view, pod, node))
+        found, _ = await self._deferred.decide(pod, lambda view: _or_none(self._on_node, view, pod, node))
         return found
 
     def displaced(self, nomination: EarlyNomination) -> Iterator[EarlyNomination]:
@@ -166,7 +167,7 @@ class NodeChooser:
         return view.overlay().holding(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
 
     def _choose(self, view: View, pod: Pod) -> TentativePlan | None:
-        """Raises TurnSpent."""
+        """Raises TurnSpent and Deferred."""
         prefiltered = pre_filter(view, pod)
         if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is not None:
             return None
@@ -198,7 +199,7 @@ class NodeChooser:
             yield chosen or names[0]
 
     def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> TentativePlan | None:
-        """Raises TurnSpent."""
+        """Raises TurnSpent and Deferred."""
         node = view.cluster.nodes.get(name)
         view.decisions.spend(PER_NODE + wants.cost)
         if node is None or self._usage.keeps_away(wants, node):
@@ -222,6 +223,14 @@ class NodeChooser:
             affinity.node_affinity if affinity is not None else None,
             pod.spec.tolerations,
         )
+
+
+def _or_none(decide: Callable[..., TentativePlan | None], view: View, *arguments: object) -> TentativePlan | None:
+    """The plan; None when the call has used all its work. Raises TurnSpent."""
+    try:
+        return decide(view, *arguments)
+    except Deferred:
+        return None
 
 
 def _devices(plan: TentativePlan | None) -> frozenset[DeviceID]:
