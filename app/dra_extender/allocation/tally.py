@@ -1,7 +1,7 @@
-"""How many devices of a node each rule leaves for a pod's claims, with what the rule compared.
+"""Tallies: how many devices of a node each rule leaves for a pod's claims, and the values that the rule compared.
 
-Promises: devices that the class does not select count in `others` only, not as a loss. The only names are those of
-devices in use and of devices for which a selector fails; `anonymous` removes them, so nodes that differ in names have
+Promises: devices that the class does not select count in `others` only, not as a loss. A tally names only devices in
+use and devices for which a selector fails. `anonymous` removes these names, so nodes that differ only in names have
 equal tallies.
 """
 

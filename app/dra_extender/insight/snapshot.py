@@ -1,11 +1,12 @@
 """Hypothetical states of the cluster, and a pod that is scheduled in one.
 
-`ClusterSnapshot` has the purpose of cluster-autoscaler's: to try changes that are then dropped. It is immutable, so a
-change returns a new snapshot: keeping the old one reverts the change. Its size is that of the differences. What-if
-questions also replace DeviceClasses and ResourceSlices, and use a full copy (`insight.whatif.clustercopy`).
+`ClusterSnapshot` serves the purpose of cluster-autoscaler's ClusterSnapshot: questions try changes and drop them. It is
+immutable. A change returns a new snapshot; the old snapshot is still the state before the change. A snapshot stores
+only the differences from the cluster. What-if questions also replace DeviceClasses and ResourceSlices, so they use a
+full copy (`insight.whatif.clustercopy`).
 
-Promises: asking has no effect. Changed claims and nodes replace those of the cluster. Removed pods hold no devices, no
-resources and no ports, and a claim that only they use is not allocated.
+Promises: a snapshot never changes the cluster. Changed claims and nodes replace those of the cluster. Removed pods hold
+no devices, no resources and no ports. A claim that only removed pods use is not allocated.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ CLAIM: Final = 10
 
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """`claims`: changed or new claims by namespace/name. `nodes`: changed or new nodes by name. `removed`: UIDs of pods
-    that are gone. `freed`: UIDs of claims that are gone or no longer allocated. `moved`: pods that run on a node now,
-    by its name.
+    that are gone. `freed`: UIDs of claims that are gone or no longer allocated. `moved`: by node name, the pods that
+    were moved to the node.
     """
 
     view: View
@@ -60,7 +61,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return replace(self, claims={**self.claims, claim.metadata.key: claim})
 
     def without_claim(self, claim: ResourceClaim) -> ClusterSnapshot:
-        """The claim has no devices."""
+        """The claim is deallocated, so its devices are free."""
         return replace(self, overlay=self.overlay.without([claim]), freed=self.freed | {claim.metadata.uid})
 
     def with_node(self, node: Node) -> ClusterSnapshot:
@@ -95,7 +96,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return replace(self, moved=moved, removed=removed)
 
     def _used_by(self, uids: Iterable[str]) -> Iterable[ResourceClaim]:
-        """The claims that these pods name, and those that they own."""
+        """The claims that these pods name or own."""
         ledger = self.view.ledger
         found: dict[str, ResourceClaim] = {}
         for uid in uids:
@@ -129,7 +130,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return Wants(pod, frozenset(extended.classes) if extended is not None else frozenset())
 
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
-        """What keeps the pod from the node, devices and claims aside."""
+        """What keeps the pod from the node. Devices and claims are not checked."""
         for found in wants.obstacles(node, *self.used(node.name)):
             yield replace(found, has=self._listener(wants, node)) if found.rule == "host port" else found
 
@@ -142,7 +143,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
 
 class SimulatedPod(Struct, frozen=True, dict=True):
-    """A pod in a snapshot, ready to be scheduled there."""
+    """A pod, and the snapshot in which decisions on the pod are made."""
 
     pod: Pod
     snapshot: ClusterSnapshot
@@ -164,7 +165,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
 
     @cached_property
     def claim_names(self) -> Mapping[str, str]:
-        """The names of the pod's claims by entry of its spec; without those that are not created yet."""
+        """The names of the pod's claims by entry of its spec. An entry is missing if its claim is not created yet."""
         created, entries = created_names(self.pod), self.pod.spec.resource_claims
         names = {entry.name: entry.resource_claim_name or created.get(entry.name) for entry in entries}
         return {entry: name for entry, name in names.items() if name}
@@ -191,7 +192,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return self.wants.cost + len(self.snapshot.tenants.on(name)) + taints
 
     def obstacles(self, node: Node) -> Iterator[Obstacle]:
-        """What keeps the pod from the node besides the devices that are still to be allocated."""
+        """What keeps the pod from the node. Devices that have to be allocated are not checked."""
         yield from self.snapshot.obstacles(self.wants, node)
         if isinstance(self.prefiltered, PreFilterState):
             for claim, usable in self.prefiltered.usable_on:
@@ -199,7 +200,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
                     yield Obstacle("claim elsewhere", claim.metadata.key)
 
     def is_kept_out(self) -> str:
-        """The rule that keeps the pod from being scheduled at all, whatever the nodes are; empty when none does."""
+        """The rule that keeps the pod from all nodes (a scheduling gate, or its scheduler); empty if none does."""
         if self.pod.spec.scheduling_gates:
             return "scheduling gate"
         served = self.view.config.scheduler_names
@@ -211,8 +212,8 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return self.pod.spec.scheduler_name or "default-scheduler"
 
     def fitting(self, view: View, names: Sequence[str]) -> list[str]:
-        """The nodes with devices for the pod. `view`: with the budget of this turn. Raises TurnSpent and Deferred; a
-        node that is still undecided may be missing.
+        """The nodes that have devices for the pod. Undecided nodes may be missing. `view` has the budget of this turn.
+        Raises TurnSpent and Deferred.
         """
         if not isinstance(self.prefiltered, PreFilterState):
             return []
@@ -232,7 +233,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
 
 
 def snapshot(view: View, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> ClusterSnapshot:
-    """The cluster as it is, with `claims` that do not exist yet. `tenants`: those of the view, if they are known."""
+    """The cluster now, and `claims` that do not exist yet. `tenants`: the pods by node, if the caller has them."""
     return ClusterSnapshot(
         view=replace(view, decisions=view.decisions.with_own_results()),
         tenants=Tenants(view.pods) if tenants is None else tenants,

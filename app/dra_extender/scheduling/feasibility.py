@@ -1,11 +1,11 @@
-"""Which nodes are feasible for a pod, and what binding it to one node takes: the decisions behind all verbs.
+"""Which nodes are feasible for a pod, and which allocations binding it to one node needs. All verbs decide with it.
 
-Promises: no I/O and no await, so a decision is made on one state of the cluster; it changes nothing. Texts are constant
-per reason and never name a node.
+Promises: a decision does no I/O and does not await, so it is made on one state of the cluster. It changes nothing.
+Texts are constant per reason and never name a node.
 
 Rules: Kubernetes 1.36, PreFilter and Filter of
-pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Order of reasons for a node: what cannot be
-allocated there comes before allocations that are bound elsewhere.
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. If a node has two reasons, the claim that cannot
+be allocated there is reported, not the allocated claim that cannot be used there.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ UsableOn = Callable[[Node], bool]
 
 
 class PreFilterState(msgspec.Struct, frozen=True):
-    """What a decision on a pod needs besides a node. `existing`: its claim for extended resources from an earlier
-    attempt.
+    """The part of a decision on a pod that does not depend on the node. `wanted`: the extended resources that devices
+    may provide. `existing`: the claim for extended resources that an earlier attempt created.
     """
 
     pod: Pod
@@ -50,15 +50,15 @@ PreFilterResult = PreFilterState | Unschedulable | Failure
 
 
 class NodeStatuses(msgspec.Struct, frozen=True):
-    """Every node is in `fits` (in the order asked) or in `refused` with the reason, unless there is an `error`."""
+    """Unless there is an `error`, every node is in `fits`, in the caller's order, or in `refused` with the reason."""
 
     fits: list[str]
     refused: dict[str, str]
     error: str = ""
     blocking: tuple[ResourceClaim, ...] = ()
-    """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
+    """Allocated claims that are the only obstacle on some node, and claims that are being deleted."""
     awaiting: str = ""
-    """UID of a claim in flight that the pod was refused for."""
+    """UID of the claim in flight because of which the pod was refused."""
     waiting: bool = False
     """Some nodes are refused only because work was deferred, or the call has reached `call_work`."""
 
@@ -69,8 +69,8 @@ class NodeStatuses(msgspec.Struct, frozen=True):
 
 
 class PendingClaims(msgspec.Struct, frozen=True):
-    """What has to be allocated for a pod on some node. `requests`: its extended resources that devices provide there;
-    their claim, to be created, is then the last of `claims`.
+    """The claims to allocate for a pod on one node. `requests`: the extended resources that devices provide on this
+    node. If the claim for them does not exist yet, it is the last of `claims`.
     """
 
     claims: tuple[ResourceClaim, ...]
@@ -78,7 +78,7 @@ class PendingClaims(msgspec.Struct, frozen=True):
 
 
 class NodeAllocation(msgspec.Struct, frozen=True):
-    """What binding the pod to one node takes. `allocations` belong to `pending`, one by one."""
+    """What has to be written to bind the pod to one node. `allocations[i]` is for `pending[i]`."""
 
     prefiltered: PreFilterState
     pending: tuple[ResourceClaim, ...]
@@ -100,7 +100,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
 
 
 def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None) -> PreFilterResult:
-    """The part that does not depend on nodes. `found`: `view.claims_of(pod)`, where it is known."""
+    """The part of a decision that does not depend on the node. `found`: `view.claims_of(pod)`, if the caller has it."""
     if found is None:
         found = view.claims_of(pod)
     if isinstance(found, Unschedulable):
@@ -175,9 +175,9 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
 def groups(
     view: View, prefiltered: PreFilterState, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
-    """The nodes by the claims to allocate there. The claims differ only in the extended resources that devices provide.
-    A node that cannot take the pod is put into `refused`, with the reason. If all nodes get the same
-    claims, unknown nodes stay in the group: the allocation refuses them.
+    """Group the nodes by the claims to allocate there. The claims differ only in the extended resources that devices
+    provide. A node that cannot take the pod is added to `refused`, with the reason. If all nodes have the same claims
+    to allocate, unknown nodes stay in the group, because the allocation refuses them.
     """
     nodes, wanted = view.cluster.nodes, prefiltered.wanted
     if wanted is None and prefiltered.claims.pending:
@@ -204,8 +204,8 @@ def groups(
 def typical(
     view: View, prefiltered: PreFilterState, names: Sequence[str]
 ) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
-    """The claims to allocate on most of these nodes, and those nodes: for pods without extended resources all known
-    nodes.
+    """The claims to allocate on most of these nodes, and the nodes with these claims. For a pod without extended
+    resources these are all nodes.
     """
     if prefiltered.wanted is None:
         return prefiltered.claims.pending, names
@@ -213,7 +213,7 @@ def typical(
 
 
 def pending_claims(prefiltered: PreFilterState, node: Node) -> PendingClaims | Unfit:
-    """What has to be allocated for the pod on the node."""
+    """The claims to allocate for the pod on the node."""
     if prefiltered.wanted is None:
         return PendingClaims(prefiltered.claims.pending)
     return _with_extended(prefiltered, prefiltered.wanted, extended.through_devices(prefiltered.wanted, node))
@@ -222,7 +222,7 @@ def pending_claims(prefiltered: PreFilterState, node: Node) -> PendingClaims | U
 def _with_extended(
     prefiltered: PreFilterState, wanted: extended.ExtendedResources, resources: frozenset[str] | None
 ) -> PendingClaims | Unfit:
-    """What has to be allocated where devices provide these resources; `resources` None: the pod cannot fit."""
+    """The claims to allocate on a node whose devices provide these resources. `resources` None: the pod cannot fit."""
     if resources is None:
         return Unfit(extended.CANNOT_FIT, 0)
     if extended.is_oversized(prefiltered.pod):
@@ -240,7 +240,7 @@ def _with_extended(
 def _where_usable(
     view: View, prefiltered: PreFilterState, names: list[str], refused: dict[str, str]
 ) -> tuple[list[str], tuple[ResourceClaim, ...]]:
-    """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
+    """(the nodes on which all allocated claims can be used, the claims that cannot be used on some node)"""
     if not prefiltered.usable_on:
         return names, ()
     fits: list[str] = []
@@ -265,7 +265,7 @@ def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Un
 
 
 def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
-    """What binding the pod to this node takes. The allocations are not held yet: hold them before the next await."""
+    """What has to be written to bind the pod to this node. The caller holds the allocations before its next await."""
     if not isinstance(prefiltered, PreFilterState):
         return prefiltered
     node = view.cluster.nodes.get(name)
@@ -298,7 +298,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
 
 
 def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> PlanChooser | None:
-    """The policy's choice among the devices that fit; None: the first ones."""
+    """Chooses among the devices that fit, by the placement policy. None: the first devices that fit are taken."""
     if view.placement is None:
         return None
     return view.placement.chooser(prefiltered.pod, claims, name, prefiltered.claims.allocated)

@@ -1,8 +1,9 @@
-"""Changes of a claim, a pod or a node that may let the pod fit: what they are made of.
+"""Candidate changes of a claim, a pod or a node: their types, and the functions that build them.
 
-Promises: for a claim that was created from a template, the change names the template, because users edit that. The spec
-of a claim is immutable, so a `Change` of a claim is what its manifest has to say when it is deleted and created again.
-Names are compared as `difflib.get_close_matches` does, with the work counted; longer ones than `LONGEST` match nothing.
+Promises: if a claim was created from a template, its change names the template, because users edit the template. The
+spec of a claim is immutable. So a `Change` of a claim describes the manifest for creating it again after its deletion.
+`near` compares names as `difflib.get_close_matches` does, and counts the work. Names longer than `LONGEST` match
+nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ Apply = Callable[[SimulatedPod], SimulatedPod]
 
 
 class CandidateChange(NamedTuple):
-    """A change that may let the pod fit. `only`: try it on these nodes alone. `more`: changes that belong to it.
-    `fragment`: what to write in a manifest, if `text` does not say it all.
+    """A change that may let the pod fit. `only`: try it on these nodes only; empty: on all groups. `more`: further
+    changes that users make together with it. `fragment`: the lines for a manifest, if `text` does not contain them.
     """
 
     text: str
@@ -49,8 +50,9 @@ class CandidateChange(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Candidates of one kind, the smallest change first: only the first that helps is reported. `monotone`: if one
-    helps, all later ones do, so bisection finds the first. Families with the lowest `rank` are tried first.
+    """Candidates of one kind, the smallest change first. Only the first candidate that helps is reported. `monotone`:
+    if a candidate helps, all later ones help too, so bisection finds the first. Families with the lowest `rank` are
+    tried first.
     """
 
     rank: int
@@ -59,7 +61,7 @@ class Family(NamedTuple):
 
 
 Families = Generator[Family | None, None, None]
-"""Families as they are found; None at the end of a step."""
+"""Yields each family when it is found, and None where the caller may end its turn."""
 
 
 class Target(NamedTuple):
@@ -87,7 +89,7 @@ class EditableRequest(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As allocation results name it."""
+        """The name of the request in allocation results."""
         request = self.claim.spec.devices.requests[self.request].name
         return request if self.alternative is None else f"{request}/{getattr(self.source, 'name', '')}"
 
@@ -98,7 +100,7 @@ class EditableRequest(NamedTuple):
 
     @property
     def label(self) -> str:
-        """For people: the claim as the pod names it, and the request if there are several."""
+        """The name that users know the claim by. If the claim has several requests, the request follows."""
         several = len(self.claim.spec.devices.requests) > 1 or self.alternative is not None
         return f"claim {self.target.entry}" + (f", request {self.name}" if several else "")
 
@@ -111,7 +113,7 @@ class EditableRequest(NamedTuple):
         return self.target.change(kind, self.path + path, value, op)
 
     def with_fields(self, **fields: Any) -> ResourceClaim:
-        """The claim, with these fields of the request."""
+        """The claim after these fields of the request are set."""
         source, devices = replace(self.source, **fields), self.claim.spec.devices
         request = devices.requests[self.request]
         if isinstance(source, ExactDeviceRequest):
@@ -127,12 +129,12 @@ def replaced(items: tuple[Any, ...], index: int, *new: Any) -> tuple[Any, ...]:
 
 
 def with_devices(claim: ResourceClaim, **fields: Any) -> ResourceClaim:
-    """The claim, with these fields of `spec.devices`."""
+    """The claim after these fields of `spec.devices` are set."""
     return replace(claim, spec=replace(claim.spec, devices=replace(claim.spec.devices, **fields)))
 
 
 def with_spec(pod: Pod, **fields: Any) -> Pod:
-    """The pod, with these fields of its spec."""
+    """The pod after these fields of its spec are set."""
     return replace(pod, spec=replace(pod.spec, **fields))
 
 
@@ -165,7 +167,7 @@ def pod_becomes(before: Pod, after: Pod) -> Apply:
 
 
 def claims_with_targets(found: SimulatedPod) -> Iterator[tuple[ResourceClaim, Target]]:
-    """The claims of the pod that exist, each once, in the order of its spec."""
+    """The existing claims of the pod with the objects that users edit, each once, in the order of the pod's spec."""
     namespace = found.pod.metadata.namespace
     seen: set[str] = set()
     for entry in found.pod.spec.resource_claims:
@@ -204,7 +206,7 @@ def pod_change(pod: Pod, kind: ChangeKind, path: str, value: Any = None, op: str
 
 
 def as_yaml(value: Any) -> str:
-    """As it appears in a manifest."""
+    """The value as YAML for a manifest."""
     return yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, default_flow_style=False).rstrip()
 
 
@@ -212,7 +214,10 @@ def as_yaml(value: Any) -> str:
 
 
 def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Turns[list[str]]:
-    """The known words that are most like the word, the nearest first; those found so far when the budget is spent."""
+    """The `most` known words that are most similar to the word, the most similar first.
+
+    When the budget is spent, the remaining known words are not compared.
+    """
     if not word or len(word) > LONGEST:
         return []
     compared: SequenceMatcher[str] = SequenceMatcher()
@@ -238,7 +243,7 @@ def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) ->
 def nearest_first(
     word: str, known: Sequence[str], budget: QueryBudget, most: int
 ) -> Turns[tuple[list[str], list[str]]]:
-    """(the words that are like the word, all words with these first)"""
+    """(the known words that are similar to the word, all known words starting with these)"""
     close = yield from near(word, known, budget, most)
     return close, [*close, *(name for name in known if name not in close)]
 

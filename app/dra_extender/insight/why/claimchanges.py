@@ -1,6 +1,6 @@
 """Changes of a pod's claims: fewer devices, less capacity, a toleration, another class or constraint.
 
-Promises: only changes that the claims and the devices suggest. `remedies` verifies whether a change helps.
+Promises: all changes are derived from the claims and the devices. `remedies` verifies whether a change helps.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 
 
 class KnownNames(NamedTuple):
-    """`classes`: by name, the drivers whose devices a class selects, as far as that is known. `attributes`: full names
-    of attributes that devices have.
+    """`classes`: by class, the known drivers of the devices that it selects. `attributes`: full names of the attributes
+    that devices have.
     """
 
     classes: Mapping[str, frozenset[str]]
@@ -74,7 +74,7 @@ def tallies(groups: Sequence[NodeGroup]) -> Tallies:
 
 
 def of_claim(claim: ResourceClaim, target: Target, known: Tallies, names: KnownNames, budget: QueryBudget) -> Families:
-    """The families of one claim, those of its selectors excepted."""
+    """The families of one claim, except those of its selectors."""
     for request in requests_of(claim, target):
         found = known.get((claim.metadata.key, request.name), ())
         yield from budget.charge(REQUEST + len(found) + (MAX_RESULTS + len(request.source.tolerations)) * CHANGE)
@@ -148,7 +148,7 @@ def _renamed(request: EditableRequest, name: str, other: str) -> CandidateChange
 
 
 def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget: QueryBudget) -> Families:
-    """For one taint each, then for all taints of a device: the smallest sets first."""
+    """Tolerations of one taint first, then of all taints that a tally has. Small sets come before large ones."""
     sets: dict[tuple[tuple[str, str, str], ...], None] = {}
     for tally in found:
         if tally.taints:
@@ -181,7 +181,7 @@ def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]
 
 
 def _classes(request: EditableRequest, known: Mapping[str, frozenset[str]], budget: QueryBudget) -> Families:
-    """Classes for devices of the same driver; all classes if this class selects no device."""
+    """Other classes that may select devices of the same driver. A class without known drivers may select any device."""
     now = request.source.device_class_name
     drivers = known.get(now)
     classes: list[str] = []
@@ -241,7 +241,7 @@ def _constraints(claim: ResourceClaim, target: Target, attributes: Sequence[str]
 
 
 def _with_constraint(claim: ResourceClaim, index: int, *new: DeviceConstraint) -> Apply:
-    """As if the constraint were replaced by `new`, or removed."""
+    """Replaces the constraint by `new`. Removes it if there is no `new` one."""
     constraints = replaced(claim.spec.devices.constraints, index, *new)
     return claim_becomes(claim, with_devices(claim, constraints=constraints))
 

@@ -1,7 +1,7 @@
-"""Why a pod is not scheduled, and which changes would let it fit: the answer to `why`, of events and of the page.
+"""Why a pod is not scheduled, and which changes would let it fit. `why`, pod events and the page show the answer.
 
-Promises: the decision is the one that the verbs would make now, on the same state; nothing is changed or remembered. It
-runs in turns, and the work is bounded whatever the cluster's size, because nodes are decided on in groups.
+Promises: a diagnosis makes the decision that the verbs would make now on the same state. It changes nothing and
+remembers nothing. It runs in turns. One decision covers a group of nodes, so the work is bounded for any cluster size.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PODS = 1_000
 MOST_ATTRIBUTES = 16
 
 TermsFor = Callable[[Pod], PreemptionTerms | None]
-"""The terms on which a pod may preempt other pods; None: preemption is off."""
+"""Returns the terms on which the pod may preempt other pods; None if preemption is off."""
 
 
 def diagnose(
@@ -48,7 +48,7 @@ def diagnose(
     *,
     placement: bool = False,
 ) -> Diagnosis:
-    """As `diagnosing`, or with `placement` as `explaining`, at once."""
+    """Run `diagnosing` without an event loop; with `placement`, run `explaining`."""
     if placement:
         return run_at_once(explaining(view, pod, names, claims=claims))
     return run_at_once(diagnosing(view, pod, names, claims))
@@ -61,9 +61,10 @@ def diagnosing(
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
 ) -> Turns[Diagnosis]:
-    """Why the pod does not run on these nodes (by default all), and what would help. `claims`: claims of the pod that
-    do not exist yet. `tenants`: the pods by node, if they are known. No remedies are tried for a pod that is too large.
-    If the state changes between turns, the answer is about both states.
+    """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
+
+    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A pod that
+    is too large gets no remedies. If the state changes between turns, the answer mixes both states.
     """
     view = view.with_pod(pod)
     living = Tenants() if tenants is None else tenants
@@ -133,7 +134,7 @@ def _unchecked(found: SimulatedPod) -> Iterator[str]:
 
 
 def _attributes(found: SimulatedPod) -> list[str]:
-    """Attributes that constraints may compare instead; none for a pod whose claims have no constraints."""
+    """Full names of attributes that a changed constraint could compare; empty if no claim has constraints."""
     if not any(claim.spec.devices.constraints for claim, _ in claims_with_targets(found)):
         return []
     names: dict[str, None] = {}
@@ -147,7 +148,7 @@ def _attributes(found: SimulatedPod) -> list[str]:
 
 
 def _names(found: SimulatedPod) -> summary.Names:
-    """How the pod names its claims: a claim from a template has the name of its entry in the pod's spec."""
+    """By claim: the name that users know. A claim from a template has the name of its entry in the pod's spec."""
     return {
         claim.metadata.key: summary.Name(target.entry, sum(1 for _ in requests_of(claim, target)))
         for claim, target in claims_with_targets(found)
@@ -174,8 +175,8 @@ def explaining(
     terms: TermsFor = lambda pod: None,
     claims: Iterable[ResourceClaim] = (),
 ) -> Turns[Diagnosis]:
-    """As `diagnosing`, with the nodes and devices that the placement policy prefers if the pod fits, and with the pods
-    that it would preempt on these terms if it does not.
+    """Like `diagnosing`, with more detail. If the pod fits: the nodes and devices that the placement policy prefers. If
+    it does not fit: the pods that it would preempt on its `terms`.
     """
     found = yield from diagnosing(view, pod, names, claims)
     view = view.with_pod(pod)

@@ -1,7 +1,7 @@
 """Changes of the names by which a pod refers to its claims: misspelt names, and claims that are being deleted.
 
-Promises: suggests only names that exist. Templates are known by the pods whose claims were created from them, so the
-service needs no permission to read templates.
+Promises: suggests only names that exist. It finds templates through the pods whose claims were created from them, so
+the service needs no permission to read templates.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _claims(found: SimulatedPod, budget: QueryBudget) -> Families:
 
 
 def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
-    """Claims of the pod's namespace that no controller created."""
+    """The names of the claims in the pod's namespace that no controller created."""
     namespace = found.pod.metadata.namespace
     names: list[str] = []
     for claim in list(found.view.ledger.claims()):
@@ -131,7 +131,7 @@ def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: R
 
 
 def _deleted(found: SimulatedPod, budget: QueryBudget) -> Families:
-    """A claim that is being deleted can be created again afterwards."""
+    """For a claim that is being deleted: create it again afterwards."""
     for entry in found.pod.spec.resource_claims:
         yield from budget.charge(1)
         claim = found.claim(entry.resource_claim_name) if entry.resource_claim_name else None

@@ -1,10 +1,12 @@
-"""The nodes of the cluster in groups, so that a hypothetical decision is made for one node per group.
+"""The nodes of the cluster in groups. A hypothetical decision is made for one node per group.
 
-Promises: `NodeGroups.fit` counts a node only if the decision was made for it, or for a node with the same devices, of
-which the same devices are in use. Nodes for which there was no time are in no group, and `budget.complete` is False
-then. Small clusters have one group per node. A change is always tried on the nodes that it affects: nodes whose devices
-it frees, changed nodes and added nodes. `node_groups` reports at most `EXAMINED` groups in detail, the largest first,
-and only the number of nodes of the others. Names of devices and nodes do not separate groups.
+Promises
+- The nodes of a group have the same devices, and the same ones are in use. Names of devices and nodes do not matter. In
+  a small cluster every node is a group of its own.
+- `group_nodes` leaves out the nodes that its budget does not reach; `budget.complete` is then False.
+- `NodeGroups.fit` counts a node only if the decision was made for this node or for another node of its group. It always
+  tries a change on the nodes that the change affects: nodes whose devices it frees, changed nodes and added nodes.
+- `node_groups` reports the `EXAMINED` largest groups in detail. For each other group it reports the number of nodes.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Fit(NamedTuple):
 
 
 class NodeGroups:
-    """See the module docstring. LazySequence by `group_nodes`."""
+    """The groups of nodes for one pod. `group_nodes` makes them."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class NodeGroups:
         obstacles: dict[str, tuple[Obstacle, ...]],
         left: dict[str, set[int]],
     ) -> None:
-        """`left`: per resource that the pod requests, what nodes have left, in nano units."""
+        """`left`: for each resource that the pod requests, the amounts that nodes have free, in nano units."""
         self.pod = pod
         self.groups = groups
         self.obstacles = obstacles
@@ -73,17 +75,17 @@ class NodeGroups:
         self.names: tuple[str, ...] = tuple(obstacles)
         self._bound_claims = _bound_claims(pod)
         self._alike: list[list[list[str]]] | None = None
-        """Per group, the nodes that pods can tell apart by name alone."""
+        """Per group, lists of nodes that differ only in their names. None until `_alike_nodes` computes it."""
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
 
     @property
     def examples(self) -> list[str]:
-        """One node of each group where nothing but devices can keep the pod away."""
+        """One node without obstacles of each group. A group whose nodes all have obstacles has no example."""
         return [free[0] for free in self._free[:GROUPS] if free]
 
     def fit(self, changed: SimulatedPod, budget: QueryBudget, only: Sequence[str] = ()) -> Turns[Fit | None]:
-        """The nodes that the changed pod fits; None if there is none, or none is decided yet. `only`: try these nodes
-        instead of the groups.
+        """How many nodes the changed pod fits. None if it fits no node, or if no decision is possible yet. `only`: try
+        these nodes instead of the groups.
         """
         budget.trials += 1
         yield from budget.charge(TRIAL + changed.cost)
@@ -128,7 +130,7 @@ class NodeGroups:
     def _free_of(
         self, changed: SimulatedPod, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
     ) -> Turns[list[str]]:
-        """The nodes of the group where nothing but devices can keep the changed pod away."""
+        """The nodes of the group that have no obstacles for the changed pod, without those in `apart`."""
         left: list[str] = []
         for lot in group:
             for part in [[name] for name in lot] if changed.wants.by_name else [lot]:
@@ -143,7 +145,7 @@ class NodeGroups:
         return left
 
     def _alike_nodes(self, budget: QueryBudget) -> Turns[list[list[list[str]]]]:
-        """As `_alike`, computed when it is first needed."""
+        """`_alike`. The first call computes it."""
         if self._alike is None:
             found: list[list[list[str]]] = []
             for group in self.groups:
@@ -157,7 +159,7 @@ class NodeGroups:
         return self._alike
 
     def _kind(self, name: str) -> Hashable:
-        """Everything of a node that pods depend on, except its name and host name."""
+        """Everything that obstacles depend on, except the node's name and host name."""
         snapshot = self.pod.snapshot
         node = snapshot.node(name)
         if node is None:
@@ -200,7 +202,7 @@ def _bound_claims(pod: SimulatedPod) -> frozenset[str]:
 def group_nodes(
     pod: SimulatedPod, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()
 ) -> Turns[NodeGroups]:
-    """Group these nodes. `attributes`: what constraints that are tried may compare."""
+    """Group these nodes. `attributes`: full names of attributes that changed constraints may compare."""
     obstacles: dict[str, tuple[Obstacle, ...]] = {}
     groups: dict[Hashable, list[str]] = {}
     left: dict[str, set[int]] = {}
@@ -239,7 +241,7 @@ def _keys(
     if found is None or not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is None:
         return found
     wanted, nodes = prefiltered.wanted, {name: pod.snapshot.node(name) for name in found}
-    return {  # what devices provide differs from node to node for extended resources
+    return {  # the node decides which extended resources its devices provide
         name: (key, node and extended.through_devices(wanted, node))
         for (name, key), node in zip(found.items(), nodes.values(), strict=True)
     }
@@ -333,7 +335,7 @@ def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, bu
 
 
 def _binding_rule(request: RequestTally) -> BindingRule:
-    """The rule after which too few devices were left; empty if there are enough."""
+    """The first rule that leaves fewer devices than requested; empty if enough devices are left."""
     if request.left >= request.wanted:
         return ""
     left = request.offered
@@ -347,7 +349,7 @@ def _binding_rule(request: RequestTally) -> BindingRule:
 
 
 def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Turns[tuple[HoldingClaim, ...]]:
-    """The claims that hold devices of the request, those with the most devices first; `HOLDERS` at most."""
+    """The claims that hold devices of the request, at most `HOLDERS`. Claims with the most devices come first."""
     found: dict[str, HoldingClaim] = {}
     for device in request.held:
         use = view.ledger.in_use((device.driver, device.pool)).get(device.device)

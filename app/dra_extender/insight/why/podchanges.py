@@ -1,6 +1,6 @@
 """Changes of the pod itself, or of a node: fewer resources, labels, tolerations, scheduling gates.
 
-Promises: only changes that the pod, the nodes and known names suggest. `remedies` verifies whether a change helps.
+Promises: all changes are derived from the pod, the nodes and known names. `remedies` verifies whether a change helps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Obstacles = Mapping[str, tuple[Obstacle, ...]]
 def of_pod(
     found: SimulatedPod, obstacles: Obstacles, left: Mapping[str, Collection[int]], budget: QueryBudget
 ) -> Families:
-    """All families. `left`: per resource, the amounts that nodes have left, in nano units."""
+    """All families. `left`: for each resource, the amounts that nodes have free, in nano units."""
     yield from _gates(found)
     present: set[str] = set()
     for each in obstacles.values():
@@ -131,7 +131,7 @@ class _ContainerResource(NamedTuple):
 
 
 def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget: QueryBudget) -> Families:
-    """Less of each requested resource, down to what some node has left; and other names for it."""
+    """For each requested resource: smaller amounts that fit some node, and similar names."""
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     yield from budget.charge(sum(map(len, free.values())))
     offered: Sequence[str] | None = None
@@ -152,7 +152,7 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
 
 
 def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> Families:
-    """Less of the resource, the largest amount first."""
+    """Smaller amounts of the resource, the largest first."""
     if amounts:
         yield Family(12, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
 
@@ -171,7 +171,7 @@ def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
 
 
 def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
-    """Rounded down to what people write: milli of CPU, whole Mi of memory, whole units of the rest."""
+    """Request this amount, rounded down: CPU to milli, memory to Mi, other resources to whole units."""
     name, container = resource.name, resource.container
     binary = name in ("memory", "ephemeral-storage")
     unit = 10**6 if name == "cpu" else 2**20 * 10**9 if binary else 10**9
@@ -193,7 +193,7 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
 
 
 def _extended(resource: _ContainerResource, amount: Quantity, offered: Sequence[str], budget: QueryBudget) -> Families:
-    """Fewer of an extended resource; or another resource, if nothing provides this one."""
+    """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
     most = min(amount.value() - 1, UNITS)
     if most > 0:
         yield Family(10, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True)
@@ -286,7 +286,7 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> Families:
 
 
 def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, None]]]:
-    """The labels of nodes, with the values of those in the pod's nodeSelector."""
+    """The label keys of all nodes. Only keys in the pod's nodeSelector have their values."""
     wanted = found.pod.spec.node_selector
     known: dict[str, dict[str, None]] = {}
     for node in list(found.view.cluster.nodes.values()):

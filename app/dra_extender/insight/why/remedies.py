@@ -1,8 +1,8 @@
 """Verified remedies: changes with which the pod fits, the smallest first.
 
-Promises: with each remedy the pod fits, on the reported number of nodes. Each kind of change is reported once, in its
-smallest form. If no single change helps, pairs of changes are tried. The budget limits the work, and `budget.complete`
-is False if it was not enough.
+Promises: hypothetical decisions have verified that with each remedy the pod fits the reported number of nodes. Each
+kind of change is reported once, in its smallest form. If no single change helps, pairs of changes are tried. The budget
+limits the work. If the budget ends the search early, `budget.complete` is False.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from dra_extender.scheduling.view import View
 MOST: Final = 8
 """Remedies that are reported at most."""
 DRIVERS: Final = 20_000
-"""Units of work to find out which drivers' devices all classes select."""
+"""Units of work to find the drivers of the devices that each class selects, for all classes together."""
 CLASS: Final = 5_000
 """Units of work for one class."""
 MODEL: Final = 10
-"""Units of work for the words of one kind of device."""
+"""Units of work to collect the words of one device model."""
 ATTRIBUTE: Final = 2
-"""Units of work for one of its attributes."""
+"""Units of work per attribute or capacity of a device model."""
 DEVICES: Final = 512
-"""Devices whose words and values are used at most."""
+"""The vocabulary covers at most this number of devices per node, and of device models in total."""
 PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
 
 def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
-    """At most one remedy of each family."""
+    """At most one remedy of each family. If no family has one, the first pair of changes that helps."""
     victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
     families = list(victims or ())
     for family in _families(nodes, found, budget):
@@ -98,7 +98,7 @@ def _families(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget
 def _vocabulary(
     pod: SimulatedPod, found: Sequence[NodeGroup], budget: QueryBudget
 ) -> Turns[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
-    """(the words of the examples' devices, the devices as selectors see them)"""
+    """(the vocabulary of the devices on the groups' example nodes, these devices as selectors see them)"""
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
     models: set[DeviceModel] = set()
     for group in found:
@@ -122,7 +122,7 @@ def _vocabulary(
 def _drivers(
     pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget
 ) -> Turns[Mapping[str, frozenset[str]]]:
-    """The drivers whose devices each class selects, as far as the work for it is limited."""
+    """By class: the drivers of the devices that it selects. Drivers are missing if the class needs too much work."""
     left = DRIVERS
     found: dict[str, frozenset[str]] = {}
     for name, known in sorted(pod.view.cluster.classes.items()):
@@ -163,7 +163,7 @@ def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Reme
 
 
 def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Remedy | None]:
-    """The first that helps: if any helps, so does the last."""
+    """The first candidate that helps, by bisection. If any candidate helps, the last one does."""
     low, high = 0, len(family.candidates) - 1
     best = yield from _fit(nodes, [family.candidates[high]], budget)
     if best is None:
@@ -181,7 +181,7 @@ def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[R
 
 
 def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) -> Turns[Remedy | None]:
-    """Two changes of different families, the smallest first; of each family its smallest and its largest."""
+    """The first pair of changes that helps. Each pair has the smallest or largest changes of two different families."""
     ends: list[tuple[int, CandidateChange]] = []
     for number, family in enumerate(families[:PAIRED]):
         ends.append((number, family.candidates[0]))

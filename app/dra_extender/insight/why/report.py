@@ -1,7 +1,7 @@
 """The answer to "why is this pod not scheduled", as structs.
 
 Promises: contains only texts, numbers and these structs, so it can be encoded as it is. A group of nodes has a count
-and a few names. Sentences about it are made in `summary` and `text` only.
+and a few names. Only `summary` and `text` write sentences about it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of selectors: a word that is like one of the devices, another value, or a clause less."""
+"""Changes of selectors: correct a misspelt word, use another value, or remove a clause."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 VALUES: Final = 8
 CANDIDATES: Final = 24
-"""Per clause."""
+"""At most this number of candidates per clause correct a misspelt word, and as many use another value."""
 CLAUSES: Final = 8
-"""Clauses of one request that are changed: the first ones that some device does not satisfy."""
+"""Clauses of one request that are changed at most."""
 WORDS: Final = 16
 """Words of one clause that are replaced."""
 OPTIONS: Final = 512
@@ -36,7 +36,7 @@ CHANGE: Final = 20
 
 
 class Vocabulary:
-    """The words that selectors may use of these devices: domains, names, drivers, and values by name."""
+    """The words that selectors can use for these devices: drivers, domains and names. The values, by name."""
 
     def __init__(self, devices: Iterable[DeviceView] = ()) -> None:
         self.words: dict[str, None] = {}
@@ -46,7 +46,7 @@ class Vocabulary:
             self.add(view)
 
     def add(self, view: DeviceView) -> None:
-        """The words of one more device."""
+        """Add the words of one device."""
         self.words[view.driver] = None
         self.values.setdefault("driver", {})[view.driver] = None
         self.attributes.update(dict.fromkeys(view.attributes))
@@ -60,11 +60,11 @@ class Vocabulary:
                     known[shown] = None
 
     def near(self, word: str, budget: QueryBudget) -> Turns[list[str]]:
-        """Words that this one may be meant to be; nothing when it is one of them."""
+        """The known words that are similar to the word; empty if the word is known."""
         return [] if word in self.words else (yield from near(word, self.words, budget))
 
     def of(self, reads: str) -> list[str]:
-        """The values of what a clause reads; of everything when that is not known."""
+        """The values of the name that a clause reads; of all names if it is unknown what the clause reads."""
         if reads:
             return list(self.values.get(reads, {}))
         return list(islice(dict.fromkeys(value for values in self.values.values() for value in values), KNOWN))
@@ -73,7 +73,7 @@ class Vocabulary:
 def of_selectors(
     request: EditableRequest, found: Sequence[RequestTally], vocabulary: Vocabulary, budget: QueryBudget
 ) -> Families:
-    """The families of one request. Only what some node's devices do not satisfy is changed."""
+    """The families of one request. They change only clauses that some device does not satisfy, or that fail."""
     failing: dict[tuple[int, int], str] = {}
     for tally in found:
         yield from budget.charge(1 + len(tally.clauses))
@@ -114,7 +114,7 @@ def _spellings(
     vocabulary: Vocabulary,
     budget: QueryBudget,
 ) -> Turns[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
-    """(words that were nearly right, other values)"""
+    """(candidates that correct a misspelt word, candidates that use another value)"""
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
     words, numbers = _words(clause)
@@ -142,7 +142,7 @@ def _spellings(
 
 
 def _whole(text: str) -> int | None:
-    """The number that is written, if one is."""
+    """The text as an integer; None if it is not one."""
     try:
         return int(text)
     except ValueError:
@@ -150,7 +150,7 @@ def _whole(text: str) -> int | None:
 
 
 def _words(clause: str) -> tuple[list[str], list[int]]:
-    """(words, numbers) of the clause that others are looked for, each once."""
+    """(words, numbers) of the clause that candidates may replace, each once."""
     words: dict[str, None] = {}
     numbers: dict[int, None] = {}
 
@@ -170,7 +170,7 @@ def _words(clause: str) -> tuple[list[str], list[int]]:
 def _others(
     word: str, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
 ) -> Turns[tuple[list[str], Collection[str]]]:
-    """(words to try instead, those of them that this one may have been meant to be)"""
+    """(words to try instead, the similar ones among them)"""
     if word[:1].isdigit():
         yield from budget.charge(2 * len(values))
         return _by_distance(word, values), ()
@@ -182,12 +182,12 @@ def _others(
 
 
 def _nearest(numbers: Collection[int], number: int) -> list[int]:
-    """The numbers that there are, the nearest first."""
+    """The known numbers, the nearest first."""
     return sorted(numbers, key=lambda other: (abs(other - number), other))[:VALUES]
 
 
 def _by_distance(word: str, values: Sequence[str]) -> list[str]:
-    """Amounts or versions that there are, as far from the one that was written as others lie between them."""
+    """Known amounts or versions, the nearest first. Distance is the number of known values in between."""
     key = _order(word)
     if key is None:
         return [value for value in values if value != word][:VALUES]
@@ -199,7 +199,7 @@ def _by_distance(word: str, values: Sequence[str]) -> list[str]:
 
 
 def _order(text: str) -> tuple[str, Any] | None:
-    """What amounts and versions are sorted by, each among its own."""
+    """(type, sort key) of an amount or a version; None for other texts. Only keys of one type are comparable."""
     try:
         return "quantity", Quantity.parse(text).nano
     except ValueError:

@@ -1,7 +1,7 @@
-"""The binding rule of a diagnosis in one sentence.
+"""Finds the binding rule of a diagnosis, and explains it in one sentence.
 
 Promises: the sentence is about the nodes where the pod comes closest to fitting. It names claims, numbers and values,
-but no node and no device. It stays the same as long as the reason does.
+but no node and no device. The sentence changes only when the reason changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLASSES: Final = 8
 
 
 class Summary(NamedTuple):
-    """`claim`: the claim that causes it (namespace/name), if one does."""
+    """`claim`: the claim (namespace/name) that is the cause; empty if no claim is."""
 
     rule: BindingRule
     text: str
@@ -35,7 +35,7 @@ class Summary(NamedTuple):
 
 
 class Name(NamedTuple):
-    """The pod's name for a claim, and how many requests and alternatives the claim has."""
+    """`entry`: the name that users know the claim by. `requests`: the number of its requests and alternatives."""
 
     entry: str
     requests: int
@@ -45,11 +45,11 @@ Names = Mapping[str, Name]
 """By namespace/name."""
 
 
-# --- whatever the nodes are -------------------------------------------------------------------------------------------
+# --- rules that do not depend on nodes --------------------------------------------------------------------------------
 
 
 def of_pod(found: SimulatedPod) -> Summary | None:
-    """Why the pod cannot be scheduled on any node; None if that depends on the nodes."""
+    """The rule that keeps the pod from all nodes; None if no such rule applies."""
     rule = found.is_kept_out()
     if rule == "scheduling gate":
         names = ", ".join(gate.name for gate in found.pod.spec.scheduling_gates)
@@ -137,7 +137,7 @@ def _distance(group: NodeGroup) -> tuple[bool, int, int, int, int]:
 
 
 def _short(tally: RequestTally) -> int:
-    """How many devices are missing; all of them if all are requested and none is selected."""
+    """How many devices are missing. If all devices are requested and none is left, every offered device is missing."""
     wanted = tally.offered if tally.all and not tally.left else tally.wanted
     return max(wanted - tally.left, 0)
 
@@ -183,7 +183,7 @@ def obstacle_text(obstacle: Obstacle) -> str:
 
 
 def _obstacle(groups: Sequence[NodeGroup], group: NodeGroup) -> Summary:
-    """Devices fit, or none are needed, but the pod does not fit the nodes for another reason."""
+    """The summary for a group whose devices suffice, but whose nodes have obstacles."""
     first = group.obstacles[0]
     text = "; ".join(
         filter(
@@ -222,7 +222,7 @@ def _entry(names: Names, item: DiagnosedRequest) -> str:
 
 
 def label(tally: RequestTally, names: Names) -> str:
-    """The claim as the pod names it, and the request if the claim has several."""
+    """The name that users know the claim by. If the claim has several requests, the request follows."""
     name = names.get(tally.claim)
     if name is None:
         return "extended resources"
@@ -272,7 +272,7 @@ def _selected(tally: RequestTally) -> str:
 
 
 def _clauses(same: Sequence[tuple[NodeGroup, DiagnosedRequest]]) -> str:
-    """The clause that excludes most devices, with the values that devices have."""
+    """The clause that excludes most devices, followed by the values that devices have."""
     excluded: Counter[tuple[str, str]] = Counter()
     values: dict[tuple[str, str], Counter[str]] = {}
     for group, item in same:

@@ -1,7 +1,8 @@
 """Changes outside of the pod: pods that end, unused claims that are deleted, nodes that are added.
 
-Promises: names only pods that hold something the pod needs, those with lower priority first. `remedies` verifies
-whether a change helps.
+Promises: proposes only pods that hold requested devices, run on a group's example node, or use the pod's own claims. It
+proposes to delete pods of lower priority, the lowest first, and to wait for the others. `remedies` verifies whether a
+change helps.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> Cand
 
 
 def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[ResourceClaim]]:
-    """Claims that have devices and no consumer."""
+    """Claims that hold requested devices and have no consumer."""
     claims: dict[str, ResourceClaim] = {}
     for group in groups:
         for request in group.requests:

@@ -1,7 +1,7 @@
 """A diagnosis as text: short, complete, or as an event.
 
-Promises: lines have at most `width` columns where words allow it. The text says nothing that the structs do not have.
-The note of an event has at most `LONGEST` characters, the remedy included; its reason is constant per rule.
+Promises: a line has at most `width` columns, unless one word is longer. The text contains only what the structs
+contain. The note of an event has at most `LONGEST` characters, including the remedy. Its reason is constant per rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FEW: Final = 3
 LONGEST: Final = 200
 """Characters of the note of an event."""
 LONGEST_REMEDY: Final = 120
-"""A longer remedy would leave too little room for the reason, and is left out."""
+"""An event leaves out a longer remedy, because too few characters would remain for the summary."""
 
 _HINTS: Final[dict[BindingRule, str]] = {
     "claim missing": "Suggestion: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
@@ -55,7 +55,7 @@ _WITHOUT_EVENT: Final[frozenset[BindingRule]] = frozenset(
 
 
 class DiagnosisEvent(NamedTuple):
-    """`claim`: the claim that causes it (namespace/name), if one does."""
+    """`claim`: the claim (namespace/name) that is the cause; empty if no claim is."""
 
     reason: str
     note: str
@@ -63,7 +63,7 @@ class DiagnosisEvent(NamedTuple):
 
 
 def event_of(found: Diagnosis) -> DiagnosisEvent | None:
-    """The event for a pod that waits; None if there is nothing to report."""
+    """The event for a refused pod. None for other pods, and for rules that need no event."""
     if found.state != "refused" or found.rule in _WITHOUT_EVENT:
         return None
     reason = _REASONS.get(found.rule, "NodesUnavailable" if found.rule in get_args(NodeRule) else "DevicesUnavailable")
@@ -99,7 +99,7 @@ def shortly(found: Diagnosis, width: int = WIDTH) -> str:
 
 
 def fully(found: Diagnosis, width: int = WIDTH) -> str:
-    """All that the diagnosis has."""
+    """The complete diagnosis."""
     lines = [*_result(found), *_suggestions(found, found.remedies), ""]
     lines.extend(f"Claim {_claim(state)}" for state in found.claims)
     for group in found.groups:
@@ -116,7 +116,7 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
 
 
 def wrapped(lines: Iterable[str], width: int) -> str:
-    """Folds each line below its own indentation. Lines indented by eight or more (YAML, CEL) stay as they are."""
+    """Wrap each line, and indent its continuation by two. Lines indented by eight or more (YAML, CEL) do not change."""
     folded: list[str] = []
     for line in lines:
         hanging = " " * (len(line) - len(line.lstrip(" ")) + 2)
@@ -154,7 +154,7 @@ def _suggestions(found: Diagnosis, remedies: Sequence[Remedy]) -> Iterator[str]:
 
 
 def fitting(remedy: Remedy) -> str:
-    """The nodes that the pod fits then."""
+    """How many nodes the pod fits after the remedy."""
     if _adds_node(remedy):
         return "then it fits"
     return f"fits {counted(remedy.nodes, 'node')}" + (f": {remedy.example}" if remedy.nodes == 1 else "")
