@@ -1,9 +1,9 @@
 """How many more pods with certain claims fit, now or after evictions.
 
-Promises: the allocator decides about every counted pod on what the pods before it leave, node by node in the order of
-the names. A node with the same devices in the same state as an earlier one counts like that one. The caller limits the
-number of decisions, and `complete` is False if they were not enough. It runs in turns. Only devices count, and
-cordoned nodes are skipped.
+Promises: the allocator decides on every counted pod, with the devices that the pods before it leave. It fills the nodes
+one by one, in the order of their names. If a node has the same devices in the same state as an earlier node, it counts
+like that one. The caller limits the number of decisions; `complete` is False if they were not enough. It runs in turns.
+Only devices count. Cordoned nodes are skipped.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:
-    """(what the pods are, for people; the claims of one of them) for pods with `count` devices of a class. Raises
-    UnknownObjectError without such a class, and InvalidRequestError when no decision is possible.
+    """(a description for people, the claims of one pod) of pods with `count` devices of a class.
+
+    Raises UnknownObjectError if the class does not exist, and InvalidRequestError if no decision is possible.
     """
     if name not in view.cluster.classes:
         raise UnknownObjectError("class", f"DeviceClass {name} not found")
@@ -109,14 +110,14 @@ def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[Res
 def headroom(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Headroom:
-    """As `measuring`, at once."""
+    """Run `measuring` without an event loop."""
     return run_at_once(measuring(view, what, claims, most=most, state=state))
 
 
 def measuring(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Turns[Headroom]:
-    """How many more pods with such claims fit in this state, by default now. `what`: the pods, for people."""
+    """How many more pods with these claims fit in `state` (by default the current state). `what` describes the pods."""
     filling = _Filling(view, claims, state or view.overlay(), most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
     found: dict[int, list[str]] = {}
@@ -142,14 +143,14 @@ def measuring(
 
 
 def after(state: Overlay, moves: Iterable[tuple[Sequence[ResourceClaim], Sequence[Planned]]]) -> Overlay:
-    """The state after evictions: each pod frees its claims, and gets the devices that were planned for it."""
+    """The state after evictions. Each evicted pod frees its claims, and then gets its planned devices."""
     for claims, plans in moves:
         state = state.without(claims).with_plans(plans)
     return state
 
 
 class _Filling:
-    """Fills nodes one after the other. Devices that several nodes can use are taken for all of them."""
+    """Fills nodes one after the other. A device that several nodes can use is then in use for all of them."""
 
     def __init__(self, view: View, claims: Sequence[ResourceClaim], state: Overlay, most: int) -> None:
         self.decisions = 0

@@ -1,7 +1,7 @@
-"""Objects of manifests that are not applied: pods with the claims they would have, hypothetical objects, tolerations.
+"""Reads manifests that are not applied: pods with the claims they would have, hypothetical objects, tolerations.
 
-Promises: fills in what the API server would fill in, as far as decisions read it, and makes claims of templates. Does
-not validate objects: the API server does that. Files may have several YAML documents, and lists of objects.
+Promises: sets the defaults of the API server for all fields that decisions read, and creates claims from templates. It
+does not validate objects: the API server does that. A file may have several YAML documents, and lists of objects.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ S = TypeVar("S", ExactDeviceRequest, DeviceSubRequest)
 
 
 class Draft(NamedTuple):
-    """A pod of a manifest, and its claims; or a pod of the cluster, without further claims."""
+    """A pod of a manifest and the claims that it would have; or a pod of the cluster and no claims."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
@@ -59,7 +59,7 @@ def draft(
     templates: Mapping[str, ResourceClaimSpec],
     namespace: str = "default",
 ) -> Draft:
-    """`claims` and specs of `templates` by name, as the manifest has them; `namespace` for objects that name none."""
+    """The pod with its claims. `claims` and `templates`: those of the manifest, by name. `namespace`: the default."""
     namespace = pod.metadata.namespace or namespace
     uid = pod.metadata.uid or f"draft-{pod.metadata.name}"
     meta = replace(pod.metadata, namespace=namespace, uid=uid)
@@ -94,7 +94,7 @@ def _claim_in(claim: ResourceClaim, namespace: str) -> ResourceClaim:
 
 
 def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> ResourceClaim:
-    """The claim as it is when it is created: without an allocation, and with a UID of its own."""
+    """The claim right after its creation: it has no allocation, and a UID of its own."""
     meta = claim.metadata
     namespace = meta.namespace or namespace
     uid = f"hypothetical {namespace}/{meta.name}"
@@ -104,7 +104,7 @@ def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> Reso
 
 
 def defaulted(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    """With the defaults of the API server (pkg/apis/resource/v1/defaults.go)."""
+    """The spec with the defaults of the API server (pkg/apis/resource/v1/defaults.go)."""
     return replace(spec, devices=replace(spec.devices, requests=tuple(map(_request, spec.devices.requests))))
 
 
@@ -123,7 +123,7 @@ def _source(source: S) -> S:
 
 
 class Manifests(msgspec.Struct, frozen=True):
-    """The pods of a file, and by name the claims and the specs of templates beside them."""
+    """The pods of a file. The claims and the specs of templates in the same file, by name."""
 
     pods: tuple[Pod, ...]
     claims: Mapping[str, ResourceClaim]
@@ -165,7 +165,7 @@ def pods_of(file: str, text: str) -> Manifests:
 
 
 def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
-    """The claims of a file; a template counts as a claim. Raises YAMLError, DecodeError and ValueError."""
+    """The claims of a file, and one claim per template. Raises YAMLError, DecodeError and ValueError."""
     found: list[ResourceClaim] = []
     for document in objects(text):
         kind = document.get("kind")

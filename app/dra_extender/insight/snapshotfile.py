@@ -22,11 +22,11 @@ FORMAT: Final = 1
 _GZIP: Final = b"\x1f\x8b"
 _OURS: Final = ("kubernetes.io", "k8s.io", "dra-extender.dev")
 _COPIES: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""This annotation has the whole object, environment included."""
+"""This annotation contains the whole object, including the environment."""
 
 
 class Unreadable(Object, frozen=True):
-    """An object that could not be read, the reason, and the devices that such a claim holds."""
+    """An undecodable object, and the reason. `partial`: for a claim, the devices that its allocation names."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""The result of compaction: which pods to evict in which order, what that achieves, and which pods cannot be moved."""
+"""The result of compaction: the pods to evict, in order; what the evictions achieve; the pods that cannot be moved."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """`request`: what room is made for; empty if devices are made whole. `fits`: nodes where it fits without moves.
+    """`request`: what has to fit; empty if devices are made whole. `fits`: nodes where the request fits without moves.
 
     `node`: where it fits after the `moves`, with the devices of `plans`; `freed` more devices are whole then. Not
     `complete`: the limit of `decisions` was reached.

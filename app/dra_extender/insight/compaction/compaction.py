@@ -1,8 +1,8 @@
 """Which pods to evict so that a request fits, or so that more devices are whole.
 
-Promises: pure; the caller limits the number of decisions. Each list of moves is decided twice: when it is found, and
-from the beginning in its order. For a request, the fewest moves win, then the fewest devices, then the name of the
-node; the list has no move that is not needed.
+Promises: pure; the caller limits the number of decisions. Each list of moves is decided twice: during the search, and
+once more from its first move to its last. For a request, the list with the fewest moves wins, then the one with the
+fewest devices, then the first by name of the node. The list has no unnecessary move.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_MOVES: Final = 20
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
-    """The claims to make room for. `name` is for people; `pod`: the pod of the claims, if there is one."""
+    """The claims that have to fit. `name` is for people. `pod`: the pod of the claims, if one was named."""
 
     name: str
     claims: tuple[ResourceClaim, ...]
@@ -42,7 +42,7 @@ class CompactionRequest(msgspec.Struct, frozen=True):
 
 
 def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
-    """Raises ValueError for a bound pod, and for a pod that no decision is possible for."""
+    """Raises ValueError if the pod is bound, or if no decision on it is possible."""
     key = pod.metadata.key
     if pod.spec.node_name:
         raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
@@ -58,7 +58,7 @@ def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
 
 
 def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) -> CompactionRequest:
-    """`file` is named in errors. Raises ValueError for claims that no decision is possible for."""
+    """Raises ValueError if no decision on the claims is possible. The error names `file`."""
     prepared = prepare(claims, view.cluster.classes, view.features)
     if isinstance(prepared, Failure):
         raise ValueError(f"{file}: {prepared.error}")
@@ -68,7 +68,7 @@ def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) 
 def headroom_after_compaction(
     view: View, rules: EvictionRules, claims: tuple[ResourceClaim, ...], now: Headroom, most: int
 ) -> HeadroomReport:
-    """The headroom after the evictions that make devices whole; if there are none, after those for one pod."""
+    """The headroom after the evictions that make devices whole. Without such evictions: after those for one pod."""
     advice = Compaction(view, rules).whole_devices()
     if not advice.moves and not now.fits:
         advice = Compaction(view, rules).room_for(CompactionRequest(now.what, claims))
@@ -145,7 +145,7 @@ class Compaction:
         return self._moving.suits(now, request.pod, name)
 
     def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
-        """The nodes with movable pods, those with the fewest first."""
+        """The nodes with movable pods. Nodes with the fewest movable pods come first."""
         by_node: dict[str, list[Movable]] = {}
         for item in self._movable.values():
             by_node.setdefault(item.node, []).append(item)
@@ -153,8 +153,8 @@ class Compaction:
         yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
 
     def _on(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> _Solution | None:
-        """At most `most` moves from this node. A pod that fits no other node is tried first the next time, and then
-        stays.
+        """At most `most` moves from this node. A pod that fits no other node comes first in the next attempt, so that
+        it stays on the node.
         """
         candidates, first = list(items), set[str]()
         while candidates:
@@ -171,7 +171,7 @@ class Compaction:
         return None
 
     def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> AfterMoves | Movable:
-        """The state after these pods were moved one after the other; or the first pod that fits no other node."""
+        """The state after these pods are moved one after the other; or the first pod that fits no other node."""
         plans = self._plan(request, name, chosen)
         start = self._moving.start
         assert plans is not None, name
@@ -266,7 +266,7 @@ class Compaction:
         return {pool: None for view in views if view is not None for pool in view.pools if pool.names}
 
     def _freed(self, before: AfterMoves, group: GroupID, users: Sequence[Movable]) -> tuple[AfterMoves, int] | None:
-        """The state after these pods were moved, and how many more devices are whole then; None if none are."""
+        """(the state after these pods are moved, how many more devices are whole); None if no more devices are."""
         found: AfterMoves | None = before
         for item in users:
             found = found and self._moving.move(found, item, groups=(group,))

@@ -28,8 +28,8 @@ _RECREATED: Final = " (recreated)"
 
 
 class Movable(msgspec.Struct, frozen=True):
-    """A pod that can be moved away from `node`. `claims` are deallocated then; `recreated` are claims of the same specs
-    that are allocated on the other node.
+    """A pod that can be moved away from `node`. Its eviction deallocates `claims`. `recreated`: claims with the same
+    specs, for the new pod on the other node.
     """
 
     pod: Pod
@@ -52,8 +52,8 @@ class EvictionRules(msgspec.Struct, frozen=True):
 
 
 class MovablePods(msgspec.Struct, frozen=True):
-    """`movable` pods by UID, in the order of their names. `kept`: other pods that use devices (namespace/name), by the
-    reason why they cannot be moved.
+    """`movable`: pods by UID, in the order of their names. `kept`: for each reason, the pods (namespace/name) that use
+    devices and cannot be moved.
     """
 
     movable: Mapping[str, Movable]

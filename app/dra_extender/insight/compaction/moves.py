@@ -1,7 +1,7 @@
-"""Moves of pods to other nodes, one after the other, each decided on what the moves before it leave.
+"""Moves of pods to other nodes, one after the other. Each move is decided on the state after the earlier moves.
 
-Promises: pure; the cluster does not change. `Moving.move` finds a node for a pod where it takes from as few whole
-devices as possible, the fullest nodes first. `Moving.replay` decides all moves again from the beginning.
+Promises: pure; the cluster does not change. `Moving.move` finds a node where the pod breaks up as few whole devices as
+possible, and prefers the fullest nodes. `Moving.replay` decides all moves again from the first one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TooManyDecisionsError(Exception):
 
 
 class Moving:
-    """Moves in one cluster. `decisions` counts what the allocator decided, `most` at most."""
+    """Moves in one cluster. `decisions` counts the allocator's decisions; the limit is `most`."""
 
     def __init__(self, view: View, budgets: Sequence[PodDisruptionBudget], most: int) -> None:
         self.view = view
@@ -108,15 +108,15 @@ class Moving:
         return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
-        """Those of the nodes where the claims can be allocated in this state. Raises TooManyDecisionsError."""
+        """The nodes among these where the claims can be allocated in this state. Raises TooManyDecisionsError."""
         self._count()
         return self.view.decisions.with_state(state).node_results(claims, names).fits
 
     def move(
         self, after: AfterMoves, item: Movable, avoid: Collection[str] = (), groups: Collection[GroupID] = ()
     ) -> AfterMoves | None:
-        """Move the pod to the best node that is not in `avoid`, if possible to none of these partition groups; None if
-        it fits no node, or a budget allows no eviction. Raises TooManyDecisionsError.
+        """Move the pod to the best node that is not in `avoid`, if possible without devices of the partition `groups`.
+        None if it fits no node, or a disruption budget forbids its eviction. Raises TooManyDecisionsError.
         """
         if not self.allows(after, item.pod):
             return None
@@ -137,7 +137,7 @@ class Moving:
         return after.with_move(best[1]) if best is not None else None
 
     def allows(self, after: AfterMoves, pod: Pod) -> bool:
-        """Whether budgets allow the eviction after the earlier ones."""
+        """Whether the disruption budgets allow this eviction after the earlier ones."""
         gone = [move.item.pod for move in after.moves]
         return pod.metadata.uid not in violating((*gone, pod), self._budgets)
 
@@ -165,7 +165,7 @@ class Moving:
         self.decisions += 1
 
     def _left_on(self, name: str) -> int:
-        """How many whole devices the node has now: the fewer, the fuller."""
+        """How many whole devices the node has now. A node with fewer whole devices counts as fuller."""
         if name not in self._fullness:
             self._fullness[name] = self.wholes.left_on(self.start.snapshot.overlay, name)
         return self._fullness[name]

@@ -1,7 +1,7 @@
-"""Whole devices: partition groups of which nothing is in use, and a device choice that keeps them whole.
+"""Whole devices: partition groups without a device in use. A device chooser keeps them whole.
 
 A partition group is a device without shared counters, or all devices that share counters, such as a GPU with its
-partitions. Promises: pure; the cost depends on the pools in question only.
+partitions. Promises: pure; the cost depends only on the pools that a question is about.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PoolGroups(NamedTuple):
 
 
 class WholeDevices:
-    """Of one cluster. Remembers the groups of each pool."""
+    """The whole devices of one cluster. Remembers the groups of each pool."""
 
     def __init__(self) -> None:
         self._groups: dict[Pool, PoolGroups] = {}
@@ -44,7 +44,7 @@ class WholeDevices:
         return found
 
     def in_use(self, state: Overlay, pool: Pool) -> Mapping[int, int]:
-        """The groups that are in use, and how many devices of each."""
+        """The partition groups in use, and for each the number of its devices in use."""
         held, groups = state.holdings(pool.id), self.groups(pool)
         if held is None:
             return {}
@@ -62,7 +62,7 @@ class WholeDevices:
         return sum(len(self.groups(pool).names) - len(self.in_use(state, pool)) for pool in pools)
 
     def left_on(self, state: Overlay, node: str) -> int:
-        """The same for a node."""
+        """The number of whole groups in the pools of the node."""
         view = state.view(node)
         return self.left(state, view.pools) if view is not None else 0
 
@@ -112,7 +112,7 @@ class PartlyUsedFirst:
             yield reordered(view, order)
 
     def cost(self, plan: Plan) -> int:
-        """How many whole groups it takes from."""
+        """How many whole groups the choice breaks up."""
         fresh: set[GroupID] = set()
         for allocation in plan.allocations:
             for result in allocation.devices.results:

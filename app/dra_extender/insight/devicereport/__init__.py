@@ -1,1 +1,1 @@
-"""All devices of a cluster: in what state they are, and who holds them."""
+"""All devices of a cluster, their states, and the claims that hold them."""

@@ -1,4 +1,4 @@
-"""One device with everything that its ResourceSlice says about it.
+"""One device with all fields of its ResourceSlice entry.
 
 Promises: amounts, values and taints are texts as people write them, so the answer can be encoded as it is.
 """

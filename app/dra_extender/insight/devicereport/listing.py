@@ -1,8 +1,8 @@
 """Lists and counts the devices of the cluster.
 
-Promises: pure, and as current as the ledger: allocations of a bind in progress count. A device is listed once, however
-many nodes can use it. It runs in turns, one ResourceSlice at a time; if the state changes in between, each pool is
-reported as it is when its turn comes.
+Promises: pure. The report is as current as the ledger, so it counts allocations of a bind in progress. It lists a
+device once, even if several nodes can use it. It runs in turns, one ResourceSlice at a time. If the state changes
+between turns, the report shows each pool in the state of its own turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
-"""A page ends after the pool with which it reaches this number of devices."""
+"""A page ends after the first pool with which it has at least this number of devices."""
 
 
 class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: frozenset[str] = frozenset()
 
     def wants(self, device: CountedDevice) -> bool:
-        """Checks all fields but `nodes` and `drivers`."""
+        """True when the device matches all fields except `nodes` and `drivers`, which the caller checks."""
         return (
             (not self.classes or not self.classes.isdisjoint(device.classes))
             and (not self.states or device.state in self.states)
@@ -75,7 +75,7 @@ EVERYTHING: Final = DeviceQuery()
 
 
 def device_report(view: View, wanted: DeviceQuery = EVERYTHING) -> DeviceReport:
-    """As `reporting`, at once."""
+    """Run `reporting` without an event loop."""
     return run_at_once(reporting(view, wanted))
 
 
@@ -103,7 +103,7 @@ def reporting(
 def counting(
     view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
 ) -> Turns[list[CountedDevice]]:
-    """The devices of one pool; with `sees` (node, device) only some of them."""
+    """The devices of one pool. With `sees`, a function of node and device, only those for which it returns True."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
     for item in with_devices(tuple(published.newest()), view.features):
@@ -119,7 +119,7 @@ def counting(
 
 
 def counting_devices(view: View) -> Turns[DeviceCounts]:
-    """All devices, counted for metrics; only the counts are kept while it runs."""
+    """Count all devices for metrics. It keeps only the counts in memory."""
     found, classes = DeviceCounts(), ClassMembers(view)
     for pool in list(view.cluster.inventory.pools):
         published = view.cluster.inventory.pools.get(pool)
@@ -133,7 +133,7 @@ def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "")
 
 
 def _pool_id(name: str) -> PoolID:
-    """Of driver/pool: names of drivers have no slash in them."""
+    """The pool ID of driver/pool. A driver's name contains no slash."""
     driver, _, pool = name.partition("/")
     return driver, pool
 
@@ -146,7 +146,7 @@ def _problem(pool: PublishedPool, features: FeatureGates) -> str:
 
 
 class _Visibility:
-    """The devices that these nodes can use; all devices without nodes."""
+    """The devices that these nodes can use; all devices if no nodes are given."""
 
     def __init__(self, inventory: ReadOnlyInventory, nodes: Collection[str]) -> None:
         self._inventory = inventory
@@ -193,7 +193,7 @@ class ClassMembers:
             self._known[model] = tuple(names)
 
     def of(self, model: DeviceModel) -> tuple[str, ...]:
-        """The classes by name, after `learn`."""
+        """The names of the device's classes. Call `learn` first."""
         return self._known[model]
 
     def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Turns[bool]:
@@ -282,7 +282,7 @@ def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) ->
 
 
 def _gated(traits: Traits, features: FeatureGates) -> str:
-    """The feature gate that the device requires and that is off."""
+    """Which feature gate that the device requires is off, for people; empty if all are on."""
     if traits.partition and not features.DRAPartitionableDevices:
         return "feature gate DRAPartitionableDevices is off"
     if traits.binding_conditions and not features.binding_conditions:

@@ -1,7 +1,7 @@
 """The device report in parts, for clients that follow it: the devices of a pool on a node, in few bytes.
 
 Promises: `refresh` yields the parts that differ since the previous refresh, and counts only pools whose slices or uses
-have changed. It runs in slices and yields a part as soon as it has changed or is gone.
+have changed. It runs in turns, and yields a part as soon as it finds that the part has changed or is gone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dra_extender.insight.devicereport.report import Amount, CountedDevice, Devi
 from dra_extender.scheduling.view import View
 
 PORTION: Final = 250
-"""Pools that are compared in one slice."""
+"""Pools that are compared in one turn."""
 MOST_CLAIMS: Final = 5
 """Claims that are named per device."""
 AGAIN: Final = 10
@@ -63,7 +63,7 @@ Difference = tuple[PartID, Part | None]
 
 
 class _Signature(NamedTuple):
-    """What a pool was counted from. `slices` is a new object after every change of a slice."""
+    """The inputs of a pool's counts. Each change of a slice makes a new `slices` object."""
 
     slices: Generations
     uses: int
@@ -83,7 +83,7 @@ class DeviceUpdates:
         """Pools that were counted so far."""
 
     def refresh(self) -> Generator[Difference | None, None, None]:
-        """The differences since the previous refresh; None at the end of a slice."""
+        """The differences since the previous refresh; None at the end of a turn."""
         self._learn_classes()
         pools = self._view.cluster.inventory.pools
         for portion in _portions([*self._parts, *(id for id in pools if id not in self._parts)]):
@@ -97,7 +97,7 @@ class DeviceUpdates:
             yield None
 
     def _learn_classes(self) -> None:
-        """The classes of devices change when a class changes, and when a worker has evaluated a selector."""
+        """Find the classes of devices again after a class has changed; every tenth time while some are undecided."""
         classes = dict(self._view.cluster.classes)
         self._refreshes += 1
         if classes != self._classes or (not self._members.complete and self._refreshes % AGAIN == 0):

@@ -135,12 +135,12 @@ def _tolerations(changes: Changes) -> None:
 
 
 def tolerant_pod(pod: Pod, more: Sequence[Toleration]) -> Pod:
-    """The pod with more tolerations."""
+    """The pod with additional tolerations."""
     return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
 
 
 def tolerant_claim(claim: ResourceClaim, more: Sequence[Toleration]) -> ResourceClaim:
-    """The claim with more tolerations in every request."""
+    """The claim with additional tolerations in every request."""
     added = tuple(DeviceToleration(item.key, item.operator, item.value, item.effect) for item in more)
     requests = tuple(_request(request, added) for request in claim.spec.devices.requests)
     devices = replace(claim.spec.devices, requests=requests)

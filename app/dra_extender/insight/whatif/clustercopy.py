@@ -2,9 +2,9 @@
 
 `fork`, `bind` and `revert` work as in cluster-autoscaler's ClusterSnapshot: `revert` undoes all bindings since `fork`.
 
-Promises: the copy shows the state at its first turn, and is made in turns; afterwards it shares nothing with the live
-cluster. Devices that a bind in progress holds count as in the live cluster. Decisions use the same code as for the
-cluster.
+Promises: copying runs in turns, and the copy shows the state at the first turn. A finished copy shares nothing with the
+live cluster. Devices that a bind in progress holds are in use in the copy too. Decisions on the copy run the same code
+as decisions on the cluster.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ClusterCopy:
     # --- bindings ---------------------------------------------------------------------------------------------------
 
     def fork(self) -> None:
-        """Later bindings can be undone with `revert`."""
+        """Remember the state: `revert` undoes all bindings since this call."""
         self._undo.clear()
 
     def revert(self) -> Turns[None]:
@@ -174,7 +174,7 @@ class ClusterCopy:
 
 
 def copied(view: View) -> Turns[ClusterCopy]:
-    """The cluster at the first slice."""
+    """A copy of the cluster as it is in the first turn."""
     copy = ClusterCopy(view)
     cluster, ledger = view.cluster, view.cluster.ledger
     slices, claims, pods = list(cluster.inventory.slices()), list(ledger.claims()), list(view.pods)

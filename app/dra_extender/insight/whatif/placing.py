@@ -1,8 +1,9 @@
 """Pods that are scheduled on a copy of the cluster, one after the other, each on the first node that fits by name.
 
-Promises: a pod that has a place takes it from the pods that follow. Besides devices, the rules of kube-scheduler in
-`noderules` count. A pod that requests the same as an earlier one continues where that one stopped: nodes that refused
-the first cannot fit the second, because pods only take resources. At most `most` nodes are tried for all pods together.
+Promises: a placed pod uses devices and resources that later pods cannot have. Besides devices, the rules of
+kube-scheduler in `noderules` count. A pod that requests the same as an earlier pod starts at the node where the earlier
+pod stopped: nodes that refused the earlier pod refuse this one too, because placing only takes resources. At most
+`most` nodes are tried for all pods together.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class _Progress:
-    """How far the search for pods of one shape has come, and why the nodes so far do not fit."""
+    """The next node to try for pods of one shape, and the reasons of the nodes that refused them."""
 
     def __init__(self) -> None:
         self.index = 0
@@ -70,7 +71,7 @@ class Placing:
         self._known: dict[Hashable, _Progress] = {}
 
     def place(self, pod: Pod) -> Turns[Placed | None]:
-        """The place that the pod takes; None if that would try more than `most` nodes."""
+        """Place the pod on the first node that it fits. None if the search would try more than `most` nodes."""
         simulated = self._copy.pod(pod)
         prefiltered, whole = simulated.prefiltered, of_pod(simulated)
         if whole is not None or not isinstance(prefiltered, PreFilterState):
@@ -127,7 +128,7 @@ class Placing:
 
 
 def _shape(view: View, prefiltered: PreFilterState) -> Hashable:
-    """What the pod requests; None for a pod with allocated claims, which no other pod has."""
+    """A key of everything that the pod requests. None for a pod with allocated claims: no other pod equals it."""
     if prefiltered.claims.allocated or prefiltered.existing is not None:
         return None
     spec = replace(prefiltered.pod.spec, resource_claims=(), node_name="", priority=0)

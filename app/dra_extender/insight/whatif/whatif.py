@@ -1,11 +1,11 @@
 """What if nodes, devices or tolerations were added, nodes drained, or pods deleted: which pods would fit?
 
-Promises: no effect on the cluster: everything happens on a copy. Pods are placed one after the other: first those that
-lose their node, then pending pods, by priority. Whether a pod fits without the changes is decided in the same way. It
-runs in turns, and the work is bounded by `MOST_PODS`, `placing.MOST_NODES` and `MOST_REMEDIES`; pods that were not
-tried are counted.
+Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
+other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
+is decided in the same way. It runs in turns. `MOST_PODS`, `placing.MOST_NODES` and `MOST_REMEDIES` bound the work. The
+answer counts pods that were not tried.
 
-A drained node takes no pods and loses its own. Pods of DaemonSets and static pods are deleted with it.
+A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and static pods are deleted with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dra_extender.scheduling.view import View
 MOST_PODS: Final = 500
 """Pods that are placed at most."""
 MOST_REMEDIES: Final = 5
-"""Pods for which remedies are tried: one pod of those that request the same."""
+"""Pods for which remedies are tried at most. Pods that request the same count as one."""
 _PODS: Final = 1_000
 """Pods that are sorted in one turn."""
 
@@ -54,7 +54,7 @@ NO_LIMITS_GIVEN: Final = Limits()
 def what_if(
     view: View, changes: Changes, drafts: Sequence[Draft] | None = None, limits: Limits = NO_LIMITS_GIVEN
 ) -> WhatIf:
-    """As `simulating`, at once."""
+    """Run `simulating` without an event loop."""
     return run_at_once(simulating(view, changes, drafts, limits))
 
 
@@ -62,7 +62,7 @@ def simulating(
     view: View, changes: Changes, drafts: Sequence[Draft] | None = None, limits: Limits = NO_LIMITS_GIVEN
 ) -> Turns[WhatIf]:
     """`drafts`: the pods to place; None means all pods that wait for devices. Raises InvalidRequestError in the first
-    slice.
+    turn.
     """
     validate(view, changes)
     copy = yield from copied(view)
@@ -173,7 +173,7 @@ def _apply(
 
 
 def _fresh(view: View, changes: Changes) -> Iterator[tuple[Node, list[ResourceSlice]]]:
-    """The nodes to add: like others, but without pods and not cordoned."""
+    """The nodes to add. Each equals an existing node, but has no pods and is not cordoned."""
     used: set[str] = set()
     for like, count in changes.added:
         node, slices = view.cluster.nodes[like], list(view.cluster.inventory.own_slices(like))
@@ -199,7 +199,7 @@ def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
 
 
 def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:
-    """By UID, in their order; without the pods that would exceed the limit."""
+    """The placed pods by UID, in their order. Pods beyond the limit are missing."""
     found: dict[str, Placed] = {}
     for pod in pods:
         placed = Placed(pod.spec.node_name) if pod.spec.node_name else (yield from placing.place(pod))
@@ -211,7 +211,7 @@ def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:
 
 
 def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Turns[list[Pod]]:
-    """The pods with the tolerations; their claims get them in the copy."""
+    """The pods with the tolerations added. The copy adds them to the pods' claims."""
     if not changes.tolerations:
         return list(pods)
     known: set[str] = set()
@@ -226,7 +226,7 @@ def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Tur
 
 
 def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Turns[dict[str, str]]:
-    """What would help pods that fit no node, by UID; of pods that request the same, the first is diagnosed."""
+    """By UID: what would help a pod that fits no node. Of pods that request the same, only the first is diagnosed."""
     found: dict[str, str] = {}
     first: dict[Hashable, Pod] = {}
     for pod in pods:
