@@ -1,12 +1,12 @@
 """The decision for one node: which devices the pod's claims get there, all or nothing.
 
-Promises: pure and deterministic but for share IDs; the same devices, in the same order, as Kubernetes 1.36 with its
-known defects corrected (docs/differences.md). What is fatal for the attempt is a Failure, what concerns this node only
-Unfit.
+Promises: pure, and deterministic except for share IDs. The allocator takes the same devices in the same order as
+Kubernetes 1.36 with its known defects corrected (docs/differences.md). An error that is fatal for the attempt is a
+Failure; a reason that concerns only this node is Unfit.
 
-Errors: exactly those that the documented order of evaluation meets. An ExactCount request evaluates devices one after
-the other and skips those in use; an All request evaluates every device before the search starts. Whichever the order
-meets first decides: the error, or that the node does not fit.
+Errors: the allocator reports exactly the errors that the documented order of evaluation meets. An ExactCount request
+evaluates devices one after the other and skips devices in use. An All request evaluates every device before the search
+starts. The first result in this order decides: an error, or that the node does not fit.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
 """
@@ -138,8 +138,8 @@ def _reason(view: NodeView) -> str:
 
 
 def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: Programs | None = None) -> WorkerReply:
-    """What a worker replies: the answer of the same code that decides on the event loop, without a limit of its own.
-    Never raises for what the request contains.
+    """The reply of a worker. The same code decides on the event loop; here it has no work limit. No content of a
+    request makes it raise.
     """
     if not isinstance(request, SearchRequest):
         return selectors.reply_to(request, programs or Programs(0))

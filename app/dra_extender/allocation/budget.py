@@ -1,14 +1,14 @@
-"""The work budget of a decision: it ends a turn of the event loop, and defers to workers what is too large for one.
+"""The work budget of a decision. It ends a turn of the event loop, and defers work that is too large to workers.
 
 Promises
-- A decision asks its `WorkBudget` before any work whose size others determine. A budget belongs to one turn of one
-  call; no shared object keeps one.
-- `UNLIMITED`, the budget of commands and workers, never ends anything.
-- A `TurnBudget` raises `TurnSpent` when the decision has done as much as one turn of the event loop may take. What was
-  computed until then is remembered, so the same decision gets further in its next turn.
-- One piece of work that is larger than the `ceiling` is deferred to workers: `Deferred` is raised, with the reason for
-  people, and the request is in `requests` of the call. A reply is kept by content in `WorkerReplies`.
-- The turns of one call share a `CallState`: what is not decided yet is not tried again in the next turn.
+- A decision charges its `WorkBudget` before work whose size depends on objects of the cluster. A budget belongs to one
+  turn of one call. No shared object keeps one.
+- `UNLIMITED`, the budget of commands and workers, never ends a turn.
+- A `TurnBudget` raises `TurnSpent` when the decision has done the work of one turn. The decision's objects keep the
+  results of this work, so the same decision gets further in its next turn.
+- If one piece of work is larger than the `ceiling`, the budget raises `Deferred` with a reason for people, and puts the
+  request into `requests` of the call. `WorkerReplies` keeps the reply by the content of the request.
+- The turns of one call share a `CallState`, so the next turn does not try deferred work again.
 
 Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 """
@@ -47,11 +47,11 @@ class WorkBudget:
     __slots__ = ()
 
     used: int = 0
-    """Units of work that were counted: none where nothing limits them."""
+    """Units of work counted so far; always 0 in a budget without a limit."""
     limited: bool = False
 
     def spend(self, units: int) -> None:
-        """Before work that cannot be interrupted, and is known to be small. Raises TurnSpent and Deferred."""
+        """Charge small work that cannot be interrupted, before it is done. Raises TurnSpent and Deferred."""
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         """Do one piece of work with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
@@ -73,12 +73,12 @@ class WorkBudget:
         return None
 
     def is_deferred(self, key: Hashable) -> bool:
-        """True when a worker is being asked."""
+        """True when a worker has the request and has not answered yet."""
         return False
 
     def defer(self, key: Hashable, request: WorkerRequest, reason: str) -> Deferred:
-        """Defer the request to a worker; raise what is returned. Possible even when the turn is spent: an attempt that
-        was too large often spends it, and would do so in every turn.
+        """Defer the request to a worker. The caller raises the returned exception. A spent turn can defer too, because
+        an attempt that was too large often spends the turn, and would spend every later turn.
         """
         raise NotImplementedError("a budget without a limit defers nothing")
 
@@ -94,9 +94,9 @@ UNLIMITED: Final = WorkBudget()
 
 
 class CallState:
-    """What the turns of one call share: `waited`, by what is decided and node, the reason why it is unknown; and the
-    `requests` that were deferred. `refusal` says why workers are not asked for this call; empty when they are.
-    `stopped` is the reason for what the last turn leaves undecided.
+    """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
+    `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the
+    reason for decisions that the last turn leaves open.
     """
 
     __slots__ = ("refusal", "requests", "stopped", "waited")

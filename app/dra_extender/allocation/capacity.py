@@ -1,8 +1,8 @@
 """Consumable capacity: how much a request takes of a device, and whether that is allowed.
 
-Promises: exact arithmetic on immutable amounts. A request always takes something of every capacity the device has,
-asked for or not. Names are compared as they are written; no domain is added. The comparison is made for
-exclusive devices too, where it acts as a filter.
+Promises: exact arithmetic on immutable amounts. A request consumes an amount of every capacity that the device has,
+also of capacities that it does not name. Names are compared as they are written; no domain is added. The comparison is
+made for exclusive devices too, as a filter.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/consumable_capacity.go. Steps of ranges are computed in whole
 numbers, as upstream does.

@@ -1,8 +1,8 @@
 """matchAttribute and distinctAttribute over the devices of a node view.
 
-Promises: the state of a constraint is immutable, so undoing a device is putting the earlier state back. All questions
-are masks: `allowed` of a state are exactly the devices the constraint would accept next. A device is compared with all
-covered devices, not with the latest of each request.
+Promises: the state of a constraint is immutable, so the search undoes a device by going back to the earlier state. All
+answers are masks: `allowed` of a state has exactly the devices that the constraint accepts next. A device is compared
+with all covered devices, not only with the latest one of each request.
 
 An attribute is a set of tokens: a scalar is one token, a list one per element (with list attributes on); tokens of
 different types differ. matchAttribute keeps the tokens that all covered devices share; distinctAttribute wants disjoint

@@ -1,7 +1,7 @@
 """Counters of partitionable devices, laid out over a node view.
 
-Promises: exact integers. A device fits when all of its counters do - and when no counter of its whole pool, used by it
-or not, is overdrawn already. Charging and returning is the caller's business; the layout itself never changes.
+Promises: exact integers. A device fits when enough is left of all counters that it consumes, and no counter of its pool
+is overdrawn, including counters that it does not consume. The caller charges and returns; the layout never changes.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (checkAvailableCounters).
 """

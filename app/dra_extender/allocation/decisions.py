@@ -1,10 +1,10 @@
 """The decisions of filter, bind, explain and what-if, all by one allocator.
 
-Promises: a method changes no later answer, and no content of claims or cluster objects makes it raise. On the same
-state it returns the same answer, except for share IDs. `node_results` is `plan` on many nodes, from the equivalence
-cache. `with_state` decides on a hypothetical state. `with_budget` counts the work: every method may then raise
-`TurnSpent`. Where workers have to answer first, a method refuses the node or raises `Deferred`; its docstring says
-which.
+Promises: a call changes no later answer, and no content of claims or cluster objects makes it raise. On the same state
+it returns the same answer, except for share IDs. `node_results` gives the answers of `plan` for many nodes, from the
+equivalence cache. `with_state` returns the decisions on a hypothetical state. `with_budget` returns decisions that
+count their work: every method may then raise `TurnSpent`. If a worker has to answer first, a method refuses the node or
+raises `Deferred`; its docstring says which.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _prepared_size(claims: Sequence[Ready]) -> int:
 
 
 class _Caches:
-    """What decisions on all states of one cluster share. `searches` counts those made for results of nodes."""
+    """The caches that decisions on all states of one cluster share. `searches` counts searches for node results."""
 
     def __init__(self, filters: Filters, signatures: ClaimSignatures) -> None:
         self.searches = 0
@@ -94,7 +94,7 @@ class _Caches:
 
 class Decisions:
     """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call. `scorers`, each
-    with its weight, rate nodes that fit, beside PrioritizedList."""
+    with its weight, rate nodes that fit, in addition to PrioritizedList."""
 
     def __init__(
         self,
@@ -147,8 +147,8 @@ class Decisions:
         return self._caches.signatures.of(claims, self._budget)
 
     def with_own_results(self) -> Decisions:
-        """The decisions on the same state, with caches of their own: for questions about claims that do not exist,
-        which would displace the results for claims that do.
+        """The decisions on the same state, with a result cache of their own. Questions about hypothetical claims use
+        it, so that their results do not displace those of existing claims.
         """
         found = copy(self)
         found._caches = _Caches(self._caches.filters, self._caches.signatures)
@@ -161,8 +161,8 @@ class Decisions:
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()
     ) -> Mapping[str, Hashable]:
-        """A key for each known node, equal for nodes that differ in names only: for these claims, for others with the
-        same selectors and any class, and for constraints on these attributes as well. Raises TurnSpent and Deferred.
+        """A key for each known node. Nodes with equal keys give equal decisions: for these claims, for claims with the
+        same selectors and any class, and with constraints on these attributes. Raises TurnSpent and Deferred.
         """
         cluster, budget, caches = self._cluster, self._budget, self._caches
         prepared = self._prepare(claims)

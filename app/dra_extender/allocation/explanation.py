@@ -1,8 +1,9 @@
 """Why a node can or cannot have a pod's claims, counted per request and rule.
 
-Promises: the verdict is the allocator's, found by the same search. The counts describe the start of the search:
-each device is counted under the first rule that takes it away, in the order in which the search looks at rules; what
-is left can be refused by the other requests only, and then `stuck` says at which request and why.
+Promises: the verdict is the allocator's, because the same search finds it. The counts describe the start of the search.
+Each device counts under the first rule that takes it away, in the order in which the search applies the rules. Only
+other requests can still refuse the devices that are left. `stuck` then says at which request the search stopped, and
+why.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def _requests(task: AllocationTask) -> Iterator[RequestExplanation]:
 
 
 class TakenAway(NamedTuple):
-    """As masks: what each rule takes away from an option at the start of the search, and what is left."""
+    """Masks of the devices that each rule takes away from an option at the start of the search, and of the rest."""
 
     option: RequestOption
     by_rule: Mapping[Rule, int]

@@ -1,7 +1,7 @@
 """Makes a tally of a node's devices, request by request and rule by rule.
 
-Promises: the verdict is the search's (`explanation`), and so is the order of the rules: a device counts under the first
-that takes it away.
+Promises: the verdict and the order of the rules are those of the search (`explanation`). A device counts under the
+first rule that takes it away.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ def _devices(view: NodeView, mask: int) -> Iterator[Any]:
 
 
 def _clauses(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: WorkBudget) -> Iterator[ClauseTally]:
-    """The request's selectors over the devices of the class; the class's over all devices when it selects none."""
+    """Tallies of the request's selectors over the devices of the class. If the class selects no device: tallies of the
+    class's selectors over all devices.
+    """
     filter = ask.filter
     everything = masks.get("class", 0).bit_count() == len(view.devices)
     if everything:

@@ -1,8 +1,8 @@
-"""The cluster as it would be: hypothetical states over inventory and ledger, for questions that begin with "what if".
+"""Hypothetical states of the cluster: an overlay over inventory and ledger.
 
 Promises: pure. An overlay is immutable; `with_plans`, `without` and `with_nodes` return a new one, and the cluster
-does not change. It costs as much as what differs, not as much as the cluster. It is meant for one step of the event
-loop: it shows the live cluster, and the differences are those of the moment in which it was made.
+does not change. Its cost depends on the number of differences, not on the size of the cluster. Use it within one step
+of the event loop: below the differences it shows the live cluster, and its differences are as old as the overlay.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Overlay:
     # --- what differs -----------------------------------------------------------------------------------------------
 
     def with_plans(self, plans: Iterable[Planned]) -> Overlay:
-        """As if these plans were carried out, one after the other. A plan is left out if its claim is decided
+        """The state after these plans are carried out, one after the other. A plan is left out if its claim is decided
         already, or if one of its devices is in use.
         """
         return self._counting(plans, lambda uses, free: uses if len(free) == len(uses) else None)
 
     def holding(self, plans: Iterable[Planned]) -> Overlay:
-        """As if whatever is free of the devices of these plans were taken: device by device, because the others may
-        become free later. Left out are plans of claims that have been decided.
+        """The state in which these plans have those of their devices that are free: the others may become free later. A
+        plan is left out if its claim is decided already.
         """
         return self._counting(plans, lambda uses, free: free or None)
 
     def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
-        """`counted`: what is, of the uses of a plan and those of them that are free."""
+        """`counted` chooses the uses to count, from all uses of a plan and the free ones; None leaves out the plan."""
         added = dict(self._added)
         taken: dict[DeviceID, set[str | None]] = {}
         shares = self._cluster.features.DRAConsumableCapacity
@@ -84,14 +84,14 @@ class Overlay:
         return self._with(added=added) if len(added) > len(self._added) else self
 
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
-        """As if these claims were gone, with what they hold."""
+        """The state without these claims and their devices."""
         gone = {identity(claim) for claim in claims}
         added = {claim: uses for claim, uses in self._added.items() if claim not in gone}
         return self._with(added=added, removed=self._removed | gone)
 
     def with_nodes(self, nodes: Iterable[Node], slices: Iterable[ResourceSlice] = ()) -> Overlay:
-        """As if there were these nodes as well, with these slices of their own, besides the slices that every node may
-        see. Raises ValueError for a node that is there already and for a slice of another node.
+        """The state with these additional nodes and their own slices. They also see the open slices. Raises ValueError
+        for a node that exists already and for a slice of another node.
         """
         added = {node.name: node for node in nodes}
         for name in added:

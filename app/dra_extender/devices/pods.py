@@ -1,8 +1,8 @@
 """The pods by UID and by name, and which objects were deleted lately.
 
-Promises: the newest version of a pod wins; a deleted pod does not come back with a late reply. The last `most`
-deletions are remembered as a few numbers in arrays, not as objects: thousands of small objects that outlive the claims
-around them would keep the memory of those claims from being returned.
+Promises: the newest version of a pod wins. A late reply does not bring back a deleted pod. Arrays of numbers, not
+objects, remember the last `most` deletions: thousands of small objects that outlive the claims around them would keep
+the process from returning the memory of these claims.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The cluster as questions may use it: everything that answers, nothing that writes.
+"""Read-only protocols of the cluster, for questions.
 
-`Cluster`, `Inventory` and `Ledger` fulfil these protocols: code that gets one of them cannot change the state without
-an objection of mypy. Their methods promise that asking has no effect. `holders` says for people which claims and pods
-use a device.
+`Cluster`, `Inventory` and `Ledger` implement these protocols. If code that gets a protocol changes the state, mypy
+reports an error. The methods of the protocols change nothing. `holders` lists, for people, the claims and pods that use
+a device.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which of the nodes and devices that fit are the best ones: policies, and the state that they judge."""
+"""Placement policies, which choose among the nodes and devices that fit, and the state that they compare."""

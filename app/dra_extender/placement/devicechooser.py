@@ -1,8 +1,8 @@
 """Which devices of its node a pod gets: orders in which the search tries them, and what its solutions cost.
 
-Promises: deterministic; ties keep the published order. An order ranks each device by what taking it alone
-would cost, for the first request that can have it. Where that is equal, devices that are close to each other and to
-what the pod has already come first, and groups of close devices that are partly used before those that are not.
+Promises: deterministic; ties keep the published order. An order ranks each device by the cost of taking it alone, for
+the first request that can have it. At equal cost, devices that are close to each other and to the pod's other devices
+come first. Among these, groups of close devices that are partly used come before unused groups.
 
 Devices are close when they have one PCIe root, NUMA node or NVLink clique. Drivers publish this under names of their
 own, so the identifier of an attribute decides, whatever its domain; devices of different drivers can be close.
@@ -99,7 +99,7 @@ class DeviceCost(NamedTuple):
 
 
 class DeviceChooser:
-    """For one pod on one node, with the work counted by the budget. `beside`: allocated claims of the pod."""
+    """Chooses for one pod on one node. The budget counts the work. `beside`: the pod's allocated claims."""
 
     def __init__(
         self,

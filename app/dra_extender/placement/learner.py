@@ -1,9 +1,9 @@
 """What placement learns: the load of nodes, and the workload, with the weights that follow from it.
 
-Promises: the only writer of what `Placement` reads. Each pod that comes counts once, and after a restart the pods that
-run do. An expected workload (`Expected`) counts as if its pods had come, as soon as the device classes that it asks for
-are known. Weights follow the workload and the cluster with a delay of a few pods: each pod adds a fixed
-amount of work, and the old weights are in force until the new ones are ready.
+Promises: only the learner writes what `Placement` reads. Each new pod counts once. After a restart, each running pod
+counts once. The pods of an expected workload (`Expected`) count as soon as the device classes that they request are
+known. Weights follow the workload and the cluster with a delay of a few pods: each pod pays for a fixed amount of work,
+and the old weights are in force until the new ones are ready.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NOBODY: Final = Expected()
 
 
 class PlacementLearner:
-    """One per cluster. Feed it all pods and nodes (`put`, `drop`), and the pods that come (`learn`)."""
+    """One per cluster. The caller reports all pods and nodes (`put`, `drop`), and new pods (`learn`)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""CPU and memory: what a pod asks of its node, and what nodes have left besides their devices.
+"""CPU and memory: what a pod requests, and what nodes have free.
 
 Promises: pure. `Loads` costs a few dictionary entries per bound pod; a pod counts on the node it names until it has
 ended or is gone. Amounts are whole millicores and bytes.
@@ -52,9 +52,7 @@ def _rounded(nano: int, unit: int) -> int:
 
 
 class Loads:
-    """What the pods of each node ask for together. `changed` is called with the name of each node for which that
-    changes.
-    """
+    """The sum of the requests of each node's pods. It calls `changed` with the name of each node whose sum changes."""
 
     def __init__(self) -> None:
         self.changed: Callable[[str], None] = lambda node: None

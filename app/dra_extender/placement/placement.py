@@ -1,7 +1,7 @@
-"""Placement as the verbs and insight ask for it: the node for a pod, and its devices there, by the policy in force.
+"""Answers placement questions of the verbs and of insight: the node for a pod, and its devices, by the policy in force.
 
-Promises: questions only. An answer depends on the cluster and on what `PlacementLearner` has learned; asking changes
-neither. Each question evaluates selectors in a work budget of its own, so equal states give equal choices.
+Promises: an answer depends on the cluster and on what `PlacementLearner` has learned; a question changes neither. Each
+question evaluates selectors in a work budget of its own, so equal states give equal choices.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Placement:
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
     ) -> DeviceChooser | None:
-        """What chooses the devices on the node; None: the first that fit. `beside`: allocated claims of the pod."""
+        """The device chooser for the node; None: the first devices that fit. `beside`: the pod's allocated claims."""
         states = self._free_states
         return self._ask(
             pod,

@@ -1,10 +1,10 @@
 """Equivalence keys of nodes: nodes with equal keys get the same result for claims.
 
-Promises: two nodes with equal keys make the search take the same turns. A key holds, per pool and in search order, what
-the search reads: the signature of each device, whether it is free, and what the pool's counters still have. Left out
-are names of nodes, pools and devices, and devices that no request selects. A device that is in use is left out too,
-unless a request reads devices in use (mode All, admin access). Keys made for a scorer hold what the scorer reads as
-well, so nodes with equal keys get equal scores.
+Promises: on two nodes with equal keys, the search takes the same steps. A key holds everything that the search reads,
+per pool and in search order: the signature of each device, whether the device is free, and what is left of the pool's
+counters. A key does not hold names of nodes, pools and devices, or devices that no request selects. It does not hold
+devices in use either, unless a request reads them (mode All, admin access). A key for a scorer also holds everything
+that the scorer reads, so nodes with equal keys get equal scores.
 
 The signature of a device holds what the filters of requests say about it, the attributes that constraints or a scorer
 compare, and all other traits as a whole: a new field of the traits is part of it without a change here. Only ordinary
@@ -101,8 +101,8 @@ class DeviceSignatures:
         return known.value if known is not None else self._known.put(model, self._number(model, budget))
 
     def prepare(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
-        """Evaluate the filters one after the other: not all compiled selectors together may be remembered. Raises
-        TurnSpent; requests to workers are deferred.
+        """Evaluate the filters one after the other, because the cache may not hold all compiled selectors at once.
+        Raises TurnSpent. Requests to workers are deferred.
         """
         new = [model for model in dict.fromkeys(models) if id(model) not in self._known]
         for filter in self._reads.filters if len(new) > 1 else ():

@@ -1,11 +1,11 @@
 """The results of many nodes for one pod, from a cache that is never wrong.
 
-Promises: the answer is the one a fresh search on every node would give; `NodeResults` lists nodes in the order asked.
-One search per distinct equivalence key: 5,000 equal nodes cost one, an allocation on one of them one more. Asking again
-costs look-ups only, and after a change only for the nodes it touched keys are computed again.
+Promises: the answer equals that of a new search on every node. `NodeResults` lists nodes in the caller's order. The
+cache makes one search per distinct equivalence key: one for 5,000 equal nodes, and one more after an allocation on one
+of them. The same question costs only look-ups. After a change, only the changed nodes get new keys.
 
 Upstream evaluates nodes in parallel and reports the error of whichever fails first (Kubernetes 1.36,
-pkg/scheduler/schedule_one.go). Here it is the first in the order asked, and nodes after it are not evaluated.
+pkg/scheduler/schedule_one.go). Here the first node in the caller's order decides, and later nodes are not evaluated.
 """
 
 from __future__ import annotations
