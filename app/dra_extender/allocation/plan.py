@@ -171,8 +171,8 @@ class Explanation(msgspec.Struct, frozen=True):
             yield f"stuck at claim {self.stuck.claim}, request {self.stuck.request}: {self.stuck.cause}"
 
     def anonymous(self) -> Explanation:
-        """Without what differs between nodes that are refused alike: the names of node, pools and devices, and the work
-        that it took.
+        """The explanation without the names of node, pools and devices, and without the work. Equal for nodes that are
+        refused for the same reasons.
         """
         return msgspec.structs.replace(
             self,

@@ -54,10 +54,10 @@ _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 class DeviceFilter:
     """The conditions of one request on single devices; requests with equal conditions share it.
 
-    `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object, so the answers of
-    a filter are remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until
-    all of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
-    `signatures` is made of all reads, and `answers` has the answers of the filter by signature.
+    `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object, so caches use the
+    filter as a key. `begun` has the selectors that are compiled so far, and `compiled` has them when all are compiled.
+    `reads`: what each expression reads. So a turn of a call continues where the previous turn stopped. `signatures` is
+    made from all reads. `answers`: the answers of the filter by signature.
 
     `programs` remembers compiled selectors.
 
@@ -253,8 +253,9 @@ def prepare(
     spend: Callable[[int], object] = lambda units: None,
 ) -> PreparedClaims | Failure:
     """Check the claims and look up their classes. `classes` are by name; `filters` are shared with other claims.
-    `begun` are the first of these claims, or of others that ask for the same, as far as they are ready, and get the
-    rest. Raises what `spend` does, which is called with the units of work before a claim is made ready.
+
+    `begun`: the leading claims, or equal ones, that an earlier turn has prepared; the others are appended to it.
+    `spend` is called with the units of work before each claim is prepared, and may raise.
     """
     prepared = [] if begun is None else begun
     known = filters if filters is not None else Filters()

@@ -1,10 +1,10 @@
-"""From the devices a search took to the AllocationResult of each claim.
+"""Builds the AllocationResult of each claim from the devices that a search took.
 
-Promises: results in order of allocation; absent rather than empty fields; share IDs come from the caller, one per
-share. A claim without requests gets an empty allocation. Class configuration comes in the order in which classes are
-met, each entry with the requests it is for; claim configuration once per entry with the claim's own list of requests,
-left out when none of them is part of the answer (upstream repeats it for every request, which can exceed the API's
-limit).
+Promises: results are in the order of allocation. Empty fields are absent. The caller gives one share ID per share.
+A claim without requests gets an empty allocation. Class configuration is in the order in which the search uses the
+classes; each entry lists the requests that it applies to. Each entry of the claim's configuration appears once, with
+its own list of requests. It is left out if the allocation contains none of them. Upstream repeats the entry for every
+request, which can exceed the API's limit.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (createNodeSelector and Allocate).
 """

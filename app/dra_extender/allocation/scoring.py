@@ -4,9 +4,9 @@ A scorer rates the plan for a node and, with `reads_use`, the other devices of t
 because nodes with equal equivalence keys share one score: a scorer that reads more than it declares gets stale scores.
 `WeightedScorers` adds up several scorers.
 
-Promises of `least`: whether a node has a solution is decided in the published order of its devices alone, and so is
-which error ends an attempt. Another order only ever replaces a plan by one that costs less, within the steps that are
-left of the budget.
+Promises of `least`: only the search in the published order of devices decides whether a node has a solution, and which
+error ends an attempt. A search in another order can only replace this plan by one that costs less. It uses only the
+steps that are left of the budget.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ Attempt = Callable[[NodeView, int], Plan | Unfit | Failure]
 
 
 def least(first: Plan, orders: Iterable[NodeView], cost: Callable[[Plan], Any], attempt: Attempt, budget: int) -> Plan:
-    """The plan that costs least, of the first one and those found in other orders; the earliest of several. `steps` of
-    what is returned are those of all searches.
+    """The plan that costs least among the first plan and the plans found in other orders; at equal cost the earliest.
+    The `steps` of the returned plan count all searches.
     """
     best, best_cost, steps = first, cost(first), first.steps
     for view in orders:

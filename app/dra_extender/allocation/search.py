@@ -1,12 +1,12 @@
 """The search: depth first, first fit, full backtracking, in exactly the documented order.
 
 Promises
-- The answer is the first solution in the order of claims, requests, alternatives and devices, the fatal error that this
-  order meets first, or that no solution exists.
-- A pruner may cut off parts of the order in which there is provably no solution (see `proofs`); it never changes which
-  solution is first. Without a pruner the search stops, undecided, at its first dead end.
-- Work is counted in steps; when the budget is used up the search ends undecided.
-- After a search that found nothing the state is as it was before.
+- The search tries claims, requests, alternatives and devices in order. The answer is the first solution in this order,
+  or the first fatal error, or that no solution exists.
+- A pruner may skip parts of the order that provably contain no solution (see `proofs`). It never changes which solution
+  is first. Without a pruner, the search stops at its first dead end and is undecided.
+- The search counts its work in steps. When the step budget is used up, the search ends undecided.
+- A search without a solution leaves the state as it was before.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (allocateOne). TOO_BIG (more results than
 a claim may have) ends the devices of earlier requests without trying others, as sizes do not depend on devices.
@@ -35,8 +35,8 @@ class SearchOutcome(Enum):
 
 
 class Position(NamedTuple):
-    """What is to be decided next: `missing` devices of the option from bit `start` on, then all later requests. Without
-    an option: which alternative of the request.
+    """The next choice of the search: `missing` devices of the option, from bit `start` on; then all later requests.
+    Without an option: the alternative of the request.
     """
 
     request: int

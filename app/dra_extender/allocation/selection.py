@@ -1,8 +1,8 @@
 """Which devices a request may have at all: class and request selectors, node match, taints, capacity as a filter.
 
-Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there,
-and once for all models with equal signatures for the filter; what a whole view answers is kept by the view. An error
-belongs to its device: the search reports it when it reaches the device.
+Promises: an answer depends only on the device's model and the filter. So it is computed once for all models with equal
+signatures for the filter, and each model keeps it. A view keeps the answers for all its devices. An error belongs to
+its device: the search reports the error when it reaches the device.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (isSelectable, allocateDevice).
 """
@@ -69,8 +69,8 @@ _PLAIN: Final = Suitability(None, True, ())
 
 
 def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Candidates:
-    """The devices of the view that pass the filter; remembered by the view. Raises TurnSpent, and Deferred when
-    all that workers have to answer is asked.
+    """The devices of the view that pass the filter. The view remembers them. Raises TurnSpent; raises Deferred after
+    all requests to workers are deferred.
     """
     found: Candidates | None = view.masks.get(filter)
     return found if found is not None else view.remember(filter, _candidates(view, filter, budget), filter.room)
@@ -115,7 +115,7 @@ def suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget = U
 
 
 def _known(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
-    """From the filter's answers by signature, if its selectors' reads are known. Raises TurnSpent and Deferred."""
+    """The answer by signature, if the reads of the filter's selectors are known. Raises TurnSpent and Deferred."""
     signatures = filter.signatures if filter.signatures is not None else _signatures(filter)
     if signatures is None:
         return _suitability(model, filter, budget)

@@ -1,11 +1,11 @@
-"""Signatures: what a decision reads of claims, devices and pools, as something to compare.
+"""Signatures: comparable values of everything that a decision reads of claims, devices and pools.
 
 Promises
-- Devices with equal attribute signatures get the same answers from every selector and constraint whose reads the
-  signature was made for, and their traits are equal in everything but ordinary attributes that nothing reads. So a
-  serial number does not make every device different.
-- Pools with the same devices in this sense share one `PoolSignature`. Nothing is kept of a pool that no node sees.
-- The signature of a claim is made once per version, remembered for as long as that lives, and charged by its size.
+- A signature is made for the reads of some selectors and constraints. Devices with equal attribute signatures get the
+  same answers from these selectors and constraints. All their traits are equal, except for ordinary attributes that
+  nothing reads. So a serial number does not make every device different.
+- Pools whose devices have equal signatures share one `PoolSignature`. Pools that no node sees have no signature.
+- The signature of a claim is made once per version of the claim, charged by its size, and kept as long as the version.
 """
 
 from __future__ import annotations

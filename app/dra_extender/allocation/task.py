@@ -27,7 +27,7 @@ DEVICES_PER_UNIT: Final = 16
 
 
 class RequestOption:
-    """An ask on this node. `need` devices are wanted; in mode All exactly `devices`, in that order.
+    """An `Ask` on this node. It needs `need` devices; in mode All exactly `devices`, in this order.
 
     `usable`: devices that can be had as far as is known before the search, those in use left out. `failing`:
     devices whose evaluation fails as soon as the search reaches them.
@@ -68,8 +68,8 @@ class RequestOption:
 
 
 class FatalError(Exception):
-    """The attempt has to be aborted. `problem` is the fatal error; where it is about a claim, of this index, it is what
-    follows the claim's name.
+    """The attempt has to be aborted. `problem` is the text of the fatal error. If the error is about one claim, `claim`
+    is its index, and the text is what follows the claim's name.
     """
 
     def __init__(self, problem: str, claim: int | None = None) -> None:
@@ -92,7 +92,8 @@ def failed(failure: EvaluationFailure, ask: Ask, claim: int) -> FatalError:
 
 
 class AllocationTask:
-    """What one search reads. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
+    """The input of one search. `options[r]`: the ways to satisfy request r. Requests are numbered over all claims, and
+    so are `constraints`.
 
     `can_raise`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
     would hide it.

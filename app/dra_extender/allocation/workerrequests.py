@@ -1,7 +1,7 @@
-"""Work that may take longer than the event loop can wait, as requests that a worker process answers with the same code.
+"""Requests to worker processes, for work that may block the event loop for too long. Workers run the same code.
 
-Promises: requests are immutable, and complete: a reply depends on nothing but the request. `Overrun` is a reply as
-well: the worker was stopped at one of its limits, so the answer stays unknown.
+Promises: a request is immutable and complete, so the reply depends only on the request. `Overrun` is a reply too: the
+worker was stopped at one of its limits, and the answer stays unknown.
 """
 
 from __future__ import annotations

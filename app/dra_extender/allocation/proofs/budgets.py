@@ -1,8 +1,8 @@
 """Counters as budgets: the least that all requests together must consume against what is left.
 
-Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
-accept the same devices share them. Compared are each counter and, summed up over all sets and pools, each counter
-name.
+Promises: a lower bound. Every request is charged the smallest demands among the devices that it could take. Requests
+that accept the same devices share these demands. The bound is compared for each counter, and for each counter name
+summed over all sets and pools.
 """
 
 from __future__ import annotations

@@ -208,10 +208,10 @@ class _TooLong(Exception):
 class Filling:
     """Whether sizes fit into rooms when little room may be lost: rooms are filled one after the other.
 
-    Promises: False only when it is proven. A room too small for the largest size is filled first, else the largest size
-    is put into each different room in turn; either way with every set of sizes that fills the room so far that no size
-    left over would still fit and not more room is lost than there is to lose. Situations that failed are remembered for
-    later questions: sizes and rooms alone identify them.
+    Promises: False only when it is proven. If a room is too small for the largest size, this room is filled first.
+    Otherwise the largest size is put into each different room in turn. A room is filled with every set of sizes after
+    which no remaining size fits, and which loses no more room than may be lost. Failed combinations of sizes and rooms
+    are remembered for later questions.
 
     `steps` counts the sets that were tried over all questions, `visits` the sizes that were visited for them; `spend`
     is called with visits before they are made, and may raise.
@@ -233,8 +233,8 @@ class Filling:
         return max(self.steps, self.visits // VISITS)
 
     def feasible(self, sizes: Sequence[int], rooms: Sequence[int], limit: int) -> bool:
-        """Whether all sizes fit; True as well when `limit` steps, or VISITS for each, do not suffice to prove that they
-        do not. Raises what `spend` does.
+        """False when it is proven that not all sizes fit. Otherwise True, also when `limit` steps, or VISITS for each,
+        do not suffice for a proof. Raises what `spend` does.
         """
         self.gave_up = False
         ordered = tuple(sorted(sizes, reverse=True))
