@@ -1,4 +1,4 @@
-"""The extender verbs as use cases: filter, prioritize, preempt and bind, and what keeps them honest in between.
+"""The extender verbs filter, prioritize, preempt and bind, and the controllers that run between their calls.
 
-Reaches the API server only through the protocols in `ports`; everything else is decided on what the watches brought.
+Decisions are made on the state that the watches delivered. All calls of the API server go through `ports`.
 """

@@ -1,8 +1,8 @@
 """What keeps a pod from a node besides devices, and what the pods of a node use.
 
-Promises: pure. Only rules that need nothing but the node, its pods and the pod: cordons, taints, node selector and
-required affinity, host ports, number of pods and resources. `unchecked` names the other rules, and what is too large to
-be compared with every node. The usage of a node is added up when it is first asked for.
+Promises: pure. Checks only rules that depend on the node, its pods and the pod: cordons, taints, node selector and
+required node affinity, host ports, number of pods and resources. `unchecked` names the other rules, and the parts of a
+pod that are too large to compare with every node. The first question about a node adds up its usage.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
 nodeports,noderesources}.

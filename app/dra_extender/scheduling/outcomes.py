@@ -1,7 +1,7 @@
-"""What scheduling counts and times: the name, the label, its values and what they mean, in one place.
+"""The counters and timers of scheduling: name, label, and the meaning of each value, in one place.
 
-The values of a label are a Literal type, so mypy refuses any other where something is counted. Metrics and their
-reference in docs/metrics.md are made from this (`dra_extender.http.metrics`).
+The values of a label are a Literal type, so mypy rejects any other value where code counts. `dra_extender.http.metrics`
+makes the metrics and their reference in docs/metrics.md from this module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What scheduling needs from outside: the API server, worker processes, time, and metrics.
 
-Every method that talks to the API server raises only the errors of `api.errors`, which say whether the request
-was carried out; `OutcomeUnknownError` alone leaves that open. A method either returns the object as the server stored
-it or raises. None of them retries anything but a refusal (429), and each ends within its own time limit.
+Every method that calls the API server raises only the errors of `api.errors`. They say whether the request was carried
+out; only `OutcomeUnknownError` leaves that open. A method either returns the object as the server stored it or raises.
+A method retries only a refusal (429), and ends within its own time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
 
 
 class ClaimWriter(Protocol):
-    """Reads and writes of claims. `claim` carries the name, UID and resourceVersion a write is made for.
+    """Reads and writes of claims. `claim` has the name, UID and resourceVersion that a write requires.
 
     Preconditions: unless said otherwise a write fails with ConflictError when the stored claim has another
     resourceVersion, and with ConflictError or RejectedError (the real server says 409 or 422) when it has another UID.

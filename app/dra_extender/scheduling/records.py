@@ -1,7 +1,7 @@
-"""What scheduling remembers besides the cluster: unused claims, plans, nominations, and what is being bound or
-released.
+"""The records of scheduling besides the cluster: unused claims, plans, nominations, and binds and releases in progress.
 
-Promises: one of each per process; none of them acts. `EventHandler` writes to them, questions read them through `View`.
+Promises: each process has one of each; a record only stores. `EventHandler` writes the records, and questions read them
+through `View`.
 """
 
 from __future__ import annotations

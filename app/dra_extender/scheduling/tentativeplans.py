@@ -1,11 +1,11 @@
-"""Tentative plans between filter and bind: hints for other pods, never a promise of a device.
+"""Tentative plans between filter and bind. They influence the scores of other pods, and hold no devices.
 
 kube-scheduler does not say which node it chose before it calls bind. Where the choice can be predicted (one node was
 offered, one node has the best score, or the pod was nominated early), the plan for that node is remembered for a few
 seconds, so that the next pod prefers a node where both fit. Bind decides again, so correctness does not depend on this.
 
-Promises: `PlanIndex` looks only at the plans that touch the pools and claims in question, however many others there
-are. It returns pods in the order in which they were put first.
+Promises: `PlanIndex` looks only at the plans that touch the pools and claims of a question, not at the others. It
+returns pods in the order in which they were first put.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Turns[T]:
 
 
 class QueryBudgets(msgspec.Struct, frozen=True):
-    """Makes the budgets of questions. Questions read the answers of workers and leave no work to them."""
+    """Makes the budgets of questions. Questions read the replies of workers, and never defer work to them."""
 
     replies: WorkerReplies
     config: SchedulingConfig
@@ -90,7 +90,7 @@ class QueryBudgets(msgspec.Struct, frozen=True):
 
 
 class QueryBudget:
-    """The budget of one question. `trials`: hypothetical decisions made; `nodes`: nodes looked at; `work`: units."""
+    """The budget of one question. `trials`: hypothetical decisions made. `nodes`: nodes read. `work`: units charged."""
 
     def __init__(self, view: View, most: int = TRIALS, work: int = WORK) -> None:
         self.trials = 0
@@ -118,7 +118,7 @@ class QueryBudget:
             yield
 
     def spent(self) -> bool:
-        """True when nothing more may be tried; `complete` is False then."""
+        """True when the budget allows no further trial. `complete` is then False."""
         if self.trials >= self._most_trials or self.work >= self._most_work:
             self.complete = False
             return True

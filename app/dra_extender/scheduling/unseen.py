@@ -1,7 +1,8 @@
-"""Claims that only replies have shown: the watch does not report the end of a claim that it has not shown.
+"""Claims that only replies have shown, because the watch does not report the deletion of a claim that it never showed.
 
-A claim that was created and deleted while the watch was broken, and that a reply has shown, would keep its devices for
-ever: the list after the gap does not have it. So a claim that stays unseen is read after a while.
+A claim can be created and deleted while the watch is broken. If a reply has shown the claim, it would keep its devices
+for ever, because the list after the gap does not contain it. So a claim that the watch does not show is read after a
+while.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.cluster.ledger
 
     def with_budget(self, budget: WorkBudget) -> View:
-        """The same, with decisions whose work the budget counts: they may raise TurnSpent and Deferred."""
+        """The same view with a work budget: its decisions may raise TurnSpent and Deferred."""
         return msgspec.structs.replace(self, decisions=self.decisions.with_budget(budget))
 
     def with_pod(self, pod: Pod) -> View:

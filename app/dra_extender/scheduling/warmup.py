@@ -1,7 +1,7 @@
-"""Warm-up: decide before the first call what the first pods will ask, so that it finds warm caches.
+"""Warm-up: make the decisions that the first calls will need, so that they find warm caches.
 
-Promises: `warm_up` is a question and changes no decision. A slice takes no longer than a turn of a verb. Repeating it
-costs only what has changed since.
+Promises: `warm_up` is a question and changes no decision. Each of its turns takes no longer than a turn of a verb. A
+repetition costs only as much as has changed since.
 """
 
 from __future__ import annotations

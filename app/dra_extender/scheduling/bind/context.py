@@ -1,7 +1,8 @@
 """What all binds of a service share, how they hold devices, and the pod that a bind is for.
 
-Promises: `Holds` is the one writer of holds; a pod's claims are held all or none; pods and binds that wait for the end
-of a hold are requeued and notified. `LivePod` never takes a pod with another UID for the one that the call names.
+Promises: only `Holds` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
+requeues the pods and notifies the binds that wait for this. `LivePod` never returns a pod with another UID than that of
+the call.
 """
 
 from __future__ import annotations

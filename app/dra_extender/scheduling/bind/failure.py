@@ -1,6 +1,6 @@
-"""Why a bind fails, and how requests are repeated that the API server did not answer.
+"""Why a bind fails, and how it repeats requests that the API server did not answer.
 
-Promises: pauses between attempts double up to a limit; nothing is repeated without end. Texts are constant per reason
+Promises: pauses between attempts double up to a limit. Every repetition ends. Texts are constant per reason
 and claim, because they reach the pod's events.
 """
 

@@ -84,8 +84,8 @@ class ClaimRollback:
             raise Unresolved(f"claim {self.write.claim.metadata.key} {what}", error) from None
 
     async def _try(self) -> UndoResult:
-        """What was done. Once a rollback of unknown outcome may have been carried out, what is stored is left alone:
-        another replica may have written it since. Raises ApiError.
+        """Roll back, and return what was done. If an earlier rollback has an unknown outcome and may have been stored,
+        the claim is left unchanged, because another replica may have written it since. Raises ApiError.
         """
         write = self.write
         write.refresh()
@@ -146,8 +146,8 @@ class ClaimRollback:
         return "gone"
 
     def _may_be_ours(self) -> bool:
-        """True when what is stored can be what this bind wrote. Others clear it after `abandoned_seconds` at the
-        earliest, so after that it may be another writer's.
+        """True when the stored status may be what this bind wrote. Other writers clear it after `abandoned_seconds` at
+        the earliest, so later the stored status may be another writer's.
         """
         write = self.write
         if write.sent is None or not write.may_be_stored:
@@ -156,8 +156,8 @@ class ClaimRollback:
 
 
 class FailedBind(msgspec.Struct, frozen=True):
-    """What a failed bind leaves: its `writes` in order, that of its claim for extended resources, and the time
-    (monotonic seconds) after which a binding that was sent can no longer arrive.
+    """A failed bind: its `writes` in order, the write of its claim for extended resources, and the time (monotonic
+    seconds) after which a binding that was sent can no longer arrive.
     """
 
     pod: LivePod
@@ -278,7 +278,7 @@ class PendingRollbacks:
             self._messenger.record_event(pod, "Warning", "DevicesHeld", note)
 
     async def work(self) -> None:
-        """Retry those that are due. When the API server does not answer one, the others wait as well."""
+        """Retry the rollbacks that are due. When the API server does not answer one of them, the others wait too."""
         for entry in list(self._entries.values()):
             if not entry.rollback.may_run or (
                 entry.rollback.state == entry.state and not self._pauses.over(entry.number)

@@ -141,8 +141,8 @@ class NodeChooser:
         return found
 
     def displaced(self, nomination: EarlyNomination) -> Iterator[EarlyNomination]:
-        """The other nominations whose plans name devices of this one: their pods have lower priority, or a bind that is
-        under way decided differently.
+        """The other nominations whose plans name devices of this one. Their pods have lower priority, or a bind in
+        progress decided differently.
         """
         taken = _devices(nomination.plan)
         for other in self._nominations.touching({device[:2] for device in taken}):

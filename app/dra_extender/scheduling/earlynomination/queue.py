@@ -7,7 +7,7 @@ Promises
   write, one that comes too early is often wrong by then and keeps autoscalers from looking at the pod.
 - Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
   A pod that was nominated in vain `FAILURES` times is left alone.
-- Nothing is decided here about nodes or devices.
+- The queue decides nothing about nodes or devices.
 
 A pod waits since its creation, which is when kube-scheduler first sees it. A kube-scheduler that started later found
 all pods at once and takes them in an unknown order: `WaitingPods.missed` measures how far it deviates from this order.
@@ -154,8 +154,8 @@ class BindingRate:
 
 
 class EarlyNominationQueue:
-    """Reports what happens to pods go in, the next pods come out. `has_preempted`: True for pods that preemption has
-    nominated.
+    """The caller reports what happens to pods, and gets the pods to nominate next. `has_preempted`: returns True for
+    pods that preemption has nominated.
     """
 
     def __init__(self, view: View, requeue: RequeueTrigger, has_preempted: Callable[[str], bool]) -> None:

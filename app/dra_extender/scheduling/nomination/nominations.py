@@ -1,9 +1,9 @@
 """Nominations by preemption: devices kept for preemptors until they are bound or give up.
 
 Promises
-- Devices kept for a pod count as taken for all pods but those of higher priority, in every verb; each device by itself,
-  also one that is free already while other victims are still terminating. Without nominations nothing is kept, and
-  nothing costs anything.
+- In every verb, devices kept for a pod count as in use for all pods except those of higher priority. This holds for
+  each device separately, also for a device that is free already while other victims are still terminating. Without
+  nominations, no device is kept and no decision costs more.
 - The annotation (`Mark`) and status.nominatedNodeName are written in one request before the first victim is evicted.
   The annotation is enough to restore the nomination after a restart.
 - Both are removed when the nomination has ended. The removal is retried until it succeeds. A node that kube-scheduler

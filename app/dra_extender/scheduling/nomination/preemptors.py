@@ -1,7 +1,8 @@
-"""Pods that may preempt: filter refused them on every node for want of devices.
+"""Pods that may preempt: filter refused them on every node because devices are missing.
 
-Promises: preemption is evaluated for a pod at once; again no sooner than `again_seconds` after a change that concerns
-it, and after `again_most_seconds` in any case. Pods of higher priority come first, then pods that have waited longer.
+Promises: preemption is evaluated for a new pod at once. It is evaluated again after a change that concerns the pod, but
+not within `again_seconds`, and after `again_most_seconds` in any case. Pods of higher priority come first, then pods
+that have waited longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Restoring a nomination of another replica from the mark on the pod.
+"""Restores a nomination of another replica from the mark on the pod.
 
-Promises: pure. Every user who may create pods can write such a mark. So a mark causes only evictions that the pod could
-cause itself, and keeps devices no longer than a nomination of our own. Victims that are terminating are waited for.
+Promises: pure. Every user who may create pods can write such a mark. So a mark causes only evictions that preemption
+for the pod could cause, and it keeps devices no longer than our own nominations do. The restored nomination waits for
+victims that are terminating.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""On which nodes preemption can help, and how little it costs there at best.
+"""The nodes on which preemption can help, and a lower bound of its cost on each.
 
-Promises: pure; the allocator decides on hypothetical states. Devices that are kept for other pods count as in use, also
-where those pods wait for the very claims that are gone. `scan` evaluates many nodes together: per node it takes as many
-decisions as the logarithm of the number of priorities. `resolvable` does work that does not grow with the cluster; for
-nodes beyond its limits it answers that preemption may help.
+Promises: pure; the allocator decides on hypothetical states. Devices that are kept for other pods count as in use, even
+if those pods wait for the same claims that are gone in this state. `scan` evaluates many nodes together: the number of
+decisions per node is the logarithm of the number of priorities. The work of `resolvable` does not grow with the
+cluster; for nodes beyond its limits it answers that preemption may help.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _Scan:
 
 
 def resolvable(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]) -> frozenset[str]:
-    """The nodes, of these that refuse the pod, where it fits, or may fit, once pods of lower priority are gone."""
+    """The nodes among these refusing ones where the pod fits, or may fit, once pods of lower priority are gone."""
     lowest = view.pods.lowest_priority
     if not terms.may_preempt or lowest is None or lowest >= terms.preemptor.spec.priority:
         return frozenset()

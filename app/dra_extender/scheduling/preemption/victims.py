@@ -1,7 +1,7 @@
 """The fewest victims on one node, and which node costs least.
 
-Promises: pure. First all evictable claims are taken away; then pods are reprieved while the preemptor still fits: pods
-whose eviction would violate a budget before the others, and the most important first. So no victim can be left out. A
+Promises: pure. First, all evictable claims are removed. Then pods are reprieved as long as the preemptor still fits:
+pods whose eviction would violate a budget come first, then the most important ones. So every victim is necessary. A
 pod that shares a claim with a victim is reprieved only if the preemptor fits without that claim: a claim is freed with
 all its pods or not at all. The number of decisions grows with the victims, and with the logarithm of the number of pods
 reprieved between two victims.

@@ -1,13 +1,13 @@
 """Releasing the devices of one unused claim.
 
 Promises
-- An allocation is cleared at the version it was judged by, in one write that fails for any other version: a later
-  reservation or mark wins. A claim with a bound pod is kept: the API server is asked for each pod of the claim, because
-  the watch of pods may be behind. After the last answer the watched state is checked again, with no await before the
-  write.
-- While the write is in progress no bind of this service relies on the claim.
-- After a conflict the claim is read, and the caller judges it again. A refused or undecodable write is reported once
-  and tried again after growing pauses, or at once when the claim has changed.
+- One write clears the allocation. It requires the version of the claim that the decision was made on, so a later
+  reservation or mark wins. A claim with a bound pod is kept. The clearer reads each pod of the claim from the API
+  server, because the watch of pods may be behind. After the last answer it checks the watched state again, with no
+  await before the write.
+- While the write is in progress, no bind of this service relies on the claim.
+- After a conflict, the claim is read and the caller decides again. A refused or undecodable write is reported once, and
+  retried after growing pauses, or at once when the claim has changed.
 
 Rules: Kubernetes 1.36, syncClaim of pkg/controller/resourceclaim/controller.go, which deallocates in one update at the
 version it has looked at.

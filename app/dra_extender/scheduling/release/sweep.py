@@ -1,13 +1,13 @@
-"""Releasing the allocations that crashes leave behind.
+"""Releases the allocations that crashes leave behind.
 
 The claim controller deallocates a claim when its last consumer goes, but not a claim that never had a consumer. A claim
 that is reserved for a pod that is never bound keeps its devices as long as the pod exists.
 
-Promises: costs nothing while claims are used by bound pods. A claim is cleared only if for the whole time it was idle
-or reserved for one unbound pod, and no scheduler was offered a node for its pods; and only at the version that was
-judged. A call of filter alone does not keep a claim: pods that lack each other's devices would wait for ever. Claims of
-pods of schedulers that do not call this service are left to those schedulers, if the settings name the schedulers that
-do.
+Promises: costs nothing while bound pods use the claims. A claim is cleared only if, for the whole time, it was idle or
+reserved for one unbound pod, and filter offered no node for its pods. The write requires the version that the decision
+was made on. A filter call that offers no node does not keep a claim: otherwise pods that hold each other's devices
+would wait for ever. If the settings name the schedulers that call this service, claims of other schedulers' pods are
+never cleared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sweeper:
         self._started = 0.0
 
     def start(self) -> None:
-        """Claims count as idle from now on: the nodes that another replica offered before are unknown here."""
+        """Claims count as idle from now on, because this replica does not know which nodes another replica offered."""
         self._started = self._view.clock.monotonic()
 
     def offered(self, claim_uid: str) -> None:
@@ -70,8 +70,8 @@ class Sweeper:
                 await self._sweep(uid, seconds)
 
     async def _forget_phantoms(self) -> None:
-        """Read the claims that a reply has shown and no watch: they may be gone. Stop when the API server does not
-        answer.
+        """Read the claims that a reply has shown but no watch, because they may be gone. Stop when the API server does
+        not answer.
         """
         for uid in self._unseen.overdue(PHANTOM_SECONDS):
             claim = self._view.ledger.by_uid(uid)

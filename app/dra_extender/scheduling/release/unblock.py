@@ -1,4 +1,4 @@
-"""Releasing the allocations that keep a pod from all nodes, as kube-scheduler's PostFilter does.
+"""Releases the allocations that keep a pod from all nodes, as kube-scheduler's PostFilter does.
 
 A claim that is allocated on a full node keeps its pod pending for ever, and so does a claim that is being deleted while
 it is reserved for the pod. So when filter refused all nodes, on at least one of them because of allocated claims, one

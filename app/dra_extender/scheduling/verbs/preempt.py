@@ -25,7 +25,7 @@ from dra_extender.scheduling.view import View
 
 
 class Preempt:
-    """One call. `terms`: those on which the pod may preempt others for devices; None: it may not."""
+    """One call. `terms`: the terms on which the pod may preempt others for devices; None: it may not."""
 
     def __init__(self, args: ExtenderPreemptionArgs, terms: PreemptionTerms | None) -> None:
         self._pod = args.Pod

@@ -4,10 +4,10 @@ Promises of prioritize: integers from 0 to 10, one per node asked about; nothing
 by itself gets the same scores, because it would choose the same devices.
 
 Promises of `Offers`: by default all nodes that fit are offered. Otherwise `SchedulingConfig.offered_percent` sets the
-share, and 0 offers as many nodes as kube-scheduler looks for by default, chosen from all nodes instead of the first
-ones it finds. Nodes with a better score come first; the others take turns, so that no node is left out for long. Fewer
-than 100 fitting nodes are all offered. The node that a placement policy chooses is always offered, and alone where the
-settings say so. Nodes on which other pods are expected are left out where 100 equal nodes remain. Each offered node
+share. With 0, `Offers` offers as many nodes as kube-scheduler looks for by default, and chooses them from all nodes.
+Nodes with a better score come first; the others take turns, so that no node is left out for long. If fewer than 100
+nodes fit, all are offered. The node that a placement policy chooses is always offered; a setting makes it the only one.
+Nodes on which other pods are expected are not offered if 100 equal nodes remain without them. Each offered node
 costs a score of every plugin of kube-scheduler and a line in two messages: on 5,000 nodes that is most of what a pod
 costs.
 
@@ -135,7 +135,7 @@ def _avoid_contested(
 
 
 def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iterable[TentativePlan]) -> bool:
-    """True when the pod's claims can still be allocated on the node when these plans have come true."""
+    """True when the pod's claims can still be allocated on the node after these plans are bound."""
     node = view.cluster.nodes.get(name)
     pending = pending_claims(prefiltered, node) if node is not None else None
     if not isinstance(pending, PendingClaims) or not pending.claims:
