@@ -157,7 +157,7 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
             waiting = unanswered
             continue
         if waiting is not None:
-            continue  # requests for the other selectors are deferred meanwhile
+            continue  # the loop goes on only to defer the requests for the other selectors
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True:

@@ -1,4 +1,4 @@
-"""Conflicts between stored allocations: what must never be, and who is involved.
+"""Conflicts between stored allocations, and the claims that are involved.
 
 Promises: `rivals` and `involving` look only at the devices of one claim (and, where they consume counters, at the
 devices in use in their pools); `violations` looks at everything. None trusts that devices are still published: what is
@@ -139,7 +139,7 @@ class Auditor:
     def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
         use = self._usage.device(device)
         if use is None or (len(use.owners) < 2 and not use.shares) or device[2] == EVERY_DEVICE:
-            return  # as almost all devices, and there are many
+            return  # fast path: almost all devices are like this
         owners = {owner for owner in use.owners if self._owns(owner, device)}
         sharers = {user for user, _ in self._shares(device)}
         subject = "/".join(device)

@@ -1,13 +1,12 @@
-"""Who holds which device, counter and capacity: claims as stored, plus holds in flight.
+"""The devices, counters and capacity in use: by stored claims, and by holds.
 
 Promises
-- The newest version of each claim wins, whether it came through the watch or as the reply to our own write; an older
-  version of the same claim never replaces a newer one, a deleted claim never comes back (assume-cache semantics).
-- A hold keeps its devices from the decision until the write of the claim was seen through the watch at the written
-  resourceVersion or newer, or until it is released. There is no moment between hold and stored allocation at which
-  they look free.
-- One claim that names a device in both its stored allocation and its hold uses it once.
-- Every operation costs as much as the claim has devices; only `violations` looks at everything.
+- The newest version of each claim wins, from the watch or from the reply to our own write. An older version never
+  replaces a newer one, and a deleted claim never comes back (assume-cache semantics).
+- A hold keeps its devices until the watch shows the written claim at its resourceVersion or newer, or until the hold is
+  released. The devices never look free between hold and stored allocation.
+- If a claim names a device in its stored allocation and in its hold, it uses the device once.
+- The cost of an operation grows with the claim's devices. Only `violations` reads all claims.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ class Hold:
 
 
 class _Record:
-    """All we know of one claim, and what is known of the age of its allocation.
+    """The known state of one claim, and two bounds of the age of its allocation.
 
-    `bare`: the newest resourceVersion that did not carry the present allocation, from whatever source: the allocation
-    is younger. `since`: the resourceVersion at which the watch began to show the allocation that it showed last, with
-    no version missed from then on: the allocation is no younger. 0 when the watch showed none.
+    `bare`: the newest known resourceVersion without the present allocation. The allocation is younger than this
+    version. `since`: the resourceVersion at which the watch began to show its latest allocation, without a missed
+    version from then on; 0 if it showed none. The allocation is not younger than this version.
     """
 
     __slots__ = ("bare", "claim", "hold", "seen", "shown", "since", "stored", "uses")
@@ -82,8 +81,8 @@ class _Record:
 
     @property
     def written(self) -> int:
-        """The resourceVersion at which the present allocation was there already: it may be older, never younger. As
-        long as the watch is behind a reply, the allocation can have been replaced in between.
+        """A resourceVersion that has the present allocation already. The allocation may be older, but not younger.
+        While the watch is behind a reply, the allocation may have been replaced in between.
         """
         if self.claim is None or self.claim.allocation is None:
             return 0
@@ -91,7 +90,7 @@ class _Record:
 
 
 def identity(claim: ResourceClaim) -> str:
-    """What tells claims apart: the UID, or namespace/name of objects that never were in an API server."""
+    """The key of a claim: its UID, or namespace/name if the claim never was in an API server."""
     return claim.metadata.uid or claim.metadata.key
 
 
@@ -145,7 +144,7 @@ class Ledger:
             record.since, record.shown = 0, None
         elif record.shown is None or record.shown != uses or after_gap:
             record.since, record.shown = record.seen, uses
-            if before and not after_gap:  # nothing was missed: it is this version that brought the allocation
+            if before and not after_gap:  # no version was missed, so this version has added the allocation
                 record.bare = max(record.bare, record.seen - 1)
 
     def _is_history(self, uid: str, version: int, watched: bool) -> bool:
@@ -352,9 +351,8 @@ class Ledger:
     def rivals(self, claim: ResourceClaim) -> tuple[ResourceClaim, ...]:
         """Other stored claims that conflict with this one and may have been allocated before it.
 
-        They own or share a device this one owns, own a device it shares, or overdraw together with it a capacity or
-        a counter that it uses. A claim of which it is known that its allocation came later than this claim's is not a
-        rival: its writer sees us.
+        They own or share a device that this claim owns, own a device that it shares, or overdraw a capacity or counter
+        together with it. A claim that is known to be allocated later is not a rival: its writer sees this claim.
         """
         record = self._records.get(identity(claim))
         if record is None or record.claim is None:
@@ -373,14 +371,14 @@ class Ledger:
         return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, lambda other: True))
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
-        """Whether a device of the claim is not published, or consumes counters of a pool that is not whole, while
-        others use the same pool, or a claim that cannot be read may have it: then `rivals` cannot tell who has what.
+        """True when `rivals` cannot find all conflicts of the claim: a device of it is not published, or consumes
+        counters of an incomplete pool, and other claims use this pool; or an undecodable claim may have the device.
         """
         record = self._records.get(identity(claim))
         return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)
 
     def contested(self, hold: Hold) -> bool:
-        """Whether a stored claim has a held device by now: another allocator, unaware of the hold, was faster."""
+        """True when a stored claim has a held device: another allocator, which does not know the hold, was faster."""
         uses = uses_of(hold.allocation, shares=self._shares)
         return bool(self._auditor.rivals(hold.claim_uid, uses, lambda uid: True))
 

@@ -162,7 +162,7 @@ class PublishedPool:
         return tuple(sorted(self._own.get(node, ())))
 
     def open_slices(self) -> tuple[ResourceSlice, ...]:
-        """The slices that are no node's own, by name."""
+        """The open slices (those that are not a node's own), in the order of their names."""
         return tuple(self.slices[name] for name in sorted(self._open))
 
     @property

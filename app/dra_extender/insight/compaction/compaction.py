@@ -175,7 +175,7 @@ class Compaction:
         plans = self._plan(request, name, chosen)
         start = self._moving.start
         assert plans is not None, name
-        # The devices of the request are kept from the moved pods.
+        # The moved pods must not take the devices of the request.
         after = AfterMoves(replace(start.snapshot, overlay=start.snapshot.overlay.holding(plans)))
         for item in chosen:
             moved = self._moving.move(after, item, (name,))

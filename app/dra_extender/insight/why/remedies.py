@@ -58,7 +58,7 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
     families = list(victims or ())
     for family in _families(nodes, found, budget):
         if family is None:
-            yield  # end of the step
+            yield  # the family generator may end its turn here
         elif family.candidates:
             families.append(family)
         if budget.spent():

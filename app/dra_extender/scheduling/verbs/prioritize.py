@@ -163,7 +163,7 @@ def expected(view: View, prefiltered: PreFilterState, name: str) -> TentativePla
     """The plan for the node that the scheduler will probably choose; None without a plan."""
     try:
         decision = allocate(view, prefiltered, name)
-    except TurnSpent:  # a hint is not worth another turn
+    except TurnSpent:  # tentative plans only improve scores, so no further turn is used
         return None
     if not isinstance(decision, NodeAllocation) or not decision.pending:
         return None
