@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dra_extender.limits import FRAMES
 from dra_extender.service import logs
 from tools.hostile import ground
 from tools.hostile.catalogue import EACH, catalogue
@@ -70,6 +71,7 @@ async def run(options: argparse.Namespace, directory: Path, console: Console) ->
 
 
 def main() -> int:
+    sys.setrecursionlimit(FRAMES)
     logs.configure("error")
     for number in (signal.SIGINT, signal.SIGTERM):  # both end the same way, with all that was started
         signal.signal(number, signal.default_int_handler)

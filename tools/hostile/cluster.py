@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import uvloop
 
+from dra_extender.limits import FRAMES
 from dra_extender.service import logs
 from embedded_cluster.cluster import EmbeddedCluster
 
@@ -94,6 +95,7 @@ def _say(answer: Any) -> None:
 
 
 def main() -> None:
+    sys.setrecursionlimit(FRAMES)
     logs.configure("error")
     uvloop.run(_serve(int(sys.argv[1]), int(sys.argv[2])))
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
+from dra_extender.limits import FRAMES
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
@@ -187,6 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--objects", type=int, default=50_000, help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     options = parser.parse_args(arguments)
+    sys.setrecursionlimit(FRAMES)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console, started = Console(), time.monotonic()
     console.print(f"seed {options.seed}")
