@@ -34,9 +34,16 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and the sample pods (DEMO_ARGS=--tour, or --once)
 	@$(BIN)/dra-extender demo $(DEMO_ARGS)
 
+# Where it is set, every process of the tests would compile the whole code again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e and not image"
+
+.PHONY: thorough
+thorough: $(VENV)/dev.stamp ## The properties with twenty times as many examples, after a change of what they are about (TESTS=tests/allocation)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "hypothesis and not e2e" --hypothesis-profile=thorough --timeout 3600 $(TESTS)
 
 .PHONY: image
 image: $(VENV)/dev.stamp ## Build the image of the Dockerfile on a base of Debian packages, and start it (as root; needs buildah, mmdebstrap, runc)
@@ -116,8 +123,9 @@ loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators from fresh seeds, for 10 minutes (CHAOS_ARGS="--seconds 60")
+chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators: simulated from fresh seeds, then with processes, 10 minutes each (CHAOS_ARGS="--seconds 60")
 	@$(BIN)/python -m tools.chaos.endurance $(CHAOS_ARGS)
+	@$(BIN)/python -m tools.chaos.frontdoor $(CHAOS_ARGS)
 
 .PHONY: explore
 explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins")
@@ -135,6 +143,10 @@ contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree schedu
 .PHONY: hostile
 hostile: $(VENV)/dev.stamp $(if $(E2E),$(if $(KUBEBUILDER_ASSETS),,controlplane)) ## 300 hostile inputs for a running service: stalls of its loop, pods lost, memory kept (HOSTILE_ARGS="--seed 1 --only memory"; E2E=1: on the real control plane)
 	@E2E=$(E2E) $(BIN)/python -m tools.hostile $(HOSTILE_ARGS)
+
+.PHONY: cost
+cost: $(VENV)/dev.stamp ## Draw expensive claims for 10 minutes: no decision costs more than the work that it charges (COST_ARGS="--seconds 60 --seed 1")
+	@$(BIN)/python -m tests.support.allocation.costs $(COST_ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50,000 damaged objects for the watches: no crash, no 500, flat memory

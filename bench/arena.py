@@ -106,8 +106,8 @@ class Arena:
         await self._stack.aclose()
 
     async def _set_up(self) -> None:
-        for file in ("namespace.yaml", "rbac/extender.yaml"):
-            self.plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        for source in ("--filename={}/namespace.yaml", "--kustomize={}/rbac"):
+            self.plane.kubectl("apply", source.format(ROOT / "manifests"))
         device_class = {
             "metadata": {"name": CLASS},
             "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},

@@ -21,6 +21,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": tables.settings,
     "metrics.md": tables.metrics,
     "insight-api.md": questions.markdown,
+    "limits.md": tables.limits,
 }
 """Page below `docs/` -> what writes its part."""
 

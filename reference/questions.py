@@ -18,7 +18,7 @@ from dra_extender.http.metrics import Metrics
 
 Schema = Mapping[str, Any]
 _OK: Final = "200"
-_OTHERS: Final = "When there is no answer"
+_OTHERS: Final = "Errors"
 _LIMITS: Final = {"minimum": "at least", "maximum": "at most"}
 
 
@@ -57,7 +57,7 @@ def _section(title: str, operation: Schema, document: Schema) -> Iterator[str]:
     others = sorted(status for status in operation["responses"] if status != _OK)
     if others:
         yield from (
-            f"Otherwise {', '.join(others)}: [when there is no answer](#{_OTHERS.lower().replace(' ', '-')}).",
+            f"Otherwise {', '.join(others)}: [errors](#{_OTHERS.lower().replace(' ', '-')}).",
             "",
         )
 

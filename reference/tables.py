@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dra_extender.limits
 from dra_extender.cli.serve import flag, sections
 from dra_extender.http.metrics import PREFIX as METRIC_PREFIX
 from dra_extender.http.metrics import SPECS
+from dra_extender.limits import Limit
 from dra_extender.service.settings import PREFIX
 
 
@@ -25,6 +27,15 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def limits() -> str:
+    """All limits against absurd input."""
+    rows = ["| limit | value | reason | test |", "|---|---|---|---|"]
+    for name, limit in vars(dra_extender.limits).items():
+        if isinstance(limit, Limit):
+            rows.append(f"| {name.lower().replace('_', ' ')} | {limit:,} | {limit.reason} | `{limit.test}` |")
+    return "\n".join(rows) + "\n"
 
 
 def metrics() -> str:

@@ -9,17 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
 
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
-pytest_plugins = ["tests.support.leftovers", "tools.exploration.summary"]
-
-# How long an example takes says more about the machine than about the code.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")
+pytest_plugins = ["tests.support.examples", "tests.support.leftovers", "tools.exploration.summary"]
 
 sys.setrecursionlimit(FRAMES)  # as the entry points do
 

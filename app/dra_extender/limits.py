@@ -45,10 +45,11 @@ PARTS_OF_POD: Final = Limit(
     "entries of a list, or requirements of the node affinity, that are compared with every node",
     "test_pods_that_lose_something_or_cannot_be_judged_are_left_alone",
 )
-PARTS_OF_SELECTOR: Final = Limit(
-    1_000,
-    "parts of the selector of a PodDisruptionBudget that are compared with every victim",
-    "test_a_selector_that_is_too_large_to_be_looked_at_selects_all",
+PARTS_OF_BUDGETS: Final = Limit(
+    2_500,
+    "PodDisruptionBudgets of a namespace, with the parts of their selectors, that are compared with every victim; "
+    "beyond it every pod of the namespace is protected",
+    "test_budgets_that_are_too_large_to_be_looked_at_protect_every_pod_of_the_namespace",
 )
 
 # --- amounts ----------------------------------------------------------------------------------------------------------
@@ -59,10 +60,40 @@ DIGITS_OF_QUANTITY: Final = Limit(
     "test_what_does_not_parse_is_named_in_the_error",
 )
 
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+CHARACTERS_OF_LINE: Final = Limit(
+    16 * 2**10,
+    "more than a selector has; longer values of objects would fill logs and terminals",
+    "test_a_line_is_cut",
+)
+
+# --- files that commands read -----------------------------------------------------------------------------------------
+
+BYTES_OF_SNAPSHOT: Final = Limit(
+    256 * 2**20,
+    "a cluster of 5,000 nodes has about half of it; a compressed file can become a thousand times larger",
+    "test_a_snapshot_that_inflates_too_far_is_refused",
+)
+CHARACTERS_OF_MANIFESTS: Final = Limit(
+    64 * 2**20,
+    "counted after each alias of YAML is replaced by its value, and 16 more for each value: a few lines with aliases "
+    "can stand for gigabytes",
+    "test_manifests_that_expand_too_far_are_refused",
+)
+
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 NODES_OF_REQUEST: Final = Limit(
     65_536, "more than any cluster has", "test_an_invalid_request_gets_an_error_and_no_decision"
+)
+OBJECTS_OF_REQUEST: Final = Limit(
+    100_000, "a request is decoded in one step", "test_an_invalid_request_gets_an_error_and_no_decision"
+)
+PIECES_OF_BODY: Final = Limit(
+    4_096,
+    "the parser calls the service for each chunk of a body; these chunks are smaller than a packet",
+    "test_a_client_that_holds_a_connection_without_a_request_loses_it",
 )
 BYTES_OF_QUERY: Final = Limit(
     8 * 2**10, "parameters are parsed in one step", "test_parameters_that_are_too_long_get_an_answer_that_conforms"

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
 from cachetools import LRUCache
 
-from dra_extender.api.errors import ApiError
+from dra_extender.api.errors import ApiError, SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.knownobjects import Named
@@ -49,17 +50,17 @@ class Informer(Generic[T]):
         self._indexed: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._indexes}
         self._subscribers: list[Subscriber[T]] = []
         self._gone: LRUCache[str, None] = LRUCache(4096)
-        self._reflector = Reflector(
-            client,
-            resource,
-            self._watched,
-            on_synced=self.synced.set,
-            selector=selector,
+        self._reflector = partial(
+            Reflector, client, resource, self._watched, on_synced=self.synced.set, selector=selector
         )
 
     async def run(self) -> None:
-        """Run until cancelled."""
-        await self._reflector.run()
+        """Run until cancelled. When the API server shows an older version than before, list again."""
+        while True:
+            try:
+                await self._reflector().run()
+            except SetBackError as problem:
+                log.warning("the API server shows an older state", shown=problem.message)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Notify it of every change from now on."""

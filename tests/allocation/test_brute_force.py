@@ -26,6 +26,7 @@ from dra_extender.devices.usage import holdings_of
 from tests.support.allocation.enumeration import enumerate_first
 from tests.support.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
 from tests.support.allocation.strategies import scenarios
+from tests.support.examples import examples
 
 Json = dict[str, Any]
 STEPS = 5000
@@ -58,13 +59,13 @@ def kind_or_devices(case: Json) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=500)
+@settings(max_examples=examples(150))
 @given(scenarios())
 def test_the_first_solution_in_the_documented_order_is_found(case: Json) -> None:
     assert kind_or_devices(case) == enumerate_first(case)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(scenarios())
 def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
     task = task_of(case)
@@ -85,7 +86,7 @@ def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
         assert snapshot(search.state) == before
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(scenarios(), st.sets(st.sampled_from(Proof)))
 def test_every_choice_of_proofs_leads_to_the_same_answer(case: Json, proofs: set[Proof]) -> None:
     def answered(allocator: Allocator) -> Plan | Unfit | Failure:
@@ -96,7 +97,7 @@ def test_every_choice_of_proofs_leads_to_the_same_answer(case: Json, proofs: set
         assert found == answered(Allocator(share_ids=str))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(scenarios())
 def test_a_decision_changes_none_of_its_inputs_and_repeats(case: Json) -> None:
     parts = Scenario(case)
@@ -112,7 +113,7 @@ def test_a_decision_changes_none_of_its_inputs_and_repeats(case: Json) -> None:
     assert allocator.allocate(prepared, view, holdings) == first
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(scenarios(), st.randoms(use_true_random=False))
 def test_the_order_of_unrelated_objects_changes_nothing(case: Json, random: Random) -> None:
     expected = kind_or_devices(case)
@@ -126,7 +127,7 @@ def test_the_order_of_unrelated_objects_changes_nothing(case: Json, random: Rand
     assert kind_or_devices(shuffled) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(scenarios())
 def test_renaming_devices_in_the_same_order_keeps_the_verdict(case: Json) -> None:
     expected = kind_or_devices(case)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dra_extender.cel.batch import answer
 VECTORS = Path(__file__).parents[1] / "conformance" / "cel.jsonl.gz"
 
 
+@cache
 def load() -> list[dict[str, Any]]:
     with gzip.open(VECTORS, "rt") as lines:
         return [json.loads(line) for line in lines]

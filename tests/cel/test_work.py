@@ -28,6 +28,7 @@ from dra_extender.cel.work import Patterns
 from tests.support.cel.devices import view_of
 from tests.support.cel.expressions import SELECTORS
 from tests.support.counting import calls
+from tests.support.examples import examples
 
 
 def test_what_is_refused_is_not_taken_off() -> None:
@@ -88,7 +89,7 @@ def compiled(expression: str) -> Program | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(SELECTORS, st.integers(0, 100_000))
 def test_more_allowance_never_changes_the_answer(expression: str, allowed: int) -> None:
     program = compiled(expression)
@@ -115,7 +116,7 @@ class Watched(Frame):
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(SELECTORS)
 def test_after_an_answer_no_value_counts_any_more(expression: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -154,7 +155,7 @@ PASSING = 3
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(expression=SELECTORS)
 @pytest.mark.usefixtures("measured")
 def test_value_sizes_are_bounded(expression: str) -> None:
@@ -166,7 +167,7 @@ def test_value_sizes_are_bounded(expression: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(expression=SELECTORS)
 @pytest.mark.usefixtures("measured")
 def test_what_is_charged_is_in_proportion_to_the_memory_that_is_taken(expression: str) -> None:
@@ -184,7 +185,7 @@ def evaluated(program: Program, work: Work) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SELECTORS)
 def test_what_is_charged_is_in_proportion_to_the_calls_that_are_made(expression: str) -> None:
     program, work = compiled(expression), Work(10_000)

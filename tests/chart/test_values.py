@@ -173,15 +173,25 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     assert settings.config.scheduler_names == {"default-scheduler" if values else "dra-scheduler"}
 
 
-@pytest.mark.parametrize("preemption", ["off", "advise", "on"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preemption": "advise"},
+        {"preemption": "on"},
+        {"nominate": "never"},
+        {"feature_gates": "DRAExtendedResource=false"},
+        {"feature_gates": "DRAAdminAccess=true,DRAExtendedResource=false", "nominate": "never"},
+    ],
+    ids=str,
+)
 @each_mode
 def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
-    helm: Helm, values: dict[str, Any], preemption: str, monkeypatch: pytest.MonkeyPatch
+    helm: Helm, values: dict[str, Any], settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advisor = values.get("mode") == "advisor"
-    if advisor and preemption == "on":
+    if advisor and settings.get("preemption") == "on":
         return  # refused
-    documents = helm.render({**values, "settings": {"preemption": preemption}})
+    documents = helm.render({**values, "settings": settings})
     wanted = needed_by(loaded(documents, monkeypatch))
     roles = [each for each in documents if each["kind"] in ("ClusterRole", "Role")]
     assert allowed(each for each in roles if not each["metadata"]["name"].startswith("dra-scheduler")) == wanted

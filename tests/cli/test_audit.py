@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dra_extender.cli.answers.audit import answer, workload
-from dra_extender.cli.options import AuditOptions
 from dra_extender.cli.output import NO, YES
+from dra_extender.cli.questions import AuditOptions
 from dra_extender.cli.source import Source
 from dra_extender.service.settings import load
 from tests.cli.conftest import options

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from dra_extender.cli.answers import compact, headroom
-from dra_extender.cli.options import CompactOptions, HeadroomOptions
 from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.questions import CompactOptions, HeadroomOptions
 from dra_extender.cli.source import Source
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options

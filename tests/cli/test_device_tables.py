@@ -7,9 +7,10 @@ import re
 import pytest
 
 from dra_extender.cli.answers.devices import device_table, painted, sum_table, summed
-from dra_extender.cli.output import folded, table
+from dra_extender.cli.output import table
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.report import CountedDevice, sums
+from dra_extender.plaintext import wrapped
 from tests.support.diagnosis.heldcluster import scene
 
 
@@ -115,4 +116,4 @@ def test_columns_move_together_before_lines_run_over() -> None:
     ],
 )
 def test_texts_are_folded_below_themselves(text: str, width: int, lines: list[str]) -> None:
-    assert folded(text, width).splitlines() == lines
+    assert wrapped([text], width).splitlines() == lines

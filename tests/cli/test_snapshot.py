@@ -14,10 +14,11 @@ from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers import compact, headroom, why
 from dra_extender.cli.answers.devices import list_devices, sum_devices
-from dra_extender.cli.options import CompactOptions, DevicesOptions, HeadroomOptions, TopOptions, WhyOptions
 from dra_extender.cli.output import FAILED, YES
+from dra_extender.cli.questions import CompactOptions, DevicesOptions, HeadroomOptions, TopOptions, WhyOptions
 from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
+from dra_extender.insight import snapshotfile
 from dra_extender.insight.snapshotfile import FORMAT, KIND, load
 from dra_extender.kube import resources
 from dra_extender.kube.resources import resource_claims
@@ -167,3 +168,21 @@ async def test_a_file_that_cannot_be_written_is_said(
 ) -> None:
     assert await take(tmp_path / "missing" / "file", source) == FAILED
     assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (gzip.compress(b" " * 2**20), "it has more than 65,536 bytes when it is decompressed, which is the limit"),
+        (gzip.compress(b"{}")[:-9], "it is not a snapshot: its end is missing"),
+    ],
+    ids=["size", "end"],
+)
+async def test_a_snapshot_that_inflates_too_far_is_refused(
+    data: bytes, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshotfile, "BYTES_OF_SNAPSHOT", 2**16)
+    file = tmp_path / "snapshot.gz"
+    file.write_bytes(data)
+    assert await why.answer(WhyOptions(from_file=str(file), pod="p", namespace="default")) == FAILED
+    assert capsys.readouterr().err == f"dra-extender: {file}: {problem}\n"

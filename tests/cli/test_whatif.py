@@ -10,8 +10,8 @@ import pytest
 
 from dra_extender.api.core import Toleration
 from dra_extender.cli.answers.whatif import added_node, answer
-from dra_extender.cli.options import WhatIfOptions
 from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.questions import WhatIfOptions
 from dra_extender.cli.source import Source
 from dra_extender.insight.manifests import toleration
 from tests.cli.conftest import options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers.why import answer
-from dra_extender.cli.options import WhyOptions
 from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.questions import WhyOptions
 from dra_extender.cli.source import Source
 from dra_extender.kube import resources
 from dra_extender.kube.resources import NODES, resource_claims
+from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 from dra_extender.service.service import Service
 from tests.cli.conftest import options
 from tests.support.patience import LONGEST, until
@@ -275,3 +277,36 @@ async def test_a_question_about_what_does_not_exist_says_so(
     reach(world, "ended", "Succeeded")
     assert await report(pod, source, *([node] if node else [])) == FAILED
     assert capsys.readouterr().err.startswith(f"dra-extender: {problem}")
+
+
+NINE = [(name, ", ".join([f"*{before}"] * 9)) for before, name in pairwise("abcdefghi")]
+LISTS = ["a: &a [x, x, x, x, x, x, x, x, x]", *(f"{name}: &{name} [{nine}]" for name, nine in NINE)]
+"""Fewer than 500 bytes for 9^9 values."""
+MAPS = ["a: &a {x: 1}", *(f"{name}: &{name} {{<<: [{nine}]}}" for name, nine in NINE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("\n".join(LISTS), "the objects have more than 67,108,864 characters, which is the limit"),
+        ("\n".join(MAPS), "the objects have more than 67,108,864 characters, which is the limit"),
+        ("a: &a [*a]", "a value contains itself"),
+        ("[" * 10_000, "the objects are nested too deeply"),
+        ("a: [", "while parsing a flow node expected the node content"),
+        (" " * (CHARACTERS_OF_MANIFESTS + 1), "has more than 67,108,864 characters, which is the limit"),
+    ],
+    ids=["lists", "maps", "circle", "depth", "syntax", "file"],
+)
+async def test_manifests_that_expand_too_far_are_refused(
+    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(text)
+    assert await answer(WhyOptions(filename=str(file))) == FAILED
+    assert f"{file}{'' if problem.startswith('has') else ':'} {problem}" in capsys.readouterr().err
+
+
+async def test_an_alias_stands_for_its_value(world: World, source: Source, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("x: &x {app: p}\nkind: Pod\nmetadata: {name: p, labels: *x, annotations: {<<: *x}}\n")
+    assert await answer(options(WhyOptions, source, filename=str(file))) == YES

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 
 import pytest
 
@@ -18,15 +17,10 @@ from tests.support.contract import exchanges, record
 from tests.support.contract.answers import differences
 from tests.support.contract.exchanges import Rule, Scenario
 
-SCENARIOS = list(exchanges.load())
+SCENARIOS = exchanges.load()
 each_scenario = pytest.mark.parametrize(
     "scenario", SCENARIOS, ids=[f"{scenario.file}: {scenario.name}" for scenario in SCENARIOS]
 )
-
-
-@cache
-def recorded(file: str) -> dict[str, list[exchanges.Answer]]:
-    return exchanges.recording(file)
 
 
 class Rights:
@@ -65,7 +59,7 @@ async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario)
     for answer in answers:  # a warning that no real server gives
         if "without validation" in answer["headers"].get("Warning", ""):
             del answer["headers"]["Warning"]
-    assert differences(recorded(scenario.file)[scenario.name], answers) == []
+    assert differences(exchanges.recording(scenario.file)[scenario.name], answers) == []
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +78,7 @@ async def test_the_recordings_are_what_a_real_server_answers(scenario: Scenario,
     if other_release and scenario.varies:
         pytest.skip(f"{scenario.varies}; this is {plane.version}")
     server = await record.server(plane.admin_kubeconfig)
-    want = recorded(scenario.file)[scenario.name]
+    want = exchanges.recording(scenario.file)[scenario.name]
     answers = await exchanges.run(server, scenario, f"contract-{secrets.token_hex(3)}")
     if other_release:
         want, answers = exchanges.lasting(scenario, want), exchanges.lasting(scenario, answers)
@@ -93,5 +87,7 @@ async def test_the_recordings_are_what_a_real_server_answers(scenario: Scenario,
 
 def test_every_recording_belongs_to_a_scenario() -> None:
     wanted = {(scenario.file, scenario.name) for scenario in SCENARIOS}
-    have = {(file.stem, name) for file in exchanges.RECORDINGS.glob("*.json") for name in recorded(file.stem)}
+    have = {
+        (file.stem, name) for file in exchanges.RECORDINGS.glob("*.json") for name in exchanges.recording(file.stem)
+    }
     assert have == wanted

@@ -27,14 +27,17 @@ class Catalogue:
         self._devices = {device["name"]: convert(Device, device) for device in devices}
         self.whole = True
 
-    def device(self, device: DeviceID) -> Device | None:
+    def device(self, device: DeviceID, node: str) -> Device | None:
         return self._devices.get(device[2])
 
-    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
         return (convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),)
 
-    def is_whole(self, pool: PoolID) -> bool:
+    def is_whole(self, pool: PoolID, node: str) -> bool:
         return self.whole
+
+    def vantages(self, pool: PoolID) -> Iterable[str]:
+        return ("",)
 
 
 def share(device: str, share_id: str, memory: str) -> dict[str, Any]:
@@ -197,7 +200,7 @@ def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs on the event loop every second or so, and clusters have tens of thousands of such devices."""
-    monkeypatch.setattr(catalogue, "counter_sets", lambda pool: ())
+    monkeypatch.setattr(catalogue, "counter_sets", lambda pool, node: ())
     usage = UsageIndex(lambda pool: None)
     for number in range(10):
         usage.replace(f"uid-{number}", {}, {(("gpu", "n", f"x{number}"), None): {}})

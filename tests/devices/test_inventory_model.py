@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,6 +14,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceTaintRule, ResourceSlice
 from dra_extender.devices.inventory import Inventory, node_view
 from dra_extender.devices.pools import NodeView, Pool
+from tests.support.examples import examples
 
 NODES = ("n0", "n1", "n2")
 ZONES = ("a", "b")
@@ -181,12 +181,4 @@ class InventoryMachine(RuleBasedStateMachine):
 
 
 TestInventoryMachine = InventoryMachine.TestCase
-TestInventoryMachine.settings = settings(max_examples=60, stateful_step_count=25)
-
-
-class _AtLength(InventoryMachine):
-    """The same walk, more often."""
-
-
-TestInventoryMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
-TestInventoryMachineAtLength.settings = settings(max_examples=600, stateful_step_count=25)
+TestInventoryMachine.settings = settings(max_examples=examples(60), stateful_step_count=25)

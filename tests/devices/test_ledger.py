@@ -16,14 +16,17 @@ POOL = ("gpu", "node-1")
 
 
 class NothingPublished:
-    def device(self, device: DeviceID) -> Device | None:
+    def device(self, device: DeviceID, node: str) -> Device | None:
         return None
 
-    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
         return ()
 
-    def is_whole(self, pool: PoolID) -> bool:
+    def is_whole(self, pool: PoolID, node: str) -> bool:
         return True
+
+    def vantages(self, pool: PoolID) -> Iterable[str]:
+        return ("",)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold, Ledger
 from dra_extender.devices.usage import PoolID, uses_of
+from tests.support.examples import examples
 
 NAMES = ("a", "b", "c")
 RESULTS = st.lists(
@@ -32,14 +33,17 @@ def allocation_of(results: list[tuple[str, str | None]], claim: str) -> dict[str
 
 
 class NothingPublished:
-    def device(self, device: DeviceID) -> Device | None:
+    def device(self, device: DeviceID, node: str) -> Device | None:
         return None
 
-    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
         return ()
 
-    def is_whole(self, pool: PoolID) -> bool:
+    def is_whole(self, pool: PoolID, node: str) -> bool:
         return True
+
+    def vantages(self, pool: PoolID) -> Iterable[str]:
+        return ("",)
 
 
 class LedgerMachine(RuleBasedStateMachine):
@@ -176,4 +180,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedgerMachine = LedgerMachine.TestCase
-TestLedgerMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestLedgerMachine.settings = settings(max_examples=examples(60), stateful_step_count=40)

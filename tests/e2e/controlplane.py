@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -108,6 +109,24 @@ class ControlPlane(Plane):
     def restart_apiserver(self) -> None:
         """Restart the API server at the same address: its caches forget what was before."""
         self.stop_component("kube-apiserver")
+        self._start_apiserver()
+
+    def back_up(self) -> Path:
+        """A copy of what etcd stores now. The API server restarts."""
+        copy = self.directory / f"backup-{time.monotonic_ns()}"
+        self._exchange(self.directory / "etcd", copy)
+        return copy
+
+    def restore(self, backup: Path) -> None:
+        """Set etcd back to the copy. The API server restarts."""
+        self._exchange(backup, self.directory / "etcd")
+
+    def _exchange(self, source: Path, target: Path) -> None:
+        for name in ("kube-apiserver", "etcd"):
+            self.stop_component(name)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+        self._start_etcd()
         self._start_apiserver()
 
     def start_kwok(self) -> Component:

@@ -75,8 +75,8 @@ class Ground:
     # --- life
 
     def _set_up(self) -> None:
-        for file in ("namespace.yaml", "rbac/extender.yaml", "rbac/scheduler.yaml"):
-            self.plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        for source in ("--filename={}/namespace.yaml", "--kustomize={}/rbac"):
+            self.plane.kubectl("apply", source.format(ROOT / "manifests"))
         self.reader = insight_reader(self.plane)
         self.run(self._start_actors())
         self.extender = self.new_extender("dra-extender-0", server=self.api.url)

@@ -23,20 +23,20 @@ from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import Served, discover
 from tests.e2e.ground import Ground
+from tests.e2e.plane import KubectlError
 
 pytestmark = pytest.mark.e2e
 
-MANIFEST = Path(__file__).parents[2] / "manifests" / "rbac" / "extender.yaml"
+FOLDER = Path(__file__).parents[2] / "manifests" / "rbac"
+FILES = ("extender.yaml", "extended-resources.yaml", "insight.yaml")
 NAMESPACE = "dra-system"
 ACCOUNT = "dra-extender-less"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Grant(NamedTuple):
-    """One verb on one resource, in the order of the manifest."""
+    """One verb on one resource."""
 
-    kind: str
-    rule: int
     resource: str
     verb: str
 
@@ -45,27 +45,31 @@ class Grant(NamedTuple):
 
 
 def _roles() -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(MANIFEST.read_text()) if "rules" in document]
+    """The roles of the service account. Roles without a binding are for readers of insight."""
+    found = [document for file in FILES for document in yaml.safe_load_all((FOLDER / file).read_text())]
+    bound = {each["roleRef"]["name"] for each in found if "roleRef" in each}
+    return [each for each in found if "rules" in each and each["metadata"]["name"] in bound]
 
 
-def _grants() -> list[Grant]:
+KINDS = {"ClusterRole": {}, "Role": {"namespace": NAMESPACE}}
+"""What a role of each kind adds to its metadata."""
+
+
+def _rules(kind: str, missing: Grant | None) -> list[dict[str, Any]]:
+    """The rules of all roles of this kind, split into single grants, without one, which two features may need."""
     return [
-        Grant(role["kind"], number, resource, verb)
+        rule | {"resources": [resource], "verbs": [verb]}
         for role in _roles()
-        for number, rule in enumerate(role["rules"])
+        if role["kind"] == kind
+        for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+        if Grant(resource, verb) != missing
     ]
 
 
-def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
-    """The rules of a role, split into single grants, less one."""
-    rules = []
-    for number, rule in enumerate(role["rules"]):
-        for resource in rule["resources"]:
-            kept = [verb for verb in rule["verbs"] if Grant(role["kind"], number, resource, verb) != grant]
-            rules += [rule | {"resources": [resource], "verbs": [verb]} for verb in kept]
-    return rules
+def _grants() -> list[Grant]:
+    return sorted({Grant(*rule["resources"], *rule["verbs"]) for kind in KINDS for rule in _rules(kind, None)})
 
 
 def _used(served: Served) -> tuple[Permission, ...]:
@@ -83,15 +87,14 @@ class Lesser:
         ground.plane.kubectl("create", "serviceaccount", ACCOUNT, f"--namespace={NAMESPACE}")
         self.grant(None)
         subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]
-        for role in _roles():
-            where = {"name": ACCOUNT} | ({"namespace": NAMESPACE} if role["kind"] == "Role" else {})
-            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": ACCOUNT}
+        for kind, where in KINDS.items():
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": ACCOUNT}
             version = "rbac.authorization.k8s.io/v1"
             ground.plane.apply(
                 {
                     "apiVersion": version,
-                    "kind": role["kind"] + "Binding",
-                    "metadata": where,
+                    "kind": kind + "Binding",
+                    "metadata": {"name": ACCOUNT, **where},
                     "roleRef": reference,
                     "subjects": subjects,
                 }
@@ -108,10 +111,9 @@ class Lesser:
 
     def grant(self, missing: Grant | None) -> None:
         """All permissions but one, from now on."""
-        for role in _roles():
-            where = {"name": ACCOUNT} | ({"namespace": NAMESPACE} if role["kind"] == "Role" else {})
-            version = "rbac.authorization.k8s.io/v1"
-            body = {"apiVersion": version, "kind": role["kind"], "metadata": where, "rules": _without(role, missing)}
+        for kind, where in KINDS.items():
+            version, metadata = "rbac.authorization.k8s.io/v1", {"name": ACCOUNT, **where}
+            body = {"apiVersion": version, "kind": kind, "metadata": metadata, "rules": _rules(kind, missing)}
             self._ground.plane.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(body))
 
     def misses(self) -> list[str]:
@@ -184,3 +186,41 @@ def test_43_the_service_is_not_ready_without_permission_to_allocate_and_says_so(
     lesser.grant(None)
     replica.until_ready()
     replica.stop()
+
+
+OURS = f"system:serviceaccount:{NAMESPACE}:dra-extender"
+
+
+def test_the_account_creates_and_deletes_only_claims_that_stand_for_extended_resources(ground: Ground) -> None:
+    """RBAC allows both verbs on all claims; the policy in manifests/rbac refuses the rest."""
+    kubectl = ground.plane.kubectl
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asking", "namespace": "default"}}
+    gated = {"schedulingGates": [{"name": "closed"}], "containers": [{"name": "main", "image": "none"}]}
+    ground.plane.apply({**pod, "spec": gated})
+    uid = kubectl("get", "pod/asking", "--namespace=default", "--output=jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "asking", "uid": uid, "controller": True}
+    mark = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    claims: dict[str, dict[str, Any]] = {"own": {"annotations": mark, "ownerReferences": [owner]}, "of-a-user": {}}
+
+    def manifest(name: str, metadata: dict[str, Any]) -> str:
+        kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+        return yaml.safe_dump({**kind, "metadata": {"name": name, **metadata}, "spec": {}})
+
+    def refused(*command: str, stdin: str | None = None) -> bool:
+        try:
+            kubectl(*command, "--dry-run=server", "--namespace=default", f"--as={OURS}", stdin=stdin)
+        except KubectlError as problem:
+            assert "dra-extender creates and deletes only" in str(problem) or "dra-extender does not" in str(problem)
+            return True
+        return False
+
+    for name, metadata in claims.items():
+        kubectl("create", "--namespace=default", "-f", "-", stdin=manifest(name, metadata))
+    ground.eventually(lambda: refused("delete", "--wait=false", "resourceclaim/of-a-user"), "the policy")
+    assert not refused("delete", "--wait=false", "resourceclaim/own")
+    created = {name: refused("create", "-f", "-", stdin=manifest(f"{name}-2", each)) for name, each in claims.items()}
+    assert created == {"own": False, "of-a-user": True}
+    stolen = yaml.safe_dump({"metadata": {"annotations": mark, "ownerReferences": [owner]}})
+    assert refused("patch", "resourceclaim/of-a-user", "--type=merge", f"--patch={stolen}")
+    assert not refused("annotate", "resourceclaim/of-a-user", "dra-extender.dev/adopted=1")
+    kubectl("delete", "--namespace=default", "pod/asking", "resourceclaim/of-a-user")

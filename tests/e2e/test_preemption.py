@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.scheduling.nomination.nominations import MARK
+from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from embedded_cluster.kubelet import STAYS
 from tests.e2e.case import Case
 from tests.e2e.extender import ROOT
@@ -99,6 +99,11 @@ def told(case: Case, name: str, reason: str) -> str:
     return events(case, name)[reason]
 
 
+def conditions(case: Case) -> set[str]:
+    """The types of the conditions of the pod `important`."""
+    return {condition["type"] for condition in case.stored_pod("important")["status"]["conditions"]}
+
+
 def important(case: Case, name: str, priority: str, *requests: dict[str, Any], **spec: Any) -> None:
     case.claim(name, *requests)
     case.pod(name, name, priorityClassName=priority, **spec)
@@ -134,10 +139,10 @@ def test_the_nomination_lasts_until_the_victim_is_gone_and_the_pod_bound(
     ground.eventually(explained, "the condition on the victim")
     stored = case.stored_pod("important")
     assert stored["status"].get("nominatedNodeName") == "node-1"
-    assert MARK in stored["metadata"]["annotations"]
+    assert PREEMPTING in conditions(case)
     let_go(case, victim)
     assert case.until_bound("important") == "node-1"
-    ground.eventually(lambda: MARK not in case.stored_pod("important")["metadata"].get("annotations", {}), "the end")
+    ground.eventually(lambda: PREEMPTING not in conditions(case), "the end")
     assert not case.node("low")
 
 

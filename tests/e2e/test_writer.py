@@ -38,6 +38,7 @@ from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import NODES, Served, discover
 from dra_extender.kube.writer import RequeueClaim, Writer
+from dra_extender.scheduling.release.clear import RELEASED
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import LONGEST, until
 
@@ -182,16 +183,19 @@ async def test_an_allocation_that_is_set_cannot_be_changed(bench: Bench) -> None
     await writer.deallocate(claim)
 
 
-async def test_a_pod_is_bound_once_and_only_under_its_uid(bench: Bench) -> None:
+async def test_a_pod_is_bound_once_and_only_under_its_uid_and_version(bench: Bench) -> None:
     writer, pod = bench.writer, await bench.pod()
     namespace, name, uid = bench.namespace, pod.metadata.name, pod.metadata.uid
     with pytest.raises(ConflictError):
-        await writer.bind_pod(namespace, name, "other", bench.node)
-    await writer.bind_pod(namespace, name, uid, bench.node)
+        await writer.bind_pod(namespace, name, "other", "", bench.node)
+    changed = await writer.patch_pod_status(pod, {"conditions": [{"type": RELEASED, "status": "True"}]})
+    with pytest.raises(ConflictError):
+        await writer.bind_pod(namespace, name, uid, pod.metadata.resource_version, bench.node)
+    await writer.bind_pod(namespace, name, uid, changed.metadata.resource_version, bench.node)
     with pytest.raises(ConflictError, match="already assigned"):
-        await writer.bind_pod(namespace, name, uid, bench.node)
+        await writer.bind_pod(namespace, name, uid, "", bench.node)
     with pytest.raises(NotFoundError):
-        await writer.bind_pod(namespace, "nobody", uid, bench.node)
+        await writer.bind_pod(namespace, "nobody", uid, "", bench.node)
     bound = await writer.read_pod(namespace, name)
     assert bound is not None
     assert bound.spec.node_name == bench.node

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dra_extender.kube.resources import PODS
-from dra_extender.scheduling.nomination.nominations import MARK
+from dra_extender.scheduling.nomination.nominations import is_preempting
 from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow
@@ -63,7 +63,7 @@ async def test_an_important_pod_gets_the_device_of_another_one(flow: Flow, claim
     await flow.cluster.apply(with_classes([important(pod)]))
     await flow.cluster.wait_until(lambda: flow.cluster.running("default", "p"))
     assert len(left(flow) & {"a", "b"}) == 1
-    await flow.cluster.wait_until(lambda: MARK not in flow.pod("default", "p").metadata.annotations)
+    await flow.cluster.wait_until(lambda: not is_preempting(flow.pod("default", "p")))
 
 
 async def test_a_budget_is_followed_and_respected(flow: Flow, claim: Make, pod: Make) -> None:
@@ -91,7 +91,7 @@ async def test_a_restart_in_the_middle_loses_nothing(flow: Flow, claim: Make, po
     for name in ("a", "b"):
         await keep(flow, name, "example.com/keep")
     await cluster.apply(with_classes([important(pod), important(pod, "low", 0)]))
-    await cluster.wait_until(lambda: MARK in flow.pod("default", "p").metadata.annotations)
+    await cluster.wait_until(lambda: is_preempting(flow.pod("default", "p")))
     await flow.kill()
     await flow.start(preemption="on")
     for name in ("a", "b"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,14 @@ async def there(tmp_path: Path) -> AsyncIterator[Ground]:
         yield made
 
 
+@cache
+def things() -> dict[str, Thing]:
+    """By name. They take seconds to make."""
+    return {thing.name: thing for thing in catalogue(1, each=0)}
+
+
 def thing(name: str) -> Thing:
-    return next(thing for thing in catalogue(1, each=0) if thing.name == name)
+    return things()[name]
 
 
 async def fed(there: Ground, name: str) -> Fed:

@@ -15,7 +15,7 @@ from tools.hostile.things import Objects, Thing
 
 
 def look(seconds: float, *, waited: float = 0.0, what: Any = "probe", at: float = 0.0) -> Look:
-    return Look(what, at, seconds, waited, seconds - waited, 200)
+    return Look(what, at, seconds, waited, seconds - waited if what == "turn" else 0.0, 200)
 
 
 def trial(*looks: Look, killed: str = "", refused: str = "", told: str = "no") -> Trial:
@@ -49,7 +49,7 @@ def test_a_run_in_which_nothing_happened_is_good() -> None:
     assert made.verdict() == "stalled: 0, lost: 0"
 
 
-@pytest.mark.parametrize("what", ["probe", "connection"])
+@pytest.mark.parametrize("what", ["turn", "probe", "connection"])
 def test_a_stall_of_100_ms_beyond_the_longest_of_the_quiet_time_counts(what: str) -> None:
     made = report(trial(look(0.151, what=what)))
     assert made.verdict() == "stalled: 1, lost: 0"
@@ -68,9 +68,21 @@ def test_a_stall_that_burns_no_cpu_counts_too() -> None:
     assert report(trial(blocked)).verdict() == "stalled: 1, lost: 0"
 
 
+def test_many_short_turns_before_an_answer_are_no_stall() -> None:
+    late = Look("probe", 0.0, 2.0, 0.5, 1.5, 200)
+    assert report(trial(late, look(0.1, what="turn"))).verdict() == "stalled: 0, lost: 0"
+
+
 def test_a_service_that_had_to_be_replaced_has_stalled() -> None:
     made = report(trial(killed="no answer for 30 s: killed"))
     assert list(made.problems()) == ["STALLED: family: thing: no answer for 30 s: killed"]
+
+
+def test_a_pod_of_another_namespace_without_an_event_is_starved() -> None:
+    fed = Fed(Thing("family", "thing", Objects(())), ("no",), starved=True)
+    assert list(report(Trial(fed, [])).problems()) == [
+        "STARVED: family: thing: a pod of another namespace got no event"
+    ]
 
 
 def test_a_pod_that_was_not_bound_is_lost() -> None:

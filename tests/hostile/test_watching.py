@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -20,6 +21,7 @@ from tools.hostile.observer import Look, Task
 from tools.hostile.ordinary import Stream, template
 from tools.hostile.report import GROWTH
 from tools.hostile.service import ROOT, descendants, resident
+from tools.hostile.serving import clock, turns
 
 PLANTED = 1.0
 
@@ -85,6 +87,22 @@ async def stall_again_and_again(planted: Planted) -> None:
     while True:
         await planted.plant(f"/stall?seconds={PLANTED}")
         await asyncio.sleep(PLANTED)
+
+
+async def test_a_turn_of_the_loop_is_seen_with_the_processor_time_that_it_takes(tmp_path: Path) -> None:
+    file = tmp_path / "turns"
+    ticking = asyncio.create_task(clock(file))
+    start = time.monotonic()
+    await asyncio.sleep(0)
+    spent = time.thread_time() + PLANTED / 2
+    while time.thread_time() < spent:
+        pass
+    await until(lambda: turns(file, start, time.monotonic()))
+    ticking.cancel()
+    await asyncio.gather(ticking, return_exceptions=True)
+    found = eyes.longest(turns(file, start, time.monotonic()))
+    assert found is not None and found.own > PLANTED / 4
+    assert turns(file, 0.0, start - PLANTED) == []
 
 
 async def test_planted_growth_is_seen(planted: Planted) -> None:

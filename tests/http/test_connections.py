@@ -15,6 +15,7 @@ import pytest
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http.protocol import ConnectionLimits, LimitedProtocol
 from dra_extender.http.server import HttpServer
+from dra_extender.limits import PIECES_OF_BODY
 from tests.support.http.served import Served, serving
 from tests.support.patience import LONGEST, until
 
@@ -76,7 +77,27 @@ def much(end_of_head: bytes) -> bytes:
 MUCH = 2**26
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 KEEP = b"\r\n\r\n"
+CHUNKED = b"POST /scheduler/filter HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+
+
+async def test_what_follows_a_request_that_is_too_large_is_not_parsed(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(LimitedProtocol, "on_chunk_complete", lambda _: parsed.append(b"chunk"), raising=False)
+    on_header = LimitedProtocol.on_header
+
+    def header(connection: LimitedProtocol, name: bytes, value: bytes) -> None:
+        parsed.append(name)
+        on_header(connection, name, value)
+
+    monkeypatch.setattr(LimitedProtocol, "on_header", header)
+    await exchange(server.port, HEAD + b"X: y\r\n" * 5_000 + b"\r\n")
+    assert len(parsed) <= PATIENT.headers + 1
+    parsed.clear()
+    await exchange(server.port, CHUNKED + b"1\r\n \r\n" * 2 * PIECES_OF_BODY)
+    assert len(parsed) <= PIECES_OF_BODY + 2
 
 
 @pytest.mark.parametrize(
@@ -87,6 +108,7 @@ HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
         pytest.param((), id="nothing at all"),
         pytest.param((HEAD + b"X: " + b"y" * 5000 + b"\r\n\r\n",), id="a header that is too long"),
         pytest.param((HEAD + b"X: y\r\n" * 30 + b"\r\n",), id="too many headers"),
+        pytest.param((CHUNKED + b"1\r\n \r\n" * (PIECES_OF_BODY + 1),), id="too many chunks of one byte"),
     ],
 )
 async def test_a_client_that_holds_a_connection_without_a_request_loses_it(

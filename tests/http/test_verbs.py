@@ -16,6 +16,7 @@ from starlette.types import Message
 from dra_extender.api.decoding import decode, encode
 from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
 from dra_extender.http import verbs
+from tests.support.examples import examples
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
@@ -83,6 +84,8 @@ def too_many(field: str) -> str:
             ("preempt", NO_VICTIMS | {field: {name: {"Pods": []} for name in THREE}}, too_many(field))
             for field in ("NodeNameToMetaVictims", "NodeNameToVictims")
         ),
+        ("preempt", NO_VICTIMS | {"Pods": [{}] * 40}, "objects; at most 40 are allowed"),
+        ("filter", ARGS | {"Pods": [{}] * 40}, "objects; at most 40 are allowed"),
         *(
             ("bind", BIND | {field: value}, f"dra-extender: bind request: {field} {problem}")
             for field in BIND
@@ -105,6 +108,7 @@ async def test_an_invalid_request_gets_an_error_and_no_decision(
     problem: str,
 ) -> None:
     monkeypatch.setattr(verbs, "NODES_OF_REQUEST", 2)
+    monkeypatch.setattr(verbs, "OBJECTS_OF_REQUEST", 40)
     status, found, _ = await post(session, f"{served.url}/scheduler/{verb}", body)
     code, field = (200, "Error") if verb in ("filter", "bind") else (400, "detail")
     assert (status, problem in found[field], served.verbs.asked) == (code, True, [])
@@ -267,7 +271,7 @@ verb_bodies = st.one_of(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(verb=st.sampled_from(["filter", "prioritize", "preempt", "bind"]), body=verb_bodies)
 async def test_no_body_whatsoever_leads_to_a_500(
     served: Served, session: aiohttp.ClientSession, verb: str, body: bytes

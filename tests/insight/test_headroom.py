@@ -17,6 +17,7 @@ from dra_extender.insight.requests import UnknownObjectError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.heldcluster import GATES, GPU, claim
 from tests.support.diagnosis.scene import Scene
+from tests.support.examples import examples
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')
@@ -79,7 +80,7 @@ def test_equal_nodes_are_decided_once() -> None:
 def test_when_no_more_may_be_decided_it_is_at_least_so_many() -> None:
     found = counted(machine("a", 8), most=3)
     assert (found.fits, found.complete, found.decisions) == (3, False, 3)
-    assert found.text().startswith("Pods: at least 3 more fit, on 1 of 1 node.")
+    assert next(found.lines()) == "Pods: at least 3 more fit, on 1 of 1 node."
 
 
 def test_every_decision_is_a_step_of_its_own() -> None:
@@ -95,7 +96,7 @@ def test_a_question_about_no_class_is_a_problem_and_changes_nothing() -> None:
     assert not view.ledger.holdings((GPU, "a-gpu"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=5), count=st.integers(1, 4), taken=st.integers(0, 3))
 def test_whole_devices_of_single_nodes_are_divided_without_a_rest(sizes: list[int], count: int, taken: int) -> None:
     """Brute force is a division here: devices of one kind, each of one node."""

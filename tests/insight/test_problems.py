@@ -41,6 +41,15 @@ def test_a_conflict_names_everybody_involved() -> None:
     )
 
 
+def test_an_api_server_that_was_set_back_comes_first_with_its_runbook() -> None:
+    found, _ = cluster_problems(
+        Cluster(FeatureGates()), [], [], ["bind pods"], "Pod: version 4 is shown after version 7"
+    )
+    assert (found.kind, found.object) == ("server", "the API server")
+    assert "version 4 is shown after version 7" in found.problem
+    assert "docs/runbooks/api-server-set-back.md" in found.what_to_do
+
+
 def test_a_missing_permission_is_to_be_granted() -> None:
     (found,) = cluster_problems(Cluster(FeatureGates()), [], [], ["bind pods"])
     assert (found.problem, found.what_to_do) == (

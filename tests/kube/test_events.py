@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
+from aiohttp import web
+
 from dra_extender.api.core import ObjectReference
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from tests.support.kube.scripted import ScriptedServer
+from tests.support.marked import MARK, is_harmless
 
 COLLECTION = "/apis/events.k8s.io/v1/namespaces/default/events"
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="u", api_version="v1")
@@ -30,6 +36,15 @@ async def test_an_event_names_object_reason_and_reporter(server: ScriptedServer,
     )
     assert (body["reportingController"], body["reportingInstance"]) == ("dra-extender", "replica-1")
     assert body["eventTime"].endswith("Z")
+
+
+async def test_a_note_is_text(server: ScriptedServer, client: KubeClient) -> None:
+    accept(server)
+    for note in (f"claim {MARK}", MARK * 100):
+        await EventRecorder(client, "i").send(msgspec.structs.replace(TOLD, note=note))
+    notes = [asked.json["note"] for asked in server.asked]
+    assert all(map(is_harmless, notes))
+    assert all("\n" not in note and len(note.encode()) <= 1024 for note in notes)
 
 
 async def test_the_same_event_again_is_counted_on_the_first(server: ScriptedServer, client: KubeClient) -> None:
@@ -75,6 +90,29 @@ async def test_what_does_not_fit_the_queue_is_dropped_without_waiting(client: Ku
     for _ in range(5):
         recorder.record(TOLD)
     assert (recorder.waiting, recorder.dropped) == (2, 3)
+
+
+async def test_events_of_a_namespace_do_not_wait_for_those_of_another_and_are_not_dropped_for_them(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    recorder, told = EventRecorder(client, "i", size=50), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if len(server.asked) >= 2:
+            told.set()
+        return web.json_response({}, status=201)
+
+    for namespace in ("a", "b"):
+        server.on("POST", COLLECTION.replace("default", namespace), answer)
+    for name in (*(f"a-{number}" for number in range(400)), "b-0"):
+        regarding = ObjectReference(kind="Pod", namespace=name[0], name=name)
+        recorder.record(Occurrence(regarding=regarding, reason="R", action="A", note="n"))
+    assert (recorder.waiting, recorder.dropped) == (50, 351)
+    sending = asyncio.create_task(recorder.run())
+    await told.wait()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert [asked.json["metadata"]["namespace"] for asked in server.asked[:2]] == ["a", "b"]
 
 
 async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(

@@ -94,10 +94,6 @@ WRITES: dict[str, tuple[Callable[[Writer], Awaitable[object]], str, object]] = {
         lambda writer: writer.patch_pod_status(POD, {"extendedResourceClaimStatus": None}), "p/status",
         {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}},
     ),
-    "annotations of a pod go with its status": (
-        lambda writer: writer.patch_pod_status(POD, {"nominatedNodeName": None}, {"a": "1", "b": None}), "p/status",
-        {"metadata": {"uid": "pu", "annotations": {"a": "1", "b": None}}, "status": {"nominatedNodeName": None}},
-    ),
     "a nomination is for one version": (
         lambda writer: writer.nominate_pod(POD, "n1"), "p/status",
         {"metadata": POD_AT, "status": {"nominatedNodeName": "n1"}},
@@ -154,18 +150,18 @@ async def test_allocation_and_reservation_are_one_write(server: ScriptedServer, 
     ]
 
 
-async def test_a_binding_carries_the_pods_uid_and_the_node(server: ScriptedServer, writer: Writer) -> None:
+async def test_a_binding_carries_the_pods_uid_and_version_and_the_node(server: ScriptedServer, writer: Writer) -> None:
     path = "/api/v1/namespaces/default/pods/p/binding"
     server.on("POST", path, (201, {"status": "Success"}), (409, {"message": "already assigned"}))
-    await writer.bind_pod("default", "p", "pu", "n1")
+    await writer.bind_pod("default", "p", "pu", "7", "n1")
     assert server.asked[0].json == {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"namespace": "default", "name": "p", "uid": "pu"},
+        "metadata": {"namespace": "default", "name": "p", "uid": "pu", "resourceVersion": "7"},
         "target": {"kind": "Node", "name": "n1"},
     }
     with pytest.raises(ConflictError, match="already assigned"):
-        await writer.bind_pod("default", "p", "pu", "n1")
+        await writer.bind_pod("default", "p", "pu", "7", "n1")
 
 
 async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: ScriptedServer, writer: Writer) -> None:
@@ -195,7 +191,7 @@ async def test_what_cannot_exist_reads_as_none_and_nothing_is_asked(
     assert await writer.read_claim(name, "c") is None
     assert await writer.read_pod(name, "p") is None
     with pytest.raises(NotFoundError, match="nothing was asked for"):
-        await writer.bind_pod("default", name, "pu", "n1")
+        await writer.bind_pod("default", name, "pu", "", "n1")
     assert server.requests() == []
 
 

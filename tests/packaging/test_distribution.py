@@ -30,7 +30,8 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 def build(source: Path, kind: str, target: Path) -> Path:
     """A distribution of the sources, made by the build back end that pip would call."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
+    # -B: the sources are compared with what they were; the build hook must not leave its bytecode there.
+    command = [sys.executable, "-B", "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     (made,) = target.glob("*.whl" if kind == "wheel" else "*.tar.gz")
     return made

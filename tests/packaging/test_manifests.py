@@ -71,10 +71,32 @@ def loaded(monkeypatch: pytest.MonkeyPatch, **more: str) -> Settings:
     return load()
 
 
+WITHOUT: dict[str, dict[str, Any]] = {
+    "rbac/extended-resources.yaml": {"feature_gates": "DRAExtendedResource=false"},
+    "rbac/insight.yaml": {"insight_authorization": False},
+    "preemption/permissions.yaml": {"preemption": "off"},
+}
+"""The file with the permissions of each feature, and the setting that makes it unnecessary."""
+EVERYTHING = {"preemption": "on", "insight_authorization": True, "leader_election": True}
+
+
+def granted_by(*files: str) -> set[str]:
+    return allowed(role for file in files for role in documents(file))
+
+
+@pytest.mark.parametrize("file", WITHOUT)
+def test_without_a_feature_the_service_does_not_need_the_permissions_in_its_file(file: str) -> None:
+    others = granted_by("rbac/extender.yaml", *(WITHOUT.keys() - {file}))
+    assert asked_for(**EVERYTHING) <= others | granted_by(file)
+    assert asked_for(**EVERYTHING | WITHOUT[file]) <= others
+
+
+def test_the_permissions_in_the_files_are_those_that_the_service_needs() -> None:
+    assert granted_by("rbac/extender.yaml", *WITHOUT) == asked_for(**EVERYTHING)
+
+
 def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
-    assert allowed(documents("preemption/permissions.yaml")) >= asked_for(preemption="on") - asked_for(preemption="off")
-    everything = allowed(documents("preemption/permissions.yaml")) | allowed(documents("rbac/extender.yaml"))
-    assert everything >= asked_for(preemption="on", insight_authorization=True, leader_election=True)
+    assert granted_by("preemption/permissions.yaml") >= asked_for(preemption="on") - asked_for(preemption="off")
     (kustomization,) = documents("preemption/kustomization.yaml")
     (added,) = yaml.safe_load(kustomization["patches"][0]["patch"])
     assert added["value"] == {"name": "DRA_EXTENDER_PREEMPTION", "value": "on"}
@@ -131,10 +153,17 @@ def test_probes_ask_where_insight_listens_as_it_listens() -> None:
 
 def test_the_policy_is_about_the_extender_and_admits_only_by_a_rule_for_each_port() -> None:
     assert selects(POLICY["spec"]["podSelector"], EXTENDER)
-    assert POLICY["spec"]["policyTypes"] == ["Ingress"]
+    assert POLICY["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert sorted(RULES) == sorted(PORTS)
     assert all(rule["ports"] for rule in POLICY["spec"]["ingress"])
     assert all(RULES.values()), "a rule without `from` admits everything"
+
+
+def test_the_service_connects_to_the_api_server_and_other_replicas_only() -> None:
+    server, replicas = POLICY["spec"]["egress"]
+    assert [each["port"] for each in server["ports"]] == [443, 6443]
+    assert [each["port"] for each in replicas["ports"]] == ["verbs"]
+    assert [selects(each["podSelector"], EXTENDER) for each in replicas["to"]] == [True]
 
 
 def test_the_verbs_are_for_the_scheduler_and_the_replicas_of_the_manifests() -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from dra_extender.version import VERSION
 from requirements.sbom import LOCK, NAME, Pin, document, main, pins
@@ -80,6 +78,10 @@ def test_the_same_lock_file_gives_the_same_text_and_another_one_another(locked: 
 
 
 def test_what_is_written_is_valid_by_the_schema(tmp_path: Path) -> None:
+    # Here: the import compiles grammars for seconds, and every worker imports this module.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     target = tmp_path / "new" / "sbom.json"
     assert main([str(target)]) == 0
     validator = JsonStrictValidator(SchemaVersion.V1_6)

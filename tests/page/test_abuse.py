@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, expect
 
 from tests.support.flows.flow import Flow
+from tests.support.marked import MARK
 from tests.support.page.browser import Shown, showing
 from tests.support.page.looking import run, sse, url
 from tests.support.patience import LONGEST
@@ -80,6 +82,14 @@ def hostile_details() -> dict[str, Any]:
         "capacity": {HOSTILE: HOSTILE},
     }
     return {"device": device, "taints": [taint], **texts}
+
+
+async def test_characters_that_reorder_or_hide_text_are_escaped(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        made = "import('/page/dom.js').then(({element}) => element('p', {title: TEXT, 'aria-label': TEXT}, TEXT))"
+        made = made.replace("TEXT", json.dumps(f"gpu{MARK}"))
+        texts = await shown.page.evaluate(f"{made}.then((p) => [p.textContent, p.title, p.getAttribute('aria-label')])")
+    assert all(text.replace("\n", "").isprintable() and text.startswith("gpu\\u001b") for text in texts)
 
 
 async def test_hostile_names_are_text_wherever_they_stand(flow: Flow, browser: Browser) -> None:

@@ -19,6 +19,7 @@ from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from tests.support.allocation.checking import violations
 from tests.support.allocation.strategies import scenarios
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,7 @@ def devices(answer: Answer) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(case=scenarios())
 def test_a_policy_chooses_among_solutions_and_never_a_worse_one(policy: PolicyName, case: dict[str, Any]) -> None:
     first, chosen, chooser = decided(case, policy)
@@ -67,7 +68,7 @@ def test_a_policy_chooses_among_solutions_and_never_a_worse_one(policy: PolicyNa
 
 
 @pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(case=scenarios())
 def test_equal_inputs_give_equal_choices(policy: PolicyName, case: dict[str, Any]) -> None:
     assert devices(decided(case, policy)[1]) == devices(decided(case, policy)[1])

@@ -13,12 +13,13 @@ import pytest
 
 from dra_extender.api.events import Applied
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.continuity import Continuity
 from dra_extender.devices.ledger import Ledger
+from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.rollback import ClaimRollback
 from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.eventhandler import EventHandler
-from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.signals import Signals
 from tools.exploration.scene import Scene
@@ -89,8 +90,8 @@ async def _taken_over_unnoticed(self: Any) -> str:
     return await _undo(self)
 
 
-def _never_settled_anew(self: Any, claim: ResourceClaim, *, after_gap: bool = False) -> None:
-    _observe_idle(self, claim)
+async def _not_marked_again(self: Any) -> None:
+    self._version = self._newest
 
 
 def _late_events_ignored(record: Any, claim: ResourceClaim, uses: Any, after_gap: bool) -> None:
@@ -106,9 +107,19 @@ def _gaps_unnoticed(self: Any, event: Any) -> Any:
 
 
 _undo, _write_once = ClaimRollback._write, ClaimWrite._write_once
-_observe_idle, _apply, _show = IdleAllocations.observe, EventHandler.apply, Ledger._show
+_apply, _show = EventHandler.apply, Ledger._show
+
+PAUSED = "left, taken over by a replica that is paused"
 
 SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
+    (
+        "notice in a list that the server was set back",
+        Continuity,
+        "listed",
+        returns(None),
+        "one bind, set back, versions bumped",
+    ),
+    ("notice it in the version of a write", ClaimWrite, "_check_newer", returns(None), "one bind, set back"),
     ("look for rivals after the write", Ledger, "rivals", returns(()), "two claims, one device, two replicas"),
     ("wait until the own write is seen", Signals, "until", _async_true, "two claims, one device, two replicas"),
     ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
@@ -116,14 +127,9 @@ SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
     ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),
     ("respect the mark", ClaimRollback, "_write", _taken_over_unnoticed, "twins, a limit"),
     ("make a write that may still arrive fail", ClaimRollback, "_write", _not_fenced, "a pod goes, a lost reply"),
-    ("ask whether a pod runs before clearing", Clearer, "_runs_somewhere", _async_false, "bound long ago, swept"),
-    (
-        "let a leftover rest anew after a gap",
-        IdleAllocations,
-        "observe",
-        _never_settled_anew,
-        "left, swept, taken over, a gap",
-    ),
+    ("ask whether a pod runs before clearing", Clearer, "fence", _async_false, "bound long ago, swept"),
+    ("change the pod before clearing", Clearer, "fence", _async_false, PAUSED),
+    ("mark the claims of a pod that has changed", Attempt, "_mark_again", _not_marked_again, PAUSED),
 ]
 
 

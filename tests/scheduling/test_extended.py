@@ -8,20 +8,26 @@ import pytest
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.meta import OwnerReference
 from dra_extender.api.resource import MAX_REQUESTS, DeviceClass
 from dra_extender.limits import CONTAINERS_OF_POD
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extended import (
     ExtendedResources,
     Requests,
     claim_body,
     claim_name,
     class_names,
+    existing_claim,
     is_oversized,
     requests_of,
     synthetic_claim,
     through_devices,
     wanted,
 )
+from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.world import World
 
 Json = dict[str, Any]
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -193,3 +199,22 @@ def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have()
 def test_a_pod_has_so_many_containers_and_no_more(count: int, oversized: bool) -> None:
     given = pod(*(container(f"c{index}", gpu="1") for index in range(count - 1)), init=(container("i"),))
     assert is_oversized(given) is oversized
+
+
+@pytest.mark.parametrize(("namespace", "name", "found"), [("default", "p", True), ("other", "p", False)])
+async def test_a_claim_of_another_namespace_does_not_stand_for_the_pod(
+    world: World, namespace: str, name: str, found: bool
+) -> None:
+    """A user who knows the UID of a pod can write any owner onto a claim."""
+    made = make_claim("theirs", namespace=namespace)
+    owner = OwnerReference(kind="Pod", name=name, uid="uid-p", controller=True)
+    marks = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    claim = with_metadata(made, owner_references=(owner,), annotations=marks)
+    world.add(claim)
+    service = world.service()
+    service.start()
+    await world.settle(1.0)
+    ledger = service.extender.view.ledger
+    assert ledger.owned_by("uid-p")
+    assert (existing_claim(make_pod("p"), ledger.owned_by("uid-p")) is not None) == found
+    assert (len(known_claims(make_pod("p"), ledger)) > 0) == found

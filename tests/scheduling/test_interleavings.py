@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -131,6 +133,32 @@ async def test_what_a_reply_shows_is_not_settled_by_what_the_watch_showed(world:
     await world.settle(40.0)
     assert api.pod("p").spec.node_name == "n1"
     assert api.claim("c").reserved_for("uid-p")
+
+
+async def test_the_binding_of_a_replica_that_was_paused_fails_when_the_claim_is_released(world: World) -> None:
+    """A replica stops between its last check and the binding of p, for longer than any bind takes. Another replica
+    releases the device of p and gives it to q. The binding arrives after that.
+    """
+    api = world.api
+    world.add(*tiny(), make_claim("c"), make_pod("p", "c"), make_claim("d"), make_pod("q", "d"))
+    paused, other = world.service(config=LIMITS), world.service(config=LIMITS)
+    other.start()
+    paused.client.before["bind_pod"] = partial(paused.pause, 500.0)
+    paused.spawn(paused.bind(api.pod("p"), "n1"))
+    await world.settle(300.0)
+    assert await other.bind(api.pod("q"), "n1") == ""
+    await world.settle(300.0)
+    assert paused.client.calls.count("bind_pod") == 1
+    assert not api.pod("p").spec.node_name
+
+
+async def test_a_binding_succeeds_when_the_pod_has_changed_and_its_claims_have_not(world: World) -> None:
+    """The version of the pod only shows whether a replica is about to release its devices."""
+    world.add(*tiny(), make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    world.api.hooks["bind_pod"] = lambda: world.api.put(world.api.pod("p"))
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert service.client.calls == ["add_finalizer", "write_status", "bind_pod", "read_pod", "annotate", "bind_pod"]
 
 
 async def test_a_pod_that_was_refused_for_a_doubt_is_woken_when_the_doubt_ends(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import REQUEUES
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
@@ -174,3 +175,22 @@ async def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(world: W
     await world.settle(5.0)
     assert service.client.requeues >= 1
     assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1"]
+
+
+async def test_a_pod_is_requeued_however_many_pods_of_another_namespace_are_refused_after_it(
+    world: World, small: Objects
+) -> None:
+    service = world.service(*small, make_claim("c", count=3), config=SchedulingConfig(remembered_pods=10))
+    service.start()
+    await world.settle(5.0)
+    flood = [make_pod(f"p{number}", "c") for number in range(20)]
+    for pod in (make_pod("waiting", "c"), *flood):
+        assert not (await service.filter(pod)).NodeNames
+    for pod in flood:
+        service.extender.requeue.forget(pod.metadata.uid)
+    await world.settle(5.0)
+    requeues = service.client.requeues
+    for node in ("n3", "n4"):
+        world.add(make_node(node), make_slice(node, ["a"]))
+        await world.settle(5.0)
+    assert service.client.requeues == requeues + 1

@@ -7,6 +7,7 @@ import pytest
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.audit import AllocationAudit
 
 TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
@@ -21,6 +22,7 @@ class World:
             lambda: self.violations,
             self.claim,
             lambda claim, text: self.reports.append(self.line(claim, text)),
+            SchedulingConfig(event_names="all").reader,
             lambda claim: claim.metadata.key in self.undecided,
         )
 
@@ -42,8 +44,8 @@ def test_every_claim_involved_gets_a_report_about_the_others_once(world: World) 
     world.audit.check()
     world.audit.check()
     assert world.reports == [
-        ("a/one", "gpu.example.com/n1/gpu-0 is also held by b/two"),
-        ("b/two", "gpu.example.com/n1/gpu-0 is also held by a/one"),
+        ("a/one", "gpu.example.com/n1/gpu-0 is also held by claim b/two"),
+        ("b/two", "gpu.example.com/n1/gpu-0 is also held by claim a/one"),
     ]
     assert world.audit.current == (TWICE,)
 

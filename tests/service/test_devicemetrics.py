@@ -22,6 +22,7 @@ from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU, scene
 from tests.support.diagnosis.scene import Scene
+from tests.support.marked import MARK, is_harmless
 from tests.support.patience import until
 from tests.support.service.world import World
 
@@ -53,6 +54,12 @@ def test_what_is_left_of_shares_is_told_in_the_unit_of_the_capacity() -> None:
     gib = 2.0**30
     assert values(found, "share_capacity") == {("share.example.com", "memory"): 80 * gib}
     assert values(found, "share_capacity_free") == {("share.example.com", "memory"): 50 * gib}
+
+
+def test_a_label_is_text() -> None:
+    metrics = Metrics()
+    metrics.read_from(lambda: [Reading("class_devices", 1.0, (f"gpu{MARK}", "free"))])
+    assert is_harmless(metrics.exposition().decode())
 
 
 def test_pods_are_counted_by_the_rule_that_refuses_them() -> None:

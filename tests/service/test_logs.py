@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 from typing import Literal
 
 import pytest
 import structlog
 
 from dra_extender.service import logs
+from tests.support.marked import MARK, is_harmless
 
 SECRET = "token-of-a-service-account"
 
@@ -55,6 +57,25 @@ def test_tracebacks_tell_where_but_not_with_which_values(
     assert "stumbled over 26 letters" in written
     assert "stumble" in written
     assert SECRET not in written
+
+
+def test_values_of_objects_are_text(form: Literal["console", "json"], capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", form)
+    structlog.get_logger().info("refused", claim=MARK, rivals=[MARK], error=ValueError(MARK))
+    logging.getLogger("aiohttp").warning("refused %s", MARK)
+    written = capsys.readouterr().err
+    assert is_harmless(written)
+    assert len(written.splitlines()) == 2
+
+
+def test_a_message_of_an_error_makes_no_event(
+    form: Literal["console", "json"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("info", form)
+    logs.log_unexpected("bind", RuntimeError(MARK), {"pod": MARK})
+    first, *others = capsys.readouterr().err.splitlines()
+    assert is_harmless("\n".join([first, *others]))
+    assert all(not line or line.startswith("  ") for line in others)
 
 
 def test_machines_get_one_line_per_event(capsys: pytest.CaptureFixture[str]) -> None:

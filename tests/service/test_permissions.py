@@ -28,7 +28,7 @@ def asked(served: Served = BOTH, **settings: Any) -> set[str]:
 READING = {"list nodes", "watch nodes", "list resourceslices", "watch resourceclaims"}
 DELEGATED = {"create tokenreviews", "create subjectaccessreviews"}
 PREEMPTING = {"create pods/eviction"}
-WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"}
+WRITING = {"patch resourceclaims/status", "create pods/binding", "patch pods/status", "create events"}
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,11 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"
         ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
         ({}, READING, DELEGATED),
         ({"advise_only": True, "insight_authorization": True}, DELEGATED, WRITING),
-        ({"preemption": "on"}, PREEMPTING | {"list poddisruptionbudgets", "patch pods/status"}, set()),
+        ({"preemption": "on"}, PREEMPTING | {"list poddisruptionbudgets"}, set()),
         ({"preemption": "advise"}, {"watch poddisruptionbudgets"}, PREEMPTING),
         ({"preemption": "off"}, READING, PREEMPTING | {"watch poddisruptionbudgets"}),
-        ({"feature_gates": "DRAExtendedResource=true"}, {"patch pods/status", "delete resourceclaims"}, set()),
-        ({"feature_gates": "DRAExtendedResource=false"}, WRITING | {"patch pods/status"}, {"delete resourceclaims"}),
-        ({"feature_gates": "DRAExtendedResource=false", "nominate": "never"}, WRITING, {"patch pods/status"}),
+        ({"feature_gates": "DRAExtendedResource=true"}, {"delete resourceclaims"}, set()),
+        ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"delete resourceclaims"}),
     ],
 )
 def test_only_what_the_settings_switch_on_is_needed(

@@ -1,8 +1,9 @@
-"""How much work is done: calls of functions, of an action or of each turn of a computation."""
+"""How much work is done: calls of functions, of an action or of each turn of a computation; lines; memory."""
 
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -26,6 +27,46 @@ def calls(action: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+class TooMuch(AssertionError):
+    """The action does more than it may."""
+
+
+def lines(action: Callable[[], object], most: int, *folders: str) -> int:
+    """How many lines of modules in these folders an action runs; each round of a loop counts. Raises TooMuch as
+    soon as it runs more than `most`.
+    """
+    parts = [f"/{folder}/" for folder in folders]
+    count = 0
+
+    def begin(frame: FrameType, event: str, argument: Any) -> Any:
+        return line if any(part in frame.f_code.co_filename for part in parts) else None
+
+    def line(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        if count > most:
+            raise TooMuch(f"more than {most} lines; now at {frame.f_code.co_qualname}")
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def memory(action: Callable[[], object]) -> int:
+    """The most bytes that an action has in use at one time."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class Counted(NamedTuple, Generic[T]):

@@ -19,6 +19,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
 - S12, L7 what must hold when pods are nominated ahead of the queue: `EarlyNominating`.
+- S13 no text names anything of another namespace, whatever users write: `Tenants`.
 - L4 undecodable objects hinder no other pod, crashes anywhere and permissions that go and come back leave nothing
   behind: `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
@@ -48,6 +49,7 @@ from tools.chaos.mishaps import Mishaps
 from tools.chaos.preempting import Preempting
 from tools.chaos.rules import Rules
 from tools.chaos.strangers import Strangers
+from tools.chaos.tenants import Tenants
 from tools.chaos.workload import Workload
 
 LIMITS = SchedulingConfig(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
@@ -82,6 +84,7 @@ class Chaos:
         self.told: list[str] = []
         """What the services have logged, once the run is over."""
         self.preempting = Preempting(world.api, seed)
+        self.tenants = Tenants(world.api, seed)
         self.early = EarlyNominating(world.api, seed)
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
@@ -94,6 +97,7 @@ class Chaos:
         if self.preempting.calm:
             self.strangers, replicas = None, 1
         self.services: list[Service] = []
+        self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         while len(self.services) < replicas:
             self.services.append(self.new_service(len(self.services)))
         self.weights = {action: weight * self.dice.choice(FACTORS) for action, weight in _WEIGHTS.items()}
@@ -102,7 +106,6 @@ class Chaos:
         self.moments = self.dice.choice(MOMENTS)
         self.twins = self.dice.choice([0.0, 0.05, 0.5])
         """How many binds are called twice, in any replicas."""
-        self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         self.refused: dict[str, tuple[int, Pod]] = {}
         """Pods that were refused, with the requeues seen before that and the version that was refused."""
 
@@ -111,11 +114,13 @@ class Chaos:
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
         config = NARROW if self.narrow else LIMITS
         config = config if index else self.early.config(self.preempting.config(config))
-        service = self.world.service(lag=self.dice.choice(LAGS), config=config, workers=workers)
+        clock, lag = self.mishaps.clock(), self.dice.choice(LAGS)
+        service = self.world.service(lag=lag, config=config, workers=workers, clock=clock)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
         self.rules.oversee(service)
+        self.preempting.oversee(service)
         service.start()
         return service
 
@@ -137,8 +142,9 @@ class Chaos:
         """One cycle of a scheduler for one pod; other verbs come in between in any order."""
         if pod.spec.containers and not self.world.api.all(DeviceClass):
             return  # the plugin NodeResourcesFit finds no node with the resource
-        if service.watch.behind() > WATCH_GAP:
-            return  # the service says that it is not ready
+        now = asyncio.get_running_loop().time()
+        if service.watch.behind() > WATCH_GAP or not service.watch.alive or service.client.paused_until > now:
+            return  # the service says that it is not ready, or does not answer
         requeued, nodes = self.requeues(), self.hardware.nodes()
         names = [node for node in nodes if self.dice.random() < 0.95]
         if self.dice.random() < 0.05:
@@ -155,6 +161,8 @@ class Chaos:
             service.spawn(service.bind(pod, named))
             return
         answer = await service.extender.filter(args)
+        refusals = [*(answer.FailedNodes or {}).values(), *(answer.FailedAndUnresolvableNodes or {}).values()]
+        self.world.api.tell(pod.metadata.namespace, [answer.Error, *refusals])
         if answer.NodeNames and self.dice.random() < 0.7:
             await self.rank(service, args)
         if args != before:
@@ -220,6 +228,9 @@ class Chaos:
             "permission": self.mishaps.forbid,
             "spoil claim": self.mishaps.spoil_claim,
             "clock jump": self.mishaps.jump,
+            "pause": self.mishaps.pause,
+            "set back": self.set_back,
+            "tenant": self.tenants.act,
             "depose": self.mishaps.depose,
             "stranger": self.mishaps.intrude,
             "hardware": self.hardware.change,
@@ -235,6 +246,11 @@ class Chaos:
         elif pods := self.workload.pending():
             await self.schedule(self.dice.choice(self.services), self.dice.choice(pods))
 
+    def set_back(self) -> None:
+        """The replicas that replace these requeue all pods."""
+        self.mishaps.set_back()
+        self.refused.clear()
+
     def check_holds(self) -> None:
         for service in self.services:
             view = service.extender.view
@@ -248,14 +264,18 @@ class Chaos:
         pods the first replica leads from now on, and requeues all pods as at its start: it knows of no refusals by
         others.
         """
+        await self.mishaps.end()
         asked = self.services
         if self.preempting.on:
             asked = self.services[:1]
             self.refused.clear()
-        self.mishaps.end()
         self.preempting.end()
         self.hardware.restore()
-        await self.world.settle(6.0)
+        paused = max(service.client.paused_until for service in self.services) - asyncio.get_running_loop().time()
+        await self.world.settle(6.0 + max(0.0, paused))
+        for index, service in enumerate(self.services):
+            if service.client.dead:  # it has noticed a set-back when it went on
+                await self.replace(index)
         await self.check_audit()
         for number in range(ROUNDS):
             if self.strangers is not None and number in (0, ROUNDS // 2):
@@ -334,6 +354,9 @@ _WEIGHTS = {
     "touch claim": 2,
     "depose": 1,
     "clock jump": 1,
+    "pause": 2,
+    "set back": 1,
+    "tenant": 6,
     "time passes": 3,
 }
 

@@ -171,7 +171,7 @@ class Hardware:
         if node in self._lost:
             for pod in self.world.api.all(Pod):
                 if pod.spec.node_name == node:
-                    self.world.api.delete_pod(pod.metadata.name)
+                    self.world.api.delete_pod(pod.metadata.key)
 
     def _return(self, node: str) -> None:
         if node in self._lost:
@@ -217,7 +217,7 @@ class Hardware:
                 for r in waited
             ]
             told = tuple(convert(AllocatedDeviceStatus, entry) for entry in entries)
-            self.world.api.set_status(claim.metadata.name, devices=told)
+            self.world.api.set_status(claim.metadata.key, devices=told)
 
     # --- what is true -----------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Hardware:
         names = claim_names(pod)
         if len(names) != 1:
             return ""
-        claim = self.world.api.objects.get((ResourceClaim, f"default/{names[0]}"))
+        claim = self.world.api.objects.get((ResourceClaim, f"{pod.metadata.namespace}/{names[0]}"))
         if claim is None or claim.allocation is not None or len(claim.spec.devices.requests) != 1:
             return ""
         exactly = claim.spec.devices.requests[0].exactly

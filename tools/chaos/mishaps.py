@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import (
@@ -18,7 +19,9 @@ from dra_extender.api.errors import (
     UnreachableError,
 )
 from dra_extender.api.resource import ResourceClaim
+from tests.support.simulation.api import Backup
 from tests.support.simulation.client import When
+from tests.support.simulation.virtualtime import VirtualClock
 from tests.support.simulation.watch import KINDS
 from tests.support.simulation.world import Service, World
 from tools.chaos.strangers import Strangers
@@ -71,6 +74,9 @@ class Mishaps:
         self._services = services
         self._replace = replace
         self._strangers = strangers
+        self._backup: Backup | None = None
+        self.clocks: list[VirtualClock] = []
+        """Of all replicas."""
 
     def _one(self) -> Service:
         return self._dice.choice(self._services)
@@ -122,9 +128,44 @@ class Mishaps:
         asyncio.get_running_loop().call_later(self._dice.choice([0.5, 10.0, 60.0]), api.mend, claim)
 
     def jump(self) -> None:
-        """The time of day is set."""
+        """The time of day of a replica is set."""
         self.counts["clock set"] += 1
-        self._world.clock.offset += self._dice.choice([-3600.0, -5.0, 5.0, 3600.0])
+        self._dice.choice(self.clocks).offset += self._dice.choice([-3600.0, -5.0, 5.0, 3600.0])
+
+    def clock(self) -> VirtualClock:
+        """Of the next replica: an hour off or not, and a second a minute too fast or slow."""
+        hours, drift = self._dice.choice([-1, 0, 0, 1]), self._dice.uniform(-0.02, 0.02)
+        self.clocks.append(VirtualClock(3600.0 * hours, drift))
+        return self.clocks[-1]
+
+    def pause(self) -> None:
+        """A replica stops for up to ten minutes, which is longer than any bind takes: now, or when it is about to send
+        a request.
+        """
+        self.counts["replica paused"] += 1
+        service, seconds = self._one(), self._dice.choice([1.0, 30.0, 300.0, 600.0])
+        operation = self._dice.choice((*FORWARD, *["bind_pod"] * 6, *BACKWARD, *READS, *EVICTIONS, ""))
+        if operation:
+            service.client.before[operation] = partial(service.pause, seconds)
+        else:
+            service.pause(seconds)
+
+    def set_back(self) -> None:
+        """Somebody takes a backup, or restores the pods and claims of the last one. A replica that lists again
+        notices that and is replaced; until then it goes on with what it knows.
+        """
+        api, loop = self._world.api, asyncio.get_running_loop()
+        backup, self._backup = self._backup, api.backup()
+        if backup is None:
+            return
+        self._backup = None
+        self.counts["API server set back"] += 1
+        down = loop.time() + self._dice.random() * 2
+        for service in self._services:
+            service.watch.disconnect()
+            service.client.down_until = down
+            loop.call_at(down + self._dice.random() * 3, service.watch.reconnect)
+        api.set_back(backup, Pod, ResourceClaim)
 
     def depose(self) -> None:
         """A replica loses the lease for a while."""
@@ -154,13 +195,18 @@ class Mishaps:
             service.client.hit["killed " + ("during a bind" if service.extender.binds_in_progress else "at rest")] += 1
             await self._replace(index)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """No more trouble of the old kinds for anybody."""
+        for index, service in enumerate(self._services):
+            service.watch.reconnect()
+            if not service.watch.alive:
+                await self._replace(index)
         self._world.api.hooks.clear()
         for claim in self._world.api.all(ResourceClaim):
             self._world.api.mend(claim)
         for service in self._services:
             service.client.faults.clear()
+            service.client.before.clear()
             service.client.kill_at = service.client.kill_on = None
             service.client.down_until = 0.0
             service.client.forbidden.clear()

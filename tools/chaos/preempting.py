@@ -1,11 +1,11 @@
 """Priorities in a chaotic world, and what must hold when pods make room for others.
 
-- S11 a pod is evicted only when a stored nomination of a more important pod names it: `judge` at every eviction.
-- L5 after a quiet time no pod waits that could preempt, no devices are kept, and no pod has a mark that
+- S11 a pod is evicted only while a stored nomination of a more important pod exists: `judge` at every eviction.
+- L5 after a quiet time no pod waits that could preempt, no devices are kept, and no pod says that
   it is nominated, except finished pods: `check`.
 - L6 no pod was evicted in vain, where nothing else went wrong (`calm`: one replica, no faults, no strangers, no pod
   meddles with claims or hardware): the preemptor of every victim is bound or gone, or a pod of higher priority than it
-  was bound on the node after that: `check`.
+  was bound on the node after that, or a pod that is being deleted stays on the node: `check`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.nomination.nominations import MARK, mark_of
+from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.preemption.evaluator import find_preemption
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs
@@ -42,12 +42,15 @@ TROUBLE = frozenset(
         "replace pod",
         "depose",
         "clock jump",
+        "pause",
+        "set back",
+        "tenant",
     )
 )
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """A victim of a nomination: of whom, with which priority, and on which node."""
+    """A nomination: of whom, with which priority, and on which node."""
 
     preemptor: str
     priority: int
@@ -62,7 +65,11 @@ class Preempting:
         self._lots = random.Random(f"preemption {seed}")
         self.on = self._lots.random() < 0.5
         self.calm = self.on and self._lots.random() < 0.3
+        self._services: list[Service] = []
+        self._stored: dict[str, _Named] = {}
+        """By UID of pods: their last nomination."""
         self._named: dict[str, list[_Named]] = {}
+        """By UID of victims: the nominations for which they were evicted."""
         self._evicted: dict[str, str] = {}
         """UIDs and names of victims."""
         self._bound: list[tuple[str, int, int]] = []
@@ -90,6 +97,10 @@ class Preempting:
             self._api.protected.add(name)
         return self._lots.choice(PRIORITIES)
 
+    def oversee(self, service: Service) -> None:
+        """A service that may evict pods."""
+        self._services.append(service)
+
     def end(self) -> None:
         """Budgets allow everything from now on."""
         self._api.protected.clear()
@@ -99,16 +110,18 @@ class Preempting:
     def judge(self, operation: str, before: KubernetesObject | None, after: KubernetesObject) -> str:
         if not isinstance(after, Pod):
             return ""
-        uid, mark = after.metadata.uid, mark_of(after)
-        if mark is not None:
-            for victim in mark.victims:
-                self._named.setdefault(victim, []).append(_Named(uid, after.spec.priority, mark.node))
+        uid = after.metadata.uid
+        if is_preempting(after):
+            self._stored[uid] = _Named(uid, after.spec.priority, after.status.nominated_node_name)
         if operation == "bind":
             self._bound.append((after.spec.node_name, after.spec.priority, len(self._evicted)))
         if operation != "evict":
             return ""
         self._evicted[uid] = after.metadata.name
-        if not any(named.priority > after.spec.priority for named in self._named.get(uid, ())):
+        known = [each for service in self._services for each in service.extender.nominations if uid in each.victims]
+        named = [_Named(each.pod.metadata.uid, each.pod.spec.priority, each.node) for each in known]
+        self._named[uid] = [each for each in named if each.preemptor in self._stored] or list(self._stored.values())
+        if not any(named.priority > after.spec.priority for named in self._named[uid]):
             return f"{after.metadata.name} is evicted, and nobody of higher priority is nominated for that"
         return ""
 
@@ -118,7 +131,7 @@ class Preempting:
             return []
         wrong = [f"a nomination of {each.pod.metadata.name} has not ended" for each in service.extender.nominations]
         pods = self._api.all(Pod)
-        marked = [pod for pod in pods if MARK in pod.metadata.annotations and not pod.finished]
+        marked = [pod for pod in pods if is_preempting(pod) and not pod.finished]
         wrong += [f"{pod.metadata.name} says that it is nominated" for pod in marked]
         wrong += [text for pod in pods if not pod.spec.node_name for text in self._could_preempt(service, pod)]
         return wrong + self._in_vain() if self.calm else wrong
@@ -141,10 +154,13 @@ class Preempting:
 
     def _in_vain(self) -> list[str]:
         there = {pod.metadata.uid: pod for pod in self._api.all(Pod)}
+        stuck = {pod.spec.node_name for pod in there.values() if pod.metadata.deletion_timestamp}
         wrong = []
         for number, (victim, name) in enumerate(self._evicted.items()):
             named = self._named.get(victim, ())
-            if not any(self._is_justified(each, there.get(each.preemptor), number) for each in named):
+            if not any(
+                each.node in stuck or self._is_justified(each, there.get(each.preemptor), number) for each in named
+            ):
                 wrong.append(f"{name} was evicted in vain")
         return wrong
 

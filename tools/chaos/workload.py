@@ -122,7 +122,7 @@ class Workload:
     def finish_pod(self) -> None:
         pods = [pod for pod in self._api.all(Pod) if pod.spec.node_name and not pod.finished]
         if pods:
-            self._api.finish_pod(self._dice.choice(pods).metadata.name)
+            self._api.finish_pod(self._dice.choice(pods).metadata.key)
             self._later(self._api.clean_up)
 
     def replace_pod(self) -> None:
@@ -143,7 +143,7 @@ class Workload:
     def touch_claim(self) -> None:
         claims = self._api.all(ResourceClaim)
         if claims:
-            self._api.touch(self._dice.choice(claims).metadata.name)
+            self._api.touch(self._dice.choice(claims).metadata.key)
 
     def replace_claim(self) -> None:
         """Delete a claim; most are created again under the same name as soon as it is free."""

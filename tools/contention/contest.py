@@ -71,8 +71,8 @@ def compete(directory: Path, rules: Rules, told: Told = lambda ran: None) -> Out
     """Play one contest from bringing everything up to the last free device."""
     # The features as they are by default, as in most clusters.
     with ControlPlane(directory, feature_gates={}, runtime_config=()) as plane:
-        for file in ("namespace.yaml", "rbac/extender.yaml", "rbac/scheduler.yaml"):
-            plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        for source in ("--filename={}/namespace.yaml", "--kustomize={}/rbac"):
+            plane.kubectl("apply", source.format(ROOT / "manifests"))
         return asyncio.run(_compete(plane, rules, told))
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from tools.exploration.replica import Replica, Request
+from tools.exploration.ports import Request
+from tools.exploration.replica import Replica
 
 KEPT = 300
 """Replicas that are kept as they are, to be given the next input. The others are made again when they are needed."""
@@ -51,6 +52,7 @@ class Local(msgspec.Struct, frozen=True):
     now: float
     may_sweep: bool
     unfinished: bool
+    restarts: int
 
 
 class Machine:
@@ -91,14 +93,14 @@ class Machine:
         match given:
             case ("show", number, removed):
                 replica.take("show", things[number], removed)
-            case ("list", kind, numbers):
-                replica.take("list", kind, [things[number] for number in numbers])
+            case ("list", kind, shown, versions):
+                replica.take("list", kind, [[things[number] for number in numbers] for numbers in shown], versions)
             case ("reply", call, number):
                 replica.take("reply", call, things[number])
             case ("bind", call, number, node):
                 replica.take("bind", call, things[number], node)
-            case (verb,):
-                replica.take(verb)
+            case (verb, *rest):
+                replica.take(verb, *rest)
 
     def _enter(self, replica: Replica, way: tuple[Input, ...]) -> int:
         key = replica.likeness() if self._merge else way
@@ -117,6 +119,7 @@ class Machine:
                     now=replica.loop.now,
                     may_sweep=replica.may_sweep,
                     unfinished=replica.unfinished,
+                    restarts=replica.restarts,
                 )
             )
             self._alive[state] = replica

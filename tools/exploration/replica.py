@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
 
-import msgspec
 import structlog
-from msgspec import UNSET, UnsetType
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
-from dra_extender.api.errors import ApiError
+from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.bind import claimwrite
 from dra_extender.scheduling.config import SchedulingConfig
@@ -33,99 +31,10 @@ from dra_extender.scheduling.handle import Runtime
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.virtualtime import START
 from tools.exploration.likeness import Likeness, Tokens
+from tools.exploration.ports import Ports, Request
 from tools.exploration.steploop import StepLoop
 
-
-class Request(msgspec.Struct, frozen=True):
-    """One call of a port: the method of `tests.support.simulation.client.Client` with its arguments."""
-
-    operation: str
-    args: tuple[Any, ...]
-    named: tuple[tuple[str, Any], ...] = ()
-
-
-class Ports:
-    """The ports of one replica: every call waits for the reply that the explorer gives it."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, tuple[Request, asyncio.Future[Any]]] = {}
-
-    async def _ask(self, operation: str, *args: Any, **named: Any) -> Any:
-        number = next(number for number in range(1_000) if number not in self.waiting)
-        future = asyncio.get_running_loop().create_future()
-        self.waiting[number] = Request(operation, args, tuple(named.items())), future
-        return await future
-
-    def reply(self, number: int, result: Any) -> None:
-        _, future = self.waiting.pop(number)
-        if isinstance(result, ApiError):
-            future.set_exception(type(result)(result.status, result.reason, result.message))
-        else:
-            future.set_result(result)
-
-    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        found: ResourceClaim | None = await self._ask("read_claim", namespace, name)
-        return found
-
-    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        written: ResourceClaim = await self._ask("add_finalizer", claim)
-        return written
-
-    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        written: ResourceClaim = await self._ask("remove_finalizer", claim)
-        return written
-
-    async def write_status(
-        self,
-        claim: ResourceClaim,
-        *,
-        allocation: AllocationResult | UnsetType | None = UNSET,
-        reserved_for: Sequence[ResourceClaimConsumerReference],
-    ) -> ResourceClaim:
-        given = {} if isinstance(allocation, UnsetType) else {"allocation": allocation}
-        written: ResourceClaim = await self._ask("write_status", claim, reserved_for=tuple(reserved_for), **given)
-        return written
-
-    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
-        written: ResourceClaim = await self._ask("annotate", claim, dict(annotations))
-        return written
-
-    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
-        written: ResourceClaim = await self._ask("deallocate", claim)
-        return written
-
-    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
-        raise AssertionError("no claims are created here")
-
-    async def delete_claim(self, claim: ResourceClaim) -> None:
-        await self._ask("delete_claim", claim)
-
-    async def read_pod(self, namespace: str, name: str) -> Pod | None:
-        found: Pod | None = await self._ask("read_pod", namespace, name)
-        return found
-
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
-        await self._ask("bind_pod", namespace, name, uid, node)
-
-    async def patch_pod_status(
-        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
-    ) -> None:
-        raise AssertionError("nothing is said of pods here")
-
-    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
-        raise AssertionError("nobody is evicted here")
-
-    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
-        raise AssertionError("nobody is nominated here")
-
-    async def nominated_ahead(self, pod: Pod) -> str:
-        raise AssertionError("nobody is nominated here")
-
-    def record_event(self, *args: Any, **named: Any) -> None:
-        """For people."""
-
-    async def requeue(self) -> None:
-        raise AssertionError("no requeue is triggered here")
+KINDS = (ResourceClaim, Pod)
 
 
 class _Clock:
@@ -174,32 +83,64 @@ def determined() -> Iterator[None]:
 
 
 class Replica:
-    """`take` an input: `show`, `list`, `reply`, `bind`, `fire` or `chores_due`. Each runs on until everything waits."""
+    """`take` an input: `show`, `list`, `reply`, `bind`, `fire` or `chores_due`. Each runs on until everything waits.
+
+    A list that shows that the server was set back restarts it, as `service.supervision` does: it loses what it knew and
+    what was under way.
+    """
 
     def __init__(
-        self, name: str, objects: Sequence[KubernetesObject], config: SchedulingConfig, tokens: Tokens, aged: float
+        self,
+        name: str,
+        objects: Sequence[KubernetesObject],
+        config: SchedulingConfig,
+        tokens: Tokens,
+        aged: float,
+        set_backs: bool,
     ) -> None:
         self.answers: dict[str, str] = {}
         """What binds have answered, by the name they were started under."""
+        self.restarts = 0
+        self._config = config
+        self._set_backs = set_backs
+        self._tokens = tokens
         self.loop = StepLoop()  # type: ignore[abstract] # of a loop, as much as is used
         self.ports = Ports()
         self._name = name
         self._marks = 0
         self._binds: dict[str, asyncio.Task[Any]] = {}
         self._chores: asyncio.Task[Any] | None = None
-        self._shown: dict[tuple[type, str], KubernetesObject] = {}
-        cluster = Cluster(FeatureGates())
         self._observer, self._clock = _Silent(), _Clock(self.loop)
-        self._decisions = Decisions(cluster, share_ids=lambda: "no shares here")
         with self.loop.running():
-            runtime = Runtime(config=config, clock=self._clock, observer=self._observer)
-            self.extender = Extender(cluster, self._decisions, self.ports, runtime=runtime)
-            self._act = self.extender._binder._context
-            self.extender._sweeper.start()
-            for obj in objects:
-                self._bring(obj)
+            self._start(objects)
         self.loop.now = aged
-        self._likeness = self._describe(tokens)
+
+    def _start(self, objects: Sequence[KubernetesObject]) -> None:
+        self._shown: dict[tuple[type, str], KubernetesObject] = {}
+        self._complete: dict[type, int] = {}
+        self._cluster = Cluster(FeatureGates())
+        self._decisions = Decisions(self._cluster, share_ids=lambda: "no shares here")
+        runtime = Runtime(config=self._config, clock=self._clock, observer=self._observer)
+        self.extender = Extender(self._cluster, self._decisions, self.ports, runtime=runtime)
+        self._act = self.extender._binder._context
+        self.extender._sweeper.start()
+        for obj in objects:
+            self._bring(obj)
+        self._likeness = self._describe(self._tokens)
+
+    def _restart(self, objects: Sequence[KubernetesObject]) -> None:
+        """What is under way ends without another request; the calls of bind are answered."""
+        self.ports.waiting.clear()
+        self.answers |= dict.fromkeys(self._binds, "the server was set back")
+        running = [task for _, task in self.extender._binder._running.values()]
+        for task in (*running, *self._binds.values(), *filter(None, [self._chores])):
+            task.cancel()
+        self.loop.run_ready()
+        for timer in self.loop.timers():
+            timer.cancel()
+        self._binds, self._chores = {}, None
+        self.restarts += 1
+        self._start(objects)
 
     # --- inputs -----------------------------------------------------------------------------------------------------
 
@@ -212,23 +153,39 @@ class Replica:
 
     def _show(self, obj: KubernetesObject, removed: bool) -> None:
         """The next event of a watch."""
+        self._complete[type(obj)] = max(obj.metadata.version, self._complete.get(type(obj), 0))
         if not removed:
             self._bring(obj)
-        elif self._shown.pop((type(obj), obj.metadata.key), None) is not None:
-            self.extender.apply(Removed.of(obj))
+        else:
+            self._drop(obj)
 
-    def _list(self, kind: type, objects: Sequence[KubernetesObject]) -> None:
-        """A watch had broken, and this is what there is now."""
+    def _list(self, kind: type, shown: Sequence[Sequence[KubernetesObject]], versions: Sequence[int]) -> None:
+        """A watch had broken, and this is what there is now: claims and pods."""
+        continuity, objects, version = self._cluster.continuity, shown[KINDS.index(kind)], versions[KINDS.index(kind)]
+        continuity.begin_list(kind.__name__)
+        try:
+            for obj in objects:
+                continuity.listed(obj, self._complete.get(kind, 0))
+            continuity.end_list(kind.__name__, version)
+        except SetBackError:
+            self._restart([obj for of_kind in shown for obj in of_kind])
+            self._complete |= zip(KINDS, versions, strict=True)
+            return
+        self._complete[kind] = max(version, self._complete.get(kind, 0))
         now = {(kind, obj.metadata.key): obj for obj in objects}
         for key, obj in now.items():
             known = self._shown.get(key)
             if known is not None and known.metadata.uid != obj.metadata.uid:
-                self._show(known, True)
+                self._drop(known)
             if known is None or known.metadata.resource_version != obj.metadata.resource_version:
                 self._bring(obj, after_gap=True)
         for key, obj in list(self._shown.items()):
             if key[0] is kind and key not in now:
-                self._show(obj, True)
+                self._drop(obj)
+
+    def _drop(self, obj: KubernetesObject) -> None:
+        if self._shown.pop((type(obj), obj.metadata.key), None) is not None:
+            self.extender.apply(Removed.of(obj))
 
     def _bring(self, obj: KubernetesObject, *, after_gap: bool = False) -> None:
         self._shown[type(obj), obj.metadata.key] = obj
@@ -251,9 +208,9 @@ class Replica:
         """The next timer."""
         self.loop.fire()
 
-    def _chores_due(self) -> None:
-        """The sweeper's round, a moment later."""
-        self.loop.now += 0.001
+    def _chores_due(self, seconds: float) -> None:
+        """The sweeper's round, after `seconds`."""
+        self.loop.now += seconds
         self._chores = self.loop.create_task(self._sweep(), name="chores")
 
     def _unfinished_due(self) -> None:
@@ -356,6 +313,8 @@ class Replica:
         extender: Any = self.extender
         event_handler: Any = self._act.event_handler
         assert not len(extender.tentative_plans)
+        pods = dict(vars(self._cluster.pods))
+        newest = pods.pop("newest"), ledger.newest, self._complete, self.restarts
         return self._likeness.of(
             self.loop.now,
             self.loop.timers(),
@@ -368,7 +327,8 @@ class Replica:
             ledger._records,
             ledger._by_name,
             ledger._deleted,
-            vars(event_handler.cluster.pods),
+            pods,
+            newest if self._set_backs else (),  # in one history every written version is above these
             event_handler.idle._idle,
             event_handler.unseen._since,
             dict(self.extender.view.binding),

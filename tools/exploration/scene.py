@@ -26,10 +26,10 @@ LIMITS: Final = SchedulingConfig(
 SWEEPER: Final = 0
 """The replica whose sweeper goes its rounds, where any does."""
 
-Price = Literal["", "free", "lost", "gaps", "limits", "sweeps"]
+Price = Literal["", "free", "lost", "gaps", "limits", "sweeps", "set_backs"]
 """What a step takes of what is bounded; "": it has to happen sooner or later; "free": it may."""
 
-PRICES: Final[tuple[Price, ...]] = ("lost", "gaps", "limits", "sweeps")
+PRICES: Final[tuple[Price, ...]] = ("lost", "gaps", "limits", "sweeps", "set_backs")
 FAULTS: Final = frozenset({"lost", "gaps", "limits"})
 
 
@@ -52,8 +52,10 @@ class Act(msgspec.Struct, frozen=True):
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """What is there in the beginning, and what may happen.
 
-    `aged`: the seconds for which it has been there. `before`: what has happened since, which no replica has seen yet.
+    `aged`: the seconds for which it has been there. `between`: seconds before each round of the sweeper, in which the
+    other replicas may stand still. `before`: what has happened since, which no replica has seen yet.
     `faulty`: lost replies, gaps and limits happen at the replica with this number only; None: at all.
+    `bump`: by how much the versions are higher after the server was set back.
     `actors`: each does his acts one after the other. `prompt_pods`: watches of pods are never late. `tidy`: at the end
     nothing is reserved for a pod that was not bound. `least`: the least number of states; fewer mean that something is
     not walked through any more.
@@ -70,7 +72,10 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     gaps: int = 0
     limits: int = 0
     sweeps: int = 0
+    set_backs: int = 0
+    bump: int = 0
     faulty: int | None = None
     prompt_pods: bool = False
     tidy: bool = True
     aged: float = 0.0
+    between: float = 0.001

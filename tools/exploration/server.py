@@ -20,9 +20,8 @@ from tests.support.simulation.api import Api, devices
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import KubernetesObject
 from tools.exploration.machines import Things
-from tools.exploration.replica import Request
-
-KINDS = (ResourceClaim, Pod)
+from tools.exploration.ports import Request
+from tools.exploration.replica import KINDS
 
 Event = tuple[int, int, bool]
 """(0 for claims and 1 for pods, number of the object, True when it is gone)"""
@@ -95,7 +94,7 @@ class Server:
                     return type(error)(error.status, error.reason, error.message)
                 raise AssertionError("the call waits")
 
-            kind = KINDS.index(Pod) if request.operation in ("bind_pod", "read_pod") else 0
+            kind = KINDS.index(Pod) if request.operation in ("bind_pod", "patch_pod_status", "read_pod") else 0
             found = self._done[key] = self._outcome(state, step, kind)
         return found
 
@@ -106,6 +105,13 @@ class Server:
             made = self._outcome(state, step, kind)
             self._done[key] = made if self._things[made.reply] else None
         return self._done[key]
+
+    def set_back(self, bump: int) -> int:
+        """The first state, as restored from a backup; the next versions are higher by `bump`."""
+        first = self.states[self.first]
+        return self._enter(
+            msgspec.structs.replace(first, versions=(first.versions[0] + bump, first.versions[1] + bump))
+        )
 
     def _outcome(self, state: int, step: Callable[[Api], Any], kind: int) -> Outcome:
         before = self.states[state]

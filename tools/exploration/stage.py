@@ -112,6 +112,10 @@ ANEW = (*TAKEN, make_pod("r", "c"), *stranger())
 MADE_ANEW = (leaves("o"), Act("c is released", _released), STRANGER[0])
 """o goes and c is released; a stranger takes the device; a replica that has not seen this may allocate c again."""
 
+RELEASED = (*TAKEN, protected(make_claim("d")), make_pod("q", "d"))
+GOES = (leaves("o"), Act("c is released", _released))
+"""In the first state o has the device with c; then o goes and c is released."""
+
 IDLE = (*NODE, make_allocated("c"), make_pod("p", "c"))
 LEFT = (*NODE, make_allocated("c", "p"), make_pod("p", "c"))
 JOINED = (*TAKEN, make_pod("q", "c"))

@@ -7,6 +7,8 @@ A step is one of
   be carried out at any time until `Limits.doubt_seconds` have passed for who sent it;
 - a watch brings its next event: those of claims and those of pods, at each replica, each as late as you like;
 - a watch has broken, what it had not brought is lost, and a list brings what is there (`gaps`);
+- the server is set back to the first state, with its versions or higher ones (`set_backs`): requests and replies under
+  way are lost, all watches break, and each goes on with a list, as late as you like;
 - a pause of a replica is over; or a limit to its waiting is reached (`limits`);
 - the sweeper of a replica goes its round (`sweeps`), or it goes on with binds that could not take everything back;
 - another component takes the next step on its list (`Actor`), at any time or never.
@@ -30,9 +32,9 @@ from dra_extender.api.errors import OutcomeUnknownError
 from dra_extender.api.resource import ResourceClaim
 from tools.exploration.likeness import Tokens
 from tools.exploration.machines import Machine, Things, is_write
-from tools.exploration.replica import Replica
+from tools.exploration.replica import KINDS, Replica
 from tools.exploration.scene import FAULTS, LIMITS, PRICES, SWEEPER, Price, Scene
-from tools.exploration.server import KINDS, Event, Outcome, Server
+from tools.exploration.server import Event, Outcome, Server
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -63,6 +65,9 @@ class Rest(msgspec.Struct, frozen=True):
             return None
         return msgspec.structs.replace(self, left=(*self.left[:at], self.left[at] - 1, *self.left[at + 1 :]))
 
+
+BROKEN: Event = (-1, -1, False)
+"""At the head of a queue: the watch has broken, and a list comes first."""
 
 State = tuple[int, ...]
 """Numbers: of the server's state, of the rest, and of each replica's cell."""
@@ -97,7 +102,10 @@ class World:
         tokens, objects = Tokens(), self.server.objects
 
         def machine(name: str) -> Machine:
-            return Machine(lambda: Replica(name, objects, LIMITS, tokens, scene.aged), self.things, merge=merge)
+            def make() -> Replica:
+                return Replica(name, objects, LIMITS, tokens, scene.aged, bool(scene.set_backs))
+
+            return Machine(make, self.things, merge=merge)
 
         self.machines = [machine(name) for name in "ABC"[: scene.replicas]]
         self._cells = [Numbered() for _ in self.machines]
@@ -108,7 +116,7 @@ class World:
         self._sent: list[dict[tuple[int, tuple[Event, ...]], int]] = [{} for _ in self.machines]
         self._served: dict[tuple[int, int, int], tuple[tuple[str, Price, int, Outcome], ...]] = {}
         self._pods = {pod.metadata.name: pod for pod in self.server.objects if isinstance(pod, Pod)}
-        rest = Rest(0, (0,) * len(scene.actors), (scene.lost, scene.gaps, scene.limits, scene.sweeps))
+        rest = Rest(0, (0,) * len(scene.actors), (scene.lost, scene.gaps, scene.limits, scene.sweeps, scene.set_backs))
         self.first: State = (
             self.server.first,
             self._rests.number(rest),
@@ -145,6 +153,17 @@ class World:
                     yield what, self._spread(outcome, rest, cells), not price
         yield from self._calls(state)
         yield from self._acts(state)
+        if (rest := self._pay(rest_number, "set_backs")) is not None:
+            cut = (self._cut(index, number) for index, number in enumerate(state[2:]))
+            yield "the server is set back", (self.server.set_back(self.scene.bump), rest, *cut), False
+
+    def _cut(self, index: int, number: int) -> int:
+        """The server ends all connections of a replica."""
+        cell: Cell = self._cells[index].values[number]
+        if cell.retired is not None:
+            return number
+        lost = tuple((call, self._lost) for call, _ in self.machines[index].states[cell.local].waiting)
+        return self._put(index, cell, queues=((BROKEN,), (BROKEN,)), replies=lost, orphans=())
 
     def _pay(self, rest: int, price: Price) -> int | None:
         if not price or price == "free":
@@ -170,13 +189,16 @@ class World:
         return found
 
     def _delivered(self, index: int, cell: Cell, events: tuple[Event, ...]) -> dict[str, Any]:
-        claims, pods = (tuple(event for event in events if event[0] == kind) for kind in range(2))
+        claims, pods = (
+            tuple(event for event in events if event[0] == kind and BROKEN not in cell.queues[kind])
+            for kind in range(2)
+        )
         if not self.scene.prompt_pods:
             return {"queues": ((*cell.queues[0], *claims), (*cell.queues[1], *pods))}
         local = cell.local
         for _, number, removed in pods:
             local = self.machines[index].after(local, ("show", number, removed))
-        return {"queues": ((*cell.queues[0], *claims), ()), "local": local}
+        return {"queues": ((*cell.queues[0], *claims), cell.queues[1]), "local": local}
 
     def _put(self, index: int, cell: Cell, **changed: Any) -> int:
         after: Cell = msgspec.structs.replace(cell, **changed)
@@ -215,7 +237,7 @@ class World:
                     orphans = (*cell.orphans, (number, local.now))
                     yield f"{what}: is lost, or late", self._put(index, cell, local=after, orphans=orphans), "lost"
         for kind, queue in enumerate(cell.queues):
-            if queue:
+            if queue and queue[0] != BROKEN:
                 _, number, removed = queue[0]
                 after = machine.after(cell.local, ("show", number, removed))
                 queues = (queue[1:], cell.queues[1]) if kind == 0 else (cell.queues[0], queue[1:])
@@ -231,7 +253,7 @@ class World:
             after = machine.after(cell.local, ("unfinished_due",))
             yield f"{name} goes on with what is unfinished", self._put(index, cell, local=after), ""
         if self.scene.sweeps and index == SWEEPER and local.may_sweep:
-            after = machine.after(cell.local, ("chores_due",))
+            after = machine.after(cell.local, ("chores_due", self.scene.between))
             yield f"{name} sweeps", self._put(index, cell, local=after), "sweeps"
 
     def _moves_with(self, index: int, state: int, cell: Cell) -> Iterator[tuple[str, Price, int, Outcome]]:
@@ -254,17 +276,29 @@ class World:
             what = f"{name} {self.things[orphan[0]].operation}: done late"
             yield what, "free", self._put(index, cell, orphans=orphans), outcome
         for kind, queue in enumerate(cell.queues):
-            if queue and self.scene.gaps:
-                numbers = self.server.states[state].objects[kind]
-                after = machine.after(cell.local, ("list", KINDS[kind], numbers))
-                queues = ((), cell.queues[1]) if kind == 0 else (cell.queues[0], ())
-                nothing = Outcome(state, 0, ())
+            if queue and (self.scene.gaps or queue[0] == BROKEN):
                 yield (
                     f"{name} lists {KINDS[kind].__name__}",
-                    "gaps",
-                    self._put(index, cell, local=after, queues=queues),
-                    nothing,
+                    "" if queue[0] == BROKEN else "gaps",
+                    self._listed(index, cell, state, kind),
+                    Outcome(state, 0, ()),
                 )
+
+    def _listed(self, index: int, cell: Cell, state: int, kind: int) -> int:
+        """After a list of the kind; or, if that has shown a set-back, after a restart, when both kinds are listed. What
+        the replica had asked for may be carried out later.
+        """
+        machine, stored = self.machines[index], self.server.states[state]
+        other = stored.objects if self.scene.set_backs else ((), ())
+        shown = (stored.objects[0], other[1]) if kind == 0 else (other[0], stored.objects[1])
+        after = machine.after(cell.local, ("list", KINDS[kind], shown, stored.versions))
+        before = machine.states[cell.local]
+        if machine.states[after].restarts == before.restarts:
+            queues = ((), cell.queues[1]) if kind == 0 else (cell.queues[0], ())
+            return self._put(index, cell, local=after, queues=queues)
+        asked = {number for call, number in before.waiting if call not in dict(cell.replies)}
+        late = ((number, before.now) for number in asked if is_write(self.things[number]))
+        return self._put(index, cell, local=after, queues=((), ()), replies=(), orphans=(*cell.orphans, *late))
 
     def _calls(self, state: State) -> Iterator[tuple[str, State, bool]]:
         rest: Rest = self._rests.values[state[1]]
@@ -307,6 +341,8 @@ class World:
         found: list[str] = []
         if after[0] != before[0]:
             found += self.server.wrong[after[0]]
+        if self.scene.set_backs:  # a binding may have been on its way, and what was bound is not bound any more
+            return [said for said in found if " bound without " not in said]
         for index, cells in enumerate(self._cells):
             if after[2 + index] != before[2 + index]:
                 old, new = cells.values[before[2 + index]], cells.values[after[2 + index]]
@@ -336,7 +372,7 @@ class World:
         rest: Rest = self._rests.values[state[1]]
         for index, cells in enumerate(self._cells):
             cell: Cell = cells.values[state[2 + index]]
-            found += self._unfenced(index, cell, state[0])
+            found += () if self.scene.set_backs else self._unfenced(index, cell, state[0])
             if cell.retired is not None:
                 continue
             local = self.machines[index].states[cell.local]

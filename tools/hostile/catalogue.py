@@ -26,6 +26,8 @@ def _all(dice: random.Random, each: int) -> Iterator[Thing]:
     yield from shapes.claims(dice)
     yield from shapes.published(dice)
     yield from searches.things(dice)
+    yield from searches.expensive_claims(dice)
+    yield from shapes.crowds()
     yield from shapes.lists(dice)
     yield from shapes.bombs(dice)
     yield from lines.things(dice)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,7 +20,19 @@ from tests.e2e.components import metric
 from tools.hostile.connections import Siege
 from tools.hostile.ground import Ground
 from tools.hostile.observer import trust
-from tools.hostile.things import HOSTILE, MOST_BYTES, Attack, Body, Burst, Lines, Objects, Thing, claim, request
+from tools.hostile.things import (
+    HOSTILE,
+    MOST_BYTES,
+    ORDINARY,
+    Attack,
+    Body,
+    Burst,
+    Lines,
+    Objects,
+    Thing,
+    claim,
+    request,
+)
 
 _AT_ONCE: Final = 16
 _LOOK: Final = 0.2
@@ -29,6 +41,8 @@ _GONE: Final = 30.0
 _MOMENT: Final = 1.0
 """Seconds to wait after an input without an answer, such as a line in a watch."""
 _PAGE: Final = 60.0
+_FAIR: Final = 30.0
+"""Seconds within which a pod gets its event, whatever other namespaces have."""
 _RELIST: Final = 5.0
 """Seconds in which everything of a kind is listed again."""
 PENDING: Final = (
@@ -43,13 +57,14 @@ PENDING: Final = (
 
 class Fed(msgspec.Struct, frozen=True):
     """What became of a thing. `refused`: the API server's refusal; `told`: the reasons that its pods got, the first one
-    of them first, or what was observed of something without pods.
+    of them first, or what was observed of something without pods. `starved`: the pod of another namespace got no event.
     """
 
     thing: Thing
     told: tuple[str, ...] = ()
     refused: str = ""
     left: int = 0
+    starved: bool = False
 
 
 class Feeding:
@@ -86,9 +101,23 @@ class Feeding:
                 await asyncio.sleep(_RELIST)
             for page in objects.pages if self._ground.open_insight else ():
                 told = (*told, f"{page.partition('?')[0]}: {await _shown(self._ground.service.insight + page)}")
-            return Fed(thing, told=told)
+            return Fed(thing, told=told, starved=not await self._explained(objects.other))
         finally:
-            await self._delete_all(pods, others)
+            await self._delete_all([*pods, *objects.other[1:]], [*others, *objects.other[:1]])
+
+    async def _explained(self, other: Sequence[Body]) -> bool:
+        """Whether an event says in time why the pod of another namespace does not fit."""
+        for body in other:
+            await self._create(body)
+        for name in (body["metadata"]["name"] for body in other[1:]):
+            async with _at_most(_FAIR):
+                while True:
+                    events = await self._ground.client.get(f"/apis/events.k8s.io/v1/namespaces/{ORDINARY}/events")
+                    about = [each["regarding"]["name"] for each in msgspec.json.decode(events)["items"] if _ours(each)]
+                    if name in about:
+                        return True
+                    await asyncio.sleep(_LOOK)
+        return not other
 
     async def _create(self, body: Body) -> None:
         data = msgspec.json.encode(body)
@@ -197,6 +226,10 @@ def verdict(pod: dict[str, Any]) -> str:
 
 def _pending(text: str) -> bool:
     return not text or any(part in text for part in PENDING)
+
+
+def _ours(event: dict[str, Any]) -> bool:
+    return event.get("reason") == "DevicesUnavailable"
 
 
 async def _all(jobs: Iterable[Any]) -> None:

@@ -186,8 +186,8 @@ async def real(directory: Path, *, memory: int = 0) -> AsyncIterator[Ground]:
     """A control plane built with Go, the service as shipped, a stand-in for kubelet."""
     plane = await asyncio.to_thread(ControlPlane(directory, feature_gates={}, runtime_config=()).__enter__)
     try:
-        for file in ("namespace.yaml", "rbac/extender.yaml", "rbac/scheduler.yaml"):
-            await asyncio.to_thread(plane.kubectl, "apply", f"--filename={ROOT / 'manifests' / file}")
+        for source in ("--filename={}/namespace.yaml", "--kustomize={}/rbac"):
+            await asyncio.to_thread(plane.kubectl, "apply", source.format(ROOT / "manifests"))
         settings = ClientSettings(kubeconfig=str(plane.admin_kubeconfig), user_agent="hostile", timeout=_TIMEOUT)
         async with await KubeClient.connect(settings) as client:
             await _furnish(client)

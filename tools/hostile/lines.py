@@ -90,7 +90,7 @@ def samples() -> dict[str, Body]:
         "nodes": node,
     }
     for body in made.values():
-        body["metadata"] |= {"uid": "uid-sample", "resourceVersion": "1"}
+        body["metadata"] |= {"uid": "uid-sample", "resourceVersion": "0"}
     return made
 
 
@@ -154,7 +154,7 @@ def event(body: Body | bytes, kind: str = "MODIFIED") -> bytes:
 def deep_claim(name: str, depth: int, brackets: bytes = b"[]", **metadata: str) -> bytes:
     """A claim with opaque parameters that are nested so deeply; too deep for most encoders, so it is written here."""
     made = claim(name, request(), config=[{"opaque": {"driver": DRIVER, "parameters": {"a": "DEEP"}}}])
-    made["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "1", **metadata}
+    made["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "0", **metadata}
     opening, closing = (b"[", b"]") if brackets == b"[]" else (b'{"a":', b"}")
     return json.dumps(made).encode().replace(b'"DEEP"', opening * depth + b"1" + closing * depth)
 

@@ -3,8 +3,9 @@
 A process of its own, so that nothing else keeps it from looking. It asks for /livez every 20 ms on a connection that
 stays and every second on a new one, and for filter every 50 ms, and writes each answer as a `Look`, one per line.
 
-A look knows how long the main thread of the service, or this one, was ready to run and had no core (the kernel counts
-it): what remains of a late answer is the service's own.
+A look knows how long the main thread of the service ran, and how long it, or this one, was ready to run and had no core
+(the kernel counts it): for the rest of a late answer the service was blocked. How much the thread runs at once is
+counted where it runs (`serving`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CONNECTING: Final = 1.0
 PATIENCE: Final = 300.0
 _NANO: Final = 1e9
 
-What = Literal["probe", "connection", "filter"]
+What = Literal["probe", "connection", "filter", "turn"]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -46,6 +47,7 @@ class Task(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """One answer: asked `at` (seconds of the machine's monotonic clock), and how long it took. `waited` of that nobody
     had a core for the service or for this process; `cpu` of it the service's main thread ran. `status`: 0 for none.
+    Or a turn of the service's event loop, which ended `at` that moment.
     """
 
     what: What
@@ -57,8 +59,8 @@ class Look(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> float:
-        """Seconds that are not the machine's."""
-        return max(0.0, self.seconds - self.waited)
+        """Seconds in which the service did nothing else: those of a turn, or those in which it was blocked."""
+        return self.cpu if self.what == "turn" else max(0.0, self.seconds - self.waited - self.cpu)
 
 
 def running(pid: int | str) -> tuple[float, float]:

@@ -124,7 +124,12 @@ class Ordeal:
     async def _be_quiet(self) -> None:
         start = time.monotonic()
         await asyncio.sleep(self._rules.quiet)
-        self.quiet = Quiet(self._eyes.between(start, time.monotonic()), self._ground.service.resident())
+        self.quiet = Quiet(self._seen(start), self._ground.service.resident())
+
+    def _seen(self, start: float) -> list[Look]:
+        """What was seen since then."""
+        end = time.monotonic()
+        return [*self._eyes.between(start, end), *self._ground.service.turns(start, end)]
 
     async def _family(self, name: str, things: list[Thing]) -> None:
         before, starts = self._ground.service.resident(), self._ground.service.starts
@@ -152,7 +157,7 @@ class Ordeal:
         except ApiError as problem:
             fed = Fed(thing, told=(f"the API server failed: {problem.message}",))
         await self._eyes.seen(time.monotonic())
-        trial = Trial(fed, self._eyes.between(start, time.monotonic()), self._killed)
+        trial = Trial(fed, self._seen(start), self._killed)
         stall = eyes.longest(trial.looks)
         late = "   killed" if trial.killed else f"{stall.own * 1e3:6.0f} ms" if stall else "       --"
         said = f"refused: {fed.refused}" if fed.refused else fed.told[0] if fed.told else "no pod"

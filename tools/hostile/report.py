@@ -59,6 +59,8 @@ class Report:
             found = eyes.longest(trial.looks)
             late = trial.killed or f"{found.own:.2f} s" if found else trial.killed
             yield f"STALLED: {trial.fed.thing.family}: {trial.fed.thing.name}: {late}"
+        for trial in (trial for family in self._ordeal.families for trial in family.trials if trial.fed.starved):
+            yield f"STARVED: {trial.fed.thing.family}: {trial.fed.thing.name}: a pod of another namespace got no event"
         for name in self._ordeal.stream.lost:
             yield f"LOST: {name} was not bound"
         for line in self.grown():

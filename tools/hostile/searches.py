@@ -1,14 +1,20 @@
-"""Claims that are hard to decide on: families that one proof each decides, and packings drawn from dice."""
+"""Claims that are hard to decide on: families that one proof each decides, packings drawn from dice, and claims of a
+grammar in which everything is expensive.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from tests.support.allocation.families import DECIDED_BY, shares_of_any_size
+from tests.support.allocation.families import DECIDED_BY, distinct_pairs, shares_of_any_size
+from tests.support.allocation.grammar import expensive
 from tools.hostile.shapes import NODES, OWN
 from tools.hostile.things import API, DRIVER, HOSTILE, Body, Objects, Thing, claim, device_class, pod, request
+
+EXPENSIVE: Final = 20
+"""Generated expensive claims."""
 
 
 def things(dice: random.Random) -> Iterator[Thing]:
@@ -23,6 +29,18 @@ def things(dice: random.Random) -> Iterator[Thing]:
     yield Thing("searches", "shares of any size", _search(dice, "any", case["slices"], case["claims"]), generated=True)
     for number in range(4):
         yield Thing("searches", f"generated search {number}", _packing(dice, f"p{number}"), generated=True)
+
+
+def expensive_claims(dice: random.Random) -> Iterator[Thing]:
+    """Many constraints, alternatives, counters and shares: on every node, as for searches."""
+    for copies in (4, 16):
+        case = distinct_pairs(3, 5, copies)
+        act = _search(dice, f"pairs-{copies}", case["slices"], case["claims"])
+        yield Thing("expensive claims", f"pairs that differ, and {copies} copies of a constraint", act)
+    for number in range(EXPENSIVE):
+        case = expensive(dice, most_devices=33, most_claims=2)
+        act = _search(dice, f"e{number}", case["slices"], case["claims"])
+        yield Thing("expensive claims", f"generated expensive claim {number}", act, generated=True)
 
 
 def _search(dice: random.Random, name: str, slices: list[Body], wanted: list[Body]) -> Objects:

@@ -16,6 +16,8 @@ from typing import Final
 import aiohttp
 
 from tests.support.patience import LONGEST
+from tools.hostile.observer import Look
+from tools.hostile.serving import TURNS, turns
 
 ROOT: Final = Path(__file__).parents[2]
 _POLITE: Final = 10.0
@@ -27,6 +29,8 @@ class Service:
     `memory`: bytes of address space that it gets, as a container's limit would; what its workers get is its own affair.
     `trust` is for its addresses, if they have TLS.
     """
+
+    module = "tools.hostile.serving"
 
     def __init__(
         self,
@@ -42,7 +46,12 @@ class Service:
         self.starts = 0
         self._flags, self._environment = tuple(flags), dict(environment)
         self._log, self._memory, self._trust = log, memory, trust
+        self._turns = log.with_suffix(".turns")
         self._process: asyncio.subprocess.Process | None = None
+
+    def turns(self, start: float, end: float) -> list[Look]:
+        """The turns of its event loop that ended between two moments."""
+        return turns(self._turns, start, end)
 
     @property
     def pid(self) -> int:
@@ -58,9 +67,9 @@ class Service:
         inherited = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "dra_extender.cli", "serve", *self._flags,
+                sys.executable, "-m", self.module, "serve", *self._flags,
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
-                cwd=ROOT, env=inherited | self._environment, start_new_session=True,
+                cwd=ROOT, env=inherited | self._environment | {TURNS: str(self._turns)}, start_new_session=True,
             )  # fmt: skip
         if self._memory:
             resource.prlimit(self.pid, resource.RLIMIT_AS, (self._memory, resource.RLIM_INFINITY))

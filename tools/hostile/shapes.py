@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tools.hostile.things import (
     DRIVER,
+    ORDINARY,
     Body,
     Burst,
     Objects,
@@ -28,6 +29,7 @@ OWN: Final = "hostile.example.com"
 """The driver of hostile slices, and the class of its devices."""
 NODES: Final = 8
 """As many nodes as the ground has; hard searches are put on each."""
+WAITING: Final = 400
 BIG: Final = "9" * 900
 
 
@@ -132,6 +134,16 @@ def lists(dice: random.Random) -> Iterator[Thing]:
     yield Thing("lists", "3,000 claims", Objects(tuple(small), "resourceclaims"))
     mixed = [_random_claim(dice, f"listed-{i}") for i in range(300)]
     yield Thing("lists", "300 generated claims", Objects(tuple(mixed), "resourceclaims"), generated=True)
+
+
+def crowds() -> Iterator[Thing]:
+    """Very many pods of one namespace that do not fit, and one of another namespace."""
+    crowd = [claim("too-many", request(count=31)), *(pod(f"waiting-{i}", "too-many") for i in range(WAITING))]
+    other = claim("of-another", request(count=31)), pod("of-another", "of-another")
+    for body in other:
+        body["metadata"]["namespace"] = ORDINARY
+    name = f"{WAITING} waiting pods, and one of another namespace"
+    yield Thing("waiting pods", name, Objects(tuple(crowd), other=other))
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

@@ -24,11 +24,13 @@ MOST_BYTES: Final = 3 * 2**19
 class Objects(msgspec.Struct, frozen=True):
     """Objects to create in this order; the reasons of their pods are read afterwards. While they are there, the
     watches of `relisted` end, so that all objects of that kind are listed, and these pages of insight are asked for.
+    Then the claim and pod of `other`, in another namespace, are created: an event has to say why the pod does not fit.
     """
 
     bodies: tuple[Body, ...]
     relisted: str = ""
     pages: tuple[str, ...] = ()
+    other: tuple[Body, ...] = ()
 
 
 class Lines(msgspec.Struct, frozen=True):

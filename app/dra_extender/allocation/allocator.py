@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dra_extender.allocation import selectors
-from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
 from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from dra_extender.allocation.proofs.bounds import ALL, Bounds, Proof
 from dra_extender.allocation.requests import PreparedClaims
@@ -25,7 +25,7 @@ from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.allocation.workerrequests import SearchReply, SearchRequest, WorkerReply, WorkerRequest
-from dra_extender.cel import Programs, Work
+from dra_extender.cel import Programs, Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
 
@@ -53,7 +53,8 @@ class Allocator:
         work: Work | None = None,
     ) -> Plan | Unfit | Failure:
         """Devices for all claims on the node of the view, given what is held there already. Raises what the budget does
-        when a selector has to be evaluated, and WorkExceeded when `work` does not suffice for the search.
+        when a selector has to be evaluated, and WorkExceeded when `work` does not suffice for the search. Without
+        `work`, the step budget limits the work as well.
         """
         steps = 0
         try:
@@ -71,8 +72,19 @@ class Allocator:
         """The search that has found devices. Raises FatalError, and as `allocate`."""
         if view.error:
             raise FatalError(view.error)
-        task = AllocationTask(prepared, view, holdings, budget, work)
-        if lacking(task) is not None:
+        if work is not None:
+            return self._find(AllocationTask(prepared, view, holdings, budget, work))
+        limit = search_work(self._budget)
+        try:
+            return self._find(AllocationTask(prepared, view, holdings, budget, limit))
+        except WorkExceeded:
+            return Unfit(undecided(self._budget), self._budget)
+        finally:
+            budget.spend(search_work(self._budget).left - limit.left)
+
+    def _find(self, task: AllocationTask) -> Search | Unfit:
+        view = task.view
+        if lacking(task):
             return Unfit(_reason(view), 1)
         search, outcome = self.search(task)
         if outcome is SearchOutcome.FOUND:
@@ -118,19 +130,17 @@ class Allocator:
         return search, outcome
 
 
-def lacking(task: AllocationTask) -> int | None:
-    """The first request that has too few devices on its own, of those before the first at which the search could meet
-    an error.
-    """
-    for request, options in enumerate(task.options):
+def lacking(task: AllocationTask) -> bool:
+    """True when a request has too few devices on its own, and the search could meet no error before this request."""
+    for options in task.options:
         if any(option.raises for option in options):
-            return None
+            return False
         for option in options:
             if option.need <= option.usable.bit_count() and (option.need or not option.all):
                 break
         else:
-            return request
-    return None
+            return True
+    return False
 
 
 def _reason(view: NodeView) -> str:

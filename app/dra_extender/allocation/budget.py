@@ -93,6 +93,23 @@ class WorkBudget:
 UNLIMITED: Final = WorkBudget()
 
 
+class CountingBudget(WorkBudget):
+    """The budget of one decision of a command: without a limit, but counted."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+    def spend(self, units: int) -> None:
+        self.used += units
+
+
+def search_work(steps: int) -> Work:
+    """The work of a search that has this step budget and no other limit: on average a hundred units for a step."""
+    return Work(100_000 + 100 * steps)
+
+
 class CallState:
     """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
     `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the

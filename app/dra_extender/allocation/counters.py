@@ -23,7 +23,7 @@ class CounterLayout:
     `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it.
     """
 
-    __slots__ = ("_pools", "_steps", "charges", "consumers", "names")
+    __slots__ = ("_pools", "_steps", "charges", "consumers", "names", "size")
 
     def __init__(self, view: NodeView) -> None:
         self.names: list[tuple[int, str, str]] = []
@@ -37,6 +37,8 @@ class CounterLayout:
             for number, amount in charge:
                 self.consumers[number].append((device, amount))
         self._steps = self._thresholds()
+        self.size = len(self.names) + sum(len(charge) for charge in self.charges.values())
+        """Counters, and amounts that devices consume of them."""
 
     def _add_pool(self, view: NodeView, index: int) -> None:
         first = len(self.names)

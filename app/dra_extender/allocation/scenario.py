@@ -13,16 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dra_extender.allocation.allocator import Allocator
-from dra_extender.allocation.explanation import explain
 from dra_extender.allocation.plan import STEP_BUDGET, Failure, Plan, Unfit
-from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.result import ShareIDs
+from dra_extender.allocation.tally import NodeTally
+from dra_extender.allocation.tallying import tally
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
+from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import holdings_of
 
 T = TypeVar("T")
@@ -49,10 +51,11 @@ def answer(
     share_ids: ShareIDs,
     nanoseconds: Callable[[], int],
     step_budget: int = STEP_BUDGET,
-    reasons: bool = False,
+    text: Callable[[NodeTally], str] | None = None,
 ) -> dict[str, Any]:
     """The decision for one scenario; `micros` is the time from decoded objects to the answer by the clock
-    `nanoseconds`. With `reasons` a refusal is explained.
+    `nanoseconds`. With `text`, the answer to a refused scenario also has the tally of the
+    node, and its text.
     """
     try:
         scenario = Scenario(case)
@@ -61,19 +64,23 @@ def answer(
     started = nanoseconds()
     decision = decide(scenario, Allocator(share_ids=share_ids, step_budget=step_budget))
     found = _answer(scenario.name, decision, (nanoseconds() - started) // 1000)
-    if reasons and not isinstance(decision, Plan):
-        found["reasons"] = _reasons(scenario, step_budget)
+    if text is not None and not isinstance(decision, Plan):
+        prepared, view, holdings = _inputs(scenario)
+        counts = tally(prepared, view, holdings, step_budget)
+        found["reasons"] = {**to_builtins(counts), "text": text(counts)}
     return found
 
 
 def decide(scenario: Scenario, allocator: Allocator) -> Plan | Unfit | Failure:
     """The decision itself."""
-    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
-    if isinstance(prepared, Failure):
-        return prepared
+    prepared, view, holdings = _inputs(scenario)
+    return prepared if isinstance(prepared, Failure) else allocator.allocate(prepared, view, holdings)
+
+
+def _inputs(scenario: Scenario) -> tuple[PreparedClaims | Failure, NodeView, NodeHoldings]:
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    return allocator.allocate(prepared, view, holdings)
+    return prepare(scenario.claims, scenario.classes, scenario.features), view, holdings
 
 
 def features_of(names: Sequence[str] | None) -> FeatureGates:
@@ -111,11 +118,3 @@ def _answer(name: str, decision: Plan | Unfit | Failure, micros: int) -> dict[st
         "steps": decision.steps,
         "micros": micros,
     }
-
-
-def _reasons(scenario: Scenario, step_budget: int) -> dict[str, Any]:
-    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
-    view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
-    holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    explanation, _ = explain(prepared, view, holdings, step_budget)
-    return {**to_builtins(explanation), "text": explanation.text()}

@@ -18,11 +18,11 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from dra_extender.allocation.state import SearchState
-from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption, failed
+from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption, failed
 from dra_extender.api.resource import MAX_RESULTS
 
 STEP: Final = 10
-"""Units of work that a step costs without its proofs."""
+"""Units of work that a step costs without its proofs and devices."""
 
 
 class SearchOutcome(Enum):
@@ -67,13 +67,13 @@ class _Frame:
 
 
 class Search:
-    """One run over one task. `stuck` is the deepest position that could not be satisfied."""
+    """One run over one task."""
 
     def __init__(self, task: AllocationTask, budget: int, pruner: Pruner | None = None) -> None:
         self.task = task
         self.state = SearchState(task)
-        self.stuck: Position | None = None
         self._requests = task.prepared.requests
+        self._charge = task.charge
         self._budget = budget
         self._pruner = pruner
         self._stack: list[_Frame] = []
@@ -86,17 +86,15 @@ class Search:
 
     def run(self) -> SearchOutcome:
         """FOUND leaves the solution in `state.taken`. Raises FatalError and WorkExceeded."""
-        state, stack, work = self.state, self._stack, self.task.work
+        stack = self._stack
         start = self.first_position(0)
-        if self._pruner is not None and self._pruner.is_hopeless(state, start):
-            self._remember_stuck(start)
+        if self._pruner is not None and self._pruner.is_hopeless(self.state, start):
             return SearchOutcome.NONE
         step: Position | SearchOutcome = start
         while True:
             if isinstance(step, Position):
                 self._own_steps += 1
-                if work is not None:
-                    work.charge(STEP)
+                self._charge(STEP)
                 if self.steps > self._budget:
                     return SearchOutcome.UNDECIDED
                 step = self._down(step)
@@ -125,7 +123,7 @@ class Search:
             self._stack.append(frame)
             return self._alternative(frame)
         if option.all and not option.need:
-            return self._none(position)
+            return SearchOutcome.NONE
         if not missing:
             return self.first_position(request + 1)
         if self.state.counts[option.claim] + missing > MAX_RESULTS:
@@ -148,6 +146,7 @@ class Search:
         while frame.todo < len(options):
             option = options[frame.todo]
             frame.todo += 1
+            self._charge(1 + len(option.constraints) // OPTION)
             position = Position(request, option, option.need, 0)
             if not self._scarce(option) and (
                 self._pruner is None or not self._pruner.is_hopeless(self.state, position)
@@ -158,7 +157,7 @@ class Search:
         if frame.only_too_big:
             self._big_claim = self._requests[request].claim
             return SearchOutcome.TOO_BIG
-        return self._none(frame.position)
+        return SearchOutcome.NONE
 
     def _scarce(self, option: RequestOption) -> bool:
         """Whether counting is enough to see that the option is impossible, where no error can be missed."""
@@ -173,6 +172,7 @@ class Search:
             device = low.bit_length() - 1
             if option.failing & low:
                 raise failed(option.candidates.failures[device], option.ask, option.claim)
+            self._charge(state.cost(option, device))
             if not state.affordable(option, device):
                 continue
             state.take(option, device)
@@ -184,7 +184,7 @@ class Search:
                 return after
             state.give_back()
         self._stack.pop()
-        return self._none(position)
+        return SearchOutcome.NONE
 
     def _take_all(self, position: Position, option: RequestOption) -> Position | SearchOutcome:
         """Every device of mode All, or nothing. Raises FatalError when a constraint refuses one that could be had."""
@@ -192,6 +192,7 @@ class Search:
         blocked = state.blocked(option) | (0 if option.admin else self.task.holdings.owned)
         for count, device in enumerate(option.devices):
             bit = 1 << device
+            self._charge(state.cost(option, device))
             possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
             if possible:
                 if any(not state.constraint_states[index].allowed & bit for index in option.constraints):
@@ -200,13 +201,13 @@ class Search:
             if not possible:
                 for _ in range(count):
                     state.give_back()
-                return self._none(position)
+                return SearchOutcome.NONE
             state.take(option, device)
         after = self.first_position(position.request + 1)
         if self._pruner is not None and self._pruner.is_hopeless(state, after):
             for _ in option.devices:
                 state.give_back()
-            return self._none(position)
+            return SearchOutcome.NONE
         self._stack.append(_Frame(position))
         return after
 
@@ -235,11 +236,3 @@ class Search:
             self._stack.pop()
             return outcome
         return self._pick(frame, option)
-
-    def _none(self, position: Position) -> SearchOutcome:
-        self._remember_stuck(position)
-        return SearchOutcome.NONE
-
-    def _remember_stuck(self, position: Position) -> None:
-        if self.stuck is None or position.request > self.stuck.request:
-            self.stuck = position

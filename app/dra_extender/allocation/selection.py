@@ -9,7 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -186,17 +186,23 @@ def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceTolerat
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
-def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Iterator[tuple[int, Rule]]:
-    """(device, rule that takes it away first) for every device that the static rules leave out. Raises what the budget
-    does.
+def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Mapping[Rule, int]:
+    """The devices that the static rules leave out, by the rule that takes them away first. The view remembers them.
+    Raises what the budget does.
     """
+    key = "losses", filter
+    known: Mapping[Rule, int] | None = view.masks.get(key)
+    if known is not None:
+        return known
+    lost: dict[Rule, int] = {}
+    budget.spend(len(view.devices))
     for index, device in enumerate(view.devices):
         found = suitability(device.model, filter, budget)
+        rule = found.lost or (None if found.selected else "selector")
         if found.failure is not None or (found.selected and index in view.unmatchable):
-            yield index, "error"
-        elif not found.selected:
-            yield index, found.lost or "selector"
-        elif view.elsewhere >> index & 1:
-            yield index, "node"
-        elif found.lost is not None:
-            yield index, found.lost
+            rule = "error"
+        elif found.selected and view.elsewhere >> index & 1:
+            rule = "node"
+        if rule is not None:
+            lost[rule] = lost.get(rule, 0) | 1 << index
+    return view.remember(key, lost, filter.room)

@@ -43,17 +43,9 @@ class SearchState:
     """
 
     __slots__ = (
-        "charged",
-        "constraint_states",
-        "consumed",
-        "counts",
-        "left",
-        "shares",
-        "taken",
-        "taken_by_claim",
-        "taken_mask",
-        "task",
-    )
+        "charged", "constraint_states", "consumed", "counts", "left", "shares", "taken", "taken_by_claim",
+        "taken_mask", "task",
+    )  # fmt: skip
 
     def __init__(self, task: AllocationTask) -> None:
         self.task = task
@@ -80,6 +72,15 @@ class SearchState:
         for index in option.constraints:
             mask &= self.constraint_states[index].allowed
         return mask
+
+    def cost(self, option: RequestOption, device: int) -> int:
+        """Units of work that it takes to compare the device, to take it and to give it back."""
+        task, parts = self.task, 4 + 2 * len(option.constraints)
+        if task.counters is not None:
+            parts += len(task.counters.charges.get(device, ()))
+        if task.shareable >> device & 1:
+            parts += len(task.view.devices[device].model.traits.capacity)
+        return parts // 2
 
     def affordable(self, option: RequestOption, device: int) -> bool:
         """Whether the counters and, for shares, the capacity suffice."""

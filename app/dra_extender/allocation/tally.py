@@ -11,21 +11,23 @@ from typing import Literal
 
 import msgspec
 
-from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule, Stuck
+from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule
 
 
 class ValueTally(msgspec.Struct, frozen=True):
-    """`count` devices have this value; `text` is empty for devices without one."""
+    """The number of devices with this value. `text` is empty for devices without a value."""
 
     text: str
     count: int
 
 
 class ClauseTally(msgspec.Struct, frozen=True):
-    """One term of a selector's `&&`. `source`: whose selector it is, of this `index`; `number`: which of its clauses.
+    """One clause of a CEL selector: a term of its `&&`. `source` and `index`: the selector, in the class or in the
+    request. `number`: the position of the clause in the selector.
 
-    Of the devices that get to the selector `excluded` do not satisfy the clause, and it fails for `failed`. `reads`:
-    the one thing that it reads, empty when there are several; `values`: which values that has, the most common first.
+    `excluded`: devices that do not satisfy the clause. `failed`: devices for which the evaluation fails. `reads`: the
+    attribute, capacity or driver that the clause reads; empty if it reads several. `values`: the values that devices
+    have there, the most common first.
     """
 
     source: Literal["class", "request"]
@@ -39,7 +41,7 @@ class ClauseTally(msgspec.Struct, frozen=True):
 
 
 class TaintTally(msgspec.Struct, frozen=True):
-    """`count` devices have this taint, which the request does not tolerate."""
+    """The number of devices with this taint, which the request does not tolerate."""
 
     key: str
     value: str
@@ -48,8 +50,9 @@ class TaintTally(msgspec.Struct, frozen=True):
 
 
 class CapacityTally(msgspec.Struct, frozen=True):
-    """`asked` of a capacity (empty: all of it), against the most that a device has, and has left. `amounts`: what
-    devices have left, the largest first. `devices` have the capacity at all.
+    """A requested capacity. `asked`: the requested amount; empty if all of it is requested. `most`: the largest total
+    of a device. `left`: the largest amount that a device has left. `amounts`: the amounts that devices have left, the
+    largest first. `devices`: the number of devices with this capacity.
     """
 
     name: str
@@ -61,7 +64,9 @@ class CapacityTally(msgspec.Struct, frozen=True):
 
 
 class CounterTally(msgspec.Struct, frozen=True):
-    """The least that a device without enough consumes of a counter, and the most that is left."""
+    """A shared counter that has too little left. `asked`: the smallest amount that an excluded device consumes. `left`:
+    the largest amount that is left.
+    """
 
     counter_set: str
     counter: str
@@ -70,9 +75,12 @@ class CounterTally(msgspec.Struct, frozen=True):
 
 
 class ErrorTally(msgspec.Struct, frozen=True):
-    """A selector fails for `count` devices. `problem` is what it says of `device`, `hint` what to do about it, `key`
-    the name that the device does not have, if it is about one, `near` the one it has that is nearly the same as `word`
-    of the expression; `source`, `index`: which selector it is.
+    """An error of a CEL selector, for `count` devices. `source` and `index`: the selector, in the class or in the
+    request; source "node": the node selector of a device. `device`: the first device with the error. `problem`: the
+    error. `hint`: how to correct it.
+
+    If the selector reads a name that the device does not have, `key` is this name, and `word` is the misspelt word in
+    the expression. `near`: the name of the device that is most similar to `word`.
     """
 
     source: Literal["class", "request", "node"]
@@ -88,14 +96,14 @@ class ErrorTally(msgspec.Struct, frozen=True):
 
 
 class RuleCount(msgspec.Struct, frozen=True):
-    """`count` devices that a rule takes away."""
+    """The number of devices that a rule excludes."""
 
     rule: Rule
     count: int
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A device that is allocated, or shared."""
+    """A device in use."""
 
     driver: str
     pool: str
@@ -103,10 +111,11 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class RequestTally(msgspec.Struct, frozen=True):
-    """One request, or one of its alternatives (`request/alternative`), and the devices of its class.
+    """The devices of a node for one request, or for one of its alternatives (`request/alternative`).
 
-    `wanted` devices are asked for (with `all`: as many as there are); the class selects `offered` of them, and not
-    `others`; `losses` say in order which rule takes how many away, and `left` stay. `held` are names of devices in use.
+    `wanted`: the requested number of devices. `all`: all devices of the class are requested. `offered`: devices of the
+    class. `others`: devices of other classes. `losses`: how many devices each rule excludes, in the order of the rules.
+    `left`: devices that no rule excludes. `held`: the first of the devices in use.
     """
 
     claim: str
@@ -127,8 +136,9 @@ class RequestTally(msgspec.Struct, frozen=True):
 
 
 class ConstraintTally(msgspec.Struct, frozen=True):
-    """A constraint of a claim over these requests: together they want `wanted` devices, and at most `best` of those
-    that the other rules leave satisfy it together. `missing`: how many of them do not have the attribute.
+    """A constraint of a claim. `index`: its position in the claim. `wanted`: the number of devices that its requests
+    need together. `best`: the largest number of devices that satisfy the constraint together, after all other rules.
+    `missing`: devices without the attribute.
     """
 
     claim: str
@@ -142,8 +152,9 @@ class ConstraintTally(msgspec.Struct, frozen=True):
 
 
 class NodeTally(msgspec.Struct, frozen=True):
-    """One node. `stuck`: where the search could not go on. Requests without alternatives ask for `wanted` devices
-    together, of which there are `available`.
+    """The tally of one node for all claims of a pod. `cause`: why the search found no solution; empty if it found one,
+    or if a request has too few devices on its own. All requests without alternatives together ask for `wanted` devices;
+    the rules leave `available` devices for them.
     """
 
     node: str
@@ -151,13 +162,13 @@ class NodeTally(msgspec.Struct, frozen=True):
     reason: str
     requests: tuple[RequestTally, ...] = ()
     constraints: tuple[ConstraintTally, ...] = ()
-    stuck: Stuck | None = None
+    cause: str = ""
     pools: tuple[PoolProblem, ...] = ()
     wanted: int = 0
     available: int = 0
 
     def anonymous(self) -> NodeTally:
-        """Without the names by which nodes that are alike differ."""
+        """Without the names of node, pools and devices, so that it is equal for equivalent nodes."""
         pools = tuple(msgspec.structs.replace(found, pool="", problem="") for found in self.pools)
         return msgspec.structs.replace(self, node="", requests=tuple(map(_anonymous, self.requests)), pools=pools)
 

@@ -1,51 +1,60 @@
-"""Makes a tally of a node's devices, request by request and rule by rule.
+"""Makes the tally of a node's devices, request by request and rule by rule.
 
-Promises: the verdict and the order of the rules are those of the search (`explanation`). A device counts under the
-first rule that takes it away.
+Promises: the verdict is the allocator's, because the same search finds it. The counts describe the start of the search.
+A device counts under the first rule that takes it away, in the order in which the search applies the rules. Only other
+requests can still refuse the devices that are left; `cause` then says why the search found no solution.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.allocator import lacking
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
 from dra_extender.allocation.constraints import AttributeConstraint
-from dra_extender.allocation.explanation import TakenAway, explain, taken_away
-from dra_extender.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
+from dra_extender.allocation.plan import (
+    INVALID_POOLS,
+    NO_SOLUTION,
+    RULES,
+    STEP_BUDGET,
+    Failure,
+    Feasibility,
+    PoolProblem,
+    Rule,
+    undecided,
+)
+from dra_extender.allocation.proofs.bounds import Bounds
+from dra_extender.allocation.proofs.demands import Demand, OpenOption, dry_devices
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
-from dra_extender.allocation.selection import losses, suitability
-from dra_extender.allocation.selectors import cel_gates, compiled, device_view, matches
+from dra_extender.allocation.result import allocations
+from dra_extender.allocation.search import Search, SearchOutcome
+from dra_extender.allocation.selection import losses
+from dra_extender.allocation.selectortally import clause_tallies, devices_of, error_tallies
+from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.tally import (
     CapacityTally,
-    ClauseTally,
     ConstraintTally,
     CounterTally,
-    ErrorTally,
     Held,
     NodeTally,
     RequestTally,
     RuleCount,
     TaintTally,
-    ValueTally,
 )
-from dra_extender.allocation.task import AllocationTask
-from dra_extender.allocation.workerrequests import CompileReply
+from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption
 from dra_extender.api.core import tolerates
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded
-from dra_extender.cel.clauses import clauses
-from dra_extender.cel.trial import misspelt, value_of
+from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import NO_AMOUNTS
 
-VALUES: Final = 8
-"""How many values of an attribute that a clause reads are listed."""
+AMOUNTS: Final = 8
+"""How many amounts of a capacity that devices have left are listed."""
 _MEBI: Final = 2**20 * 10**9
 WORK: Final = 10_000
 """Units of work to evaluate failing selectors of a node again, for the texts of their errors."""
@@ -63,24 +72,69 @@ def tally(
     budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> NodeTally:
-    """The tally of one node. Raises what the budget does, and WorkExceeded when the verdict is not known by then."""
-    explanation, task = explain(prepared, view, holdings, step_budget, budget, work)
-    found = NodeTally(
-        view.node, explanation.verdict, explanation.reason, stuck=explanation.stuck, pools=explanation.pools
-    )
+    """The tally of one node. Never raises for what objects contain. Raises what the budget does, and WorkExceeded when
+    the verdict is not known by then; without `work`, the step budget limits the work as well.
+    """
+    if work is None:
+        work = search_work(step_budget)
+        try:
+            return tally(prepared, view, holdings, step_budget, budget, work)
+        except WorkExceeded:
+            return NodeTally(view.node, "undecided", undecided(step_budget))
+        finally:
+            budget.spend(search_work(step_budget).left - work.left)
+    pools = tuple(PoolProblem(*pool.id, pool.incomplete, pool.problem) for pool in view.pools if pool.problem)
     if isinstance(prepared, Failure) or view.error:
-        return found
+        reason = prepared.error if isinstance(prepared, Failure) else view.error
+        return NodeTally(view.node, "error", reason, pools=pools)
     try:
-        if task is not None:
-            return _counted(task, found)
-        return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, budget, work)))
+        task = AllocationTask(prepared, view, holdings, budget, work)
+    except FatalError as failure:
+        found = NodeTally(view.node, "error", failure.text(prepared), pools=pools)
+        try:
+            return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, budget, work)))
+        except WorkExceeded:
+            return found
+    taken = list(_taken_away(task))
+    verdict, reason, cause = _verdict(task, _is_scarce(task, taken), step_budget)
+    found = NodeTally(view.node, verdict, reason, cause=cause, pools=pools)
+    try:
+        return _counted(task, taken, found)
     except WorkExceeded:
         return found
 
 
-def _counted(task: AllocationTask, found: NodeTally) -> NodeTally:
+def _verdict(task: AllocationTask, scarce: bool, step_budget: int) -> tuple[Feasibility, str, str]:
+    """(verdict, reason, cause). `scarce`: a request has too few devices on its own."""
+    refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
+    if scarce and lacking(task):
+        return "refused", refused, ""
+    bounds = Bounds(task)
+    search = Search(task, step_budget, bounds)
+    try:
+        outcome = search.run()
+        if outcome is SearchOutcome.FOUND:
+            allocations(task, search.state.taken, str)
+            return "fits", "", ""
+    except FatalError as failure:
+        return "error", failure.text(task.prepared), ""
+    cause = "" if scarce else bounds.reason or "every combination of devices was tried"
+    if outcome is SearchOutcome.UNDECIDED:
+        return "undecided", undecided(step_budget), cause
+    return "refused", refused, cause
+
+
+def _is_scarce(task: AllocationTask, taken: Sequence[TakenAway]) -> bool:
+    """True when a request has too few devices on its own, whatever is chosen."""
+    enough = {item.option.request for item in taken if item.left.bit_count() >= max(item.option.need, 1)}
+    return len(enough) < len(task.options)
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+def _counted(task: AllocationTask, taken: Sequence[TakenAway], found: NodeTally) -> NodeTally:
     """With the counts. Raises what the budget does, and WorkExceeded."""
-    taken = list(taken_away(task))
     texts = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
     plain = [item for item in taken if item.option.request not in several]
@@ -101,9 +155,7 @@ def _static(prepared: PreparedClaims, view: NodeView, budget: WorkBudget, work: 
     context = _NodeContext(prepared, view, budget, work, Work(WORK))
     for request in prepared.requests:
         for ask in request.asks:
-            masks: dict[Rule, int] = {}
-            for device, rule in losses(view, ask.filter, budget):
-                masks[rule] = masks.get(rule, 0) | 1 << device
+            masks = losses(view, ask.filter, budget)
             left = view.all & ~sum(masks.values())
             yield _tallied(context, request.claim, ask, masks, left, 0 if ask.all else ask.count)
 
@@ -128,12 +180,15 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
-    devices = [Held(*device.id) for device in _devices(task.view, held)]
+    devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
         offered = task.view.all & ~masks.get("class", 0) & ~masks.get("selector", 0)
-        context.charge(offered.bit_count() * max(1, len(option.ask.filter.capacity)) // COUNTED)
+        sizes = [len(device.model.traits.capacity) for device in devices_of(task.view, offered)]
+        context.charge(len(task.view.devices) + sum(sizes))
         capacities = tuple(_capacities(task, option.ask.filter, offered))
+    if task.counters is not None and masks.get("counters"):
+        context.charge(task.counters.size)
     counters = tuple(_counters(task, masks.get("counters", 0)))
     return msgspec.structs.replace(found, held=tuple(devices[:HELD]), capacities=capacities, counters=counters)
 
@@ -142,7 +197,7 @@ def _tallied(
     context: _NodeContext, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int
 ) -> RequestTally:
     prepared, view, budget = context.prepared, context.view, context.budget
-    context.charge(1 + len(view.devices) // COUNTED)
+    context.charge(1 + len(view.devices))
     others = masks.get("class", 0).bit_count()
     lost = tuple(RuleCount(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
     evaluated = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
@@ -156,114 +211,55 @@ def _tallied(
         others=others,
         losses=lost,
         left=left.bit_count(),
-        clauses=tuple(_clauses(ask, view, masks, budget)) if evaluated else (),
+        clauses=tuple(clause_tallies(ask, view, masks, budget)) if evaluated else (),
         taints=tuple(_taints(ask, context, masks.get("taint", 0))),
-        errors=tuple(_errors(ask, context, masks.get("error", 0))),
+        errors=tuple(error_tallies(ask, view, masks.get("error", 0), budget, context.texts)),
     )
 
 
-def _devices(view: NodeView, mask: int) -> Iterator[Any]:
-    while mask:
-        low = mask & -mask
-        yield view.devices[low.bit_length() - 1]
-        mask ^= low
+class TakenAway(NamedTuple):
+    """Masks of the devices that each rule takes away from an option at the start of the search, and of the rest."""
+
+    option: RequestOption
+    by_rule: Mapping[Rule, int]
+    left: int
 
 
-# --- selectors --------------------------------------------------------------------------------------------------------
+def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
+    """For each option of each request, in order. Raises what the budget does."""
+    state = SearchState(task)
+    dry = dry_devices(task, state)
+    bounds = Bounds(task)
+    for options in task.options:
+        for option in options:
+            task.charge(OPTION)
+            taken: dict[Rule, int] = defaultdict(int, losses(task.view, option.ask.filter, task.budget))
+            left = option.candidates.usable
+            owned = 0 if option.admin else task.holdings.owned
+            rule: Rule
+            for rule, gone in (
+                ("in use", left & owned),
+                ("capacity", left & ~owned & ~_roomy(option)),
+                ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry),
+            ):
+                taken[rule] |= gone
+                left &= ~gone
+            unmatched = left & ~_matching(state, bounds, option, left)
+            taken["constraint"] = unmatched
+            yield TakenAway(option, taken, left & ~unmatched)
 
 
-def _clauses(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: WorkBudget) -> Iterator[ClauseTally]:
-    """Tallies of the request's selectors over the devices of the class. If the class selects no device: tallies of the
-    class's selectors over all devices.
-    """
-    filter = ask.filter
-    everything = masks.get("class", 0).bit_count() == len(view.devices)
-    if everything:
-        yield from _clauses_of("class", filter.class_selectors, filter, _models(view, view.all), budget)
-    else:
-        mask = view.all & ~masks.get("class", 0)
-        yield from _clauses_of("request", filter.selectors, filter, _models(view, mask), budget)
+def _roomy(option: RequestOption) -> int:
+    """Devices with enough capacity left; what mode All wants is compared when it is collected."""
+    return option.wanted if option.all else option.usable
 
 
-def _models(view: NodeView, mask: int) -> Sequence[tuple[DeviceModel, int]]:
-    counts = Counter(device.model for device in _devices(view, mask))
-    return list(counts.items())
-
-
-def _clauses_of(
-    source: Literal["class", "request"],
-    selectors: Sequence[str],
-    filter: DeviceFilter,
-    models: Sequence[tuple[DeviceModel, int]],
-    budget: WorkBudget,
-) -> Iterator[ClauseTally]:
-    views = [(device_view(model, filter.features), count) for model, count in models]
-    for index, expression in enumerate(selectors):
-        for number, text in enumerate(clauses(expression)):
-            try:
-                program = compiled(text, filter, budget)
-            except CelCompileError:
-                continue
-            excluded = failed = 0
-            for view, count in views:
-                answer = matches(program, text, filter, view, budget)
-                excluded += count if answer is False else 0
-                failed += count if isinstance(answer, str) else 0
-            if excluded or failed:
-                reads, values = ("", ()) if isinstance(program, CompileReply) else _read(program.reads, views)
-                yield ClauseTally(source, index, number, text, excluded, failed, reads, values)
-
-
-def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str, tuple[ValueTally, ...]]:
-    counts: Counter[str] = Counter()
-    name = ""
-    for view, count in views:
-        found = value_of(reads, view)
-        if found is None:
-            return "", ()
-        name = found[0]
-        counts[found[1]] += count
-    return name, tuple(ValueTally(text, count) for text, count in counts.most_common(VALUES))
-
-
-def _errors(ask: Ask, context: _NodeContext, mask: int) -> Iterator[ErrorTally]:
-    view, budget = context.view, context.budget
-    first: dict[tuple[str, str], ErrorTally] = {}
-    for index, device in enumerate(view.devices):
-        if not mask >> index & 1:
-            continue
-        failure = suitability(device.model, ask.filter, budget).failure
-        source = failure.source if failure is not None else "node"
-        text = failure.text if failure is not None else view.unmatchable.get(index, "")
-        known = first.get((source, text))
-        if known is not None:
-            first[source, text] = msgspec.structs.replace(known, count=known.count + 1)
-        elif failure is None or source == "node":
-            first[source, text] = ErrorTally("node", 0, "", text, "/".join(device.id), 1)
-        else:
-            texts = ask.filter.class_selectors if source == "class" else ask.filter.selectors
-            expression = texts[failure.index]
-            known = ErrorTally(source, failure.index, expression, text, "/".join(device.id), 1)
-            first[source, text] = _worded(known, device.model, ask.filter, context.texts)
-    yield from first.values()
-
-
-def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: Work) -> ErrorTally:
-    """With the problem, a hint and the name that may be meant, if the selector can be evaluated here."""
-    expression, view = found.expression, device_view(model, filter.features)
-    try:
-        filter.programs.compile(expression, cel_gates(filter.features), work).evaluate(view, work)
-    except CelRuntimeError as error:
-        found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key)
-    except CelCompileError as error:
-        return msgspec.structs.replace(found, problem=error.message, hint=error.hint)
-    except WorkExceeded:
-        return found
-    try:
-        word, near = misspelt(expression, found.key, view, work) if found.key else ("", "")
-    except WorkExceeded:
-        return found
-    return msgspec.structs.replace(found, word=word, near=near)
+def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: int) -> int:
+    """The devices of which enough have an attribute value in common."""
+    if not option.constraints or left.bit_count() < option.need:
+        return left
+    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [OpenOption(option, left, option.need)])])
+    return narrowed[0].mask if narrowed else 0
 
 
 # --- the other rules --------------------------------------------------------------------------------------------------
@@ -271,7 +267,7 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: W
 
 def _taints(ask: Ask, context: _NodeContext, mask: int) -> Iterator[TaintTally]:
     counts: Counter[tuple[str, str, str]] = Counter()
-    for device in _devices(context.view, mask):
+    for device in devices_of(context.view, mask):
         taints = device.model.traits.taints
         context.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
         for taint in taints:
@@ -303,7 +299,7 @@ def _capacities(task: AllocationTask, filter: DeviceFilter, mask: int) -> Iterat
             most.text if most is not None else "",
             left[0].text if left else "",
             len(found),
-            tuple(amount.text for amount in left[:VALUES]),
+            tuple(amount.text for amount in left[:AMOUNTS]),
         )
 
 
@@ -334,8 +330,9 @@ def _amount(nano: int) -> str:
 def _constraints(task: AllocationTask, taken: Sequence[TakenAway]) -> Iterator[ConstraintTally]:
     for number, claim in enumerate(task.prepared.claims):
         for index, place in enumerate(task.claim_constraints[number]):
-            covered = [item for item in taken if place in item.option.constraints]
             source, constraint = claim.constraints[index], task.constraints[place]
+            task.charge(len(taken) + len(constraint.table.groups) // COUNTED)
+            covered = [item for item in taken if item.option.covers >> place & 1]
             if not covered:
                 continue
             mask = 0

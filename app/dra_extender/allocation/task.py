@@ -24,27 +24,19 @@ from dra_extender.devices.pools import NodeView
 OPTION: Final = 5
 """Units of work that an option or a constraint costs, devices aside."""
 DEVICES_PER_UNIT: Final = 16
+CAPACITIES_PER_UNIT: Final = 4
 
 
 class RequestOption:
-    """An `Ask` on this node. It needs `need` devices; in mode All exactly `devices`, in this order.
+    """An `Ask` on this node. It needs `need` devices; in mode All exactly `devices`, in this order (mask `wanted`).
 
     `usable`: devices that can be had as far as is known before the search, those in use left out. `failing`:
     devices whose evaluation fails as soon as the search reaches them.
     """
 
     __slots__ = (
-        "admin",
-        "all",
-        "ask",
-        "candidates",
-        "claim",
-        "constraints",
-        "devices",
-        "failing",
-        "need",
-        "request",
-        "usable",
+        "admin", "all", "ask", "candidates", "claim", "constraints", "covers", "devices", "failing", "need", "request",
+        "usable", "wanted",
     )  # fmt: skip
 
     def __init__(self, ask: Ask, claim: int, request: int, candidates: Candidates) -> None:
@@ -56,10 +48,12 @@ class RequestOption:
         self.all = ask.all
         self.need = ask.count
         self.devices: tuple[int, ...] = ()
+        self.wanted = 0
         self.usable = candidates.usable
         self.failing = 0
         self.constraints: tuple[int, ...] = ()
-        """Indices into the constraints of the task."""
+        """Indices into the constraints of the task; `covers` is their mask."""
+        self.covers = 0
 
     @property
     def raises(self) -> bool:
@@ -100,20 +94,8 @@ class AllocationTask:
     """
 
     __slots__ = (
-        "budget",
-        "can_raise",
-        "claim_constraints",
-        "constraints",
-        "counters",
-        "features",
-        "first_left",
-        "holdings",
-        "options",
-        "overdrawn",
-        "prepared",
-        "shareable",
-        "view",
-        "work",
+        "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_left", "holdings",
+        "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
     )  # fmt: skip
 
     def __init__(
@@ -136,9 +118,12 @@ class AllocationTask:
         self.first_left: list[int] = []
         self.overdrawn = 0
         if self.features.DRAPartitionableDevices and view.consuming:
+            self.charge(sum([len(device.model.traits.consumes) for device in view.devices]))
             self.counters = counter_layout(view)
+            self.charge(len(self.counters.names))
             self.first_left = self.counters.left(holdings)
             self.overdrawn = self.counters.overdrawn(self.first_left)
+        self.sharing = sum([1 << device for device in holdings.shared])
         self.constraints: list[AttributeConstraint] = []
         self.claim_constraints: list[range] = []
         self.options: list[tuple[RequestOption, ...]] = []
@@ -172,12 +157,15 @@ class AllocationTask:
         self.claim_constraints.append(range(base, len(self.constraints)))
 
     def _option(self, ask: Ask, number: int, request: int, base: int) -> RequestOption:
-        self.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
+        self.charge(OPTION + len(ask.covered) // 2 + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.budget)
         option = RequestOption(ask, number, request, found)
-        option.constraints = tuple(base + index for index in ask.covered)
+        option.constraints = tuple([base + index for index in ask.covered])
+        option.covers = sum([1 << index for index in option.constraints])
         if ask.all:
-            option.devices = self._collect(ask, found, number)
+            self.charge(len(self.view.devices) // 2)
+            option.wanted = self._collect(ask, found, number)
+            option.devices = tuple(index for index, bit in enumerate(f"{option.wanted:b}"[::-1]) if bit == "1")
             option.need = len(option.devices)
         else:
             in_use = 0 if ask.admin else self.holdings.owned
@@ -191,12 +179,13 @@ class AllocationTask:
             for device, amounts in self.holdings.shared.items():
                 if mask >> device & 1:
                     model = self.view.devices[device].model
+                    self.charge(2 + len(model.traits.capacity) // CAPACITIES_PER_UNIT)
                     takes = self.suitability(device, ask.filter).takes
                     if takes is None or not fits(model.traits.capacity, takes, amounts):
                         mask &= ~(1 << device)
         return mask
 
-    def _collect(self, ask: Ask, found: Candidates, claim: int) -> tuple[int, ...]:
+    def _collect(self, ask: Ask, found: Candidates, claim: int) -> int:
         """The devices mode All wants: whether they are in use does not matter yet."""
         where = f", request {ask.label}: asks for all devices, but resource pool"
         for pool, offset in zip(self.view.pools, self.view.offsets, strict=True):
@@ -209,5 +198,4 @@ class AllocationTask:
                 raise FatalError(f"{where} {pool.name} is currently invalid", claim)
         if found.failures:
             raise failed(found.failures[min(found.failures)], ask, claim)
-        mask = self._roomy(ask, found.collected)
-        return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+        return self._roomy(ask, found.collected)

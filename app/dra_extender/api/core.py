@@ -5,6 +5,7 @@ nodes a pod tolerates, and what it requests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from dra_extender.api.meta import Condition, Object, ObjectMeta
 from dra_extender.api.quantity import Quantity
 
 FIELD_NODE_NAME = "metadata.name"
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of mirror pods. Evicting a mirror pod does not stop its static pod."""
 
 
 class NodeSelectorRequirement(Object, frozen=True, gc=False):

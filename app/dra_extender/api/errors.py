@@ -56,6 +56,13 @@ class GoneError(ApiError):
     """410: the resourceVersion or continue token of a list or watch is too old; list again."""
 
 
+class SetBackError(ApiError):
+    """The API server shows an older state than before: somebody restored a backup, or an older copy answers."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(0, "SetBack", shown)
+
+
 class RejectedError(ApiError):
     """400, 401, 403, 405, 413, 415, 422: the request itself is refused; the same request will be refused again.
 

@@ -15,6 +15,11 @@ class Object(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="
     """Base of all wire structs."""
 
 
+def version_number(resource_version: str) -> int:
+    """The resourceVersion as a number, comparable for one kind of one API server; 0 when absent or not numeric."""
+    return int(resource_version) if resource_version.isascii() and resource_version.isdigit() else 0
+
+
 class OwnerReference(Object, frozen=True, gc=False):
     """metav1.OwnerReference."""
 
@@ -36,6 +41,7 @@ class ObjectMeta(Object, frozen=True, gc=False):
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
@@ -53,8 +59,8 @@ class ObjectMeta(Object, frozen=True, gc=False):
 
     @property
     def version(self) -> int:
-        """The resourceVersion as a number, comparable within one API server; 0 when absent or not numeric."""
-        return int(self.resource_version) if self.resource_version.isascii() and self.resource_version.isdigit() else 0
+        """See `version_number`."""
+        return version_number(self.resource_version)
 
 
 class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True):

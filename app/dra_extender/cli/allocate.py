@@ -26,6 +26,7 @@ def allocate(
     """
     from dra_extender.allocation.scenario import answer
     from dra_extender.cli.scenarios import answer_lines, strict, worded
+    from dra_extender.insight.why.text import tally_text
 
     status = YES
 
@@ -36,7 +37,8 @@ def allocate(
         except ValueError as problem:
             status = FAILED
             return _complain(str(case.get("name") or ""), str(problem))
-        found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, reasons=explain)
+        text = tally_text if explain else None
+        found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
         found["error"] = worded(found["error"])
         status = max(status, _STATUSES[found["kind"]])
         return found

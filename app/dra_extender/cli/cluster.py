@@ -52,7 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        return tuple(self.cluster.budgets.values())
+        return tuple(budget for budgets in self.cluster.budgets.values() for budget in budgets.values())
 
     def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
         """For decisions without a running bind. `policy`: that of a service which has seen the running pods only.

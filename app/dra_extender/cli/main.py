@@ -1,16 +1,18 @@
-"""All commands under one name. Each command is a function in a module of this package, and a line in `_PANELS`."""
+"""All commands under one name. `questions` has those that answer questions; each other command has a module."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from dra_extender.cli import allocate, completion, demo, questions, replay, serve, snapshot
+from dra_extender.cli.options import Answering, command
+from dra_extender.cli.source import Source
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import Place, tolerate
 from dra_extender.version import VERSION
@@ -27,26 +29,70 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _load(name: str) -> Answering:
+    """Import the function that answers the command; it loads the client, the CEL interpreter and YAML."""
+    match name:
+        case "why":
+            from dra_extender.cli.answers import why
+
+            return why.answer
+        case "devices":
+            from dra_extender.cli.answers import devices
+
+            return devices.list_devices
+        case "top":
+            from dra_extender.cli.answers import devices
+
+            return devices.sum_devices
+        case "headroom":
+            from dra_extender.cli.answers import headroom
+
+            return headroom.answer
+        case "whatif":
+            from dra_extender.cli.answers import whatif
+
+            return whatif.answer
+        case "compact":
+            from dra_extender.cli.answers import compact
+
+            return compact.answer
+        case "audit":
+            from dra_extender.cli.answers import audit
+
+            return audit.answer
+        case "workload":
+            from dra_extender.cli.answers import audit
+
+            return audit.workload
+        case _:
+            from dra_extender.cli.answers import selector
+
+            return selector.answer
+
+
+_KINDS: Final[Mapping[str, type[Source]]] = {
+    "why": questions.WhyOptions,
+    "devices": questions.DevicesOptions,
+    "top": questions.TopOptions,
+    "headroom": questions.HeadroomOptions,
+    "whatif": questions.WhatIfOptions,
+    "compact": questions.CompactOptions,
+    "audit": questions.AuditOptions,
+    "workload": questions.WorkloadOptions,
+    "selector": questions.SelectorOptions,
+}
+_QUESTIONS: Final = {name: command(kind, name, _load) for name, kind in _KINDS.items()}
+_ALIASES: Final = {"explain": _QUESTIONS["why"]}
+
+_OFFLINE: Final = "Offline"
 _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
-    "Questions about a cluster": {
-        "why": questions.why,
-        "explain": questions.why,
-        "devices": questions.devices,
-        "top": questions.top,
-        "headroom": questions.headroom,
-        "whatif": questions.whatif,
-        "compact": questions.compact,
-        "audit": questions.audit,
-        "workload": questions.workload,
-        "selector": questions.selector,
-    },
-    "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
+    "Questions about a cluster": _QUESTIONS | _ALIASES,
+    _OFFLINE: {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
     "The service": {"serve": serve.serve, "demo": demo.demo},
     "This command": {"completion": completion.completion, "version": version},
 }
-_QUESTIONS, _OFFLINE, *_ = _PANELS
-_UNLISTED: Final = frozenset({"explain"})
-"""Aliases, which the help does not list."""
+_UNLISTED: Final = _ALIASES.keys()
+"""The help does not list these."""
 
 app = typer.Typer(
     name="dra-extender",
@@ -72,7 +118,7 @@ def dra_extender(
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel, hidden=_name in _UNLISTED)(_command)
-app.add_typer(replay.replay(_PANELS[_QUESTIONS], _UNLISTED), name="replay", rich_help_panel=_OFFLINE)
+app.add_typer(replay.replay(_QUESTIONS | _ALIASES, _UNLISTED), name="replay", rich_help_panel=_OFFLINE)
 
 
 def main() -> None:

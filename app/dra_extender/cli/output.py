@@ -19,6 +19,8 @@ from typing import Final, TextIO
 import typer
 
 from dra_extender.devices.validity import ObjectProblem
+from dra_extender.limits import CHARACTERS_OF_LINE
+from dra_extender.plaintext import printable, wrapped
 from dra_extender.plurals import counted
 
 YES: Final = 0
@@ -54,9 +56,10 @@ def table(
     numbers: frozenset[int] = frozenset(),
     paint: Callable[[int, str], str] = lambda column, cell: cell,
 ) -> Iterator[str]:
-    """Lines of a table. `numbers`: the columns that are aligned to the right. `paint` may colour a cell of a column,
-    but not change how wide it is.
+    """Lines of a table with printable cells. `numbers`: the columns that are aligned to the right. `paint` may colour a
+    cell of a column, but not change how wide it is.
     """
+    rows = [[printable(cell, CHARACTERS_OF_LINE) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     last_is_text = len(head) - 1 not in numbers
     fixed = sum(widths[:-1]) + (0 if last_is_text else widths[-1])
@@ -87,21 +90,6 @@ def _parted(text: str, room: int, width: int) -> tuple[list[str], list[str]]:
     return [""], below
 
 
-def folded(text: str, width: int) -> str:
-    """The text with lines of at most `width` columns where words allow it, 0: as it is; what is folded goes on below,
-    two columns further in.
-    """
-    lines: list[str] = []
-    for line in text.splitlines():
-        indent = line[: len(line) - len(line.lstrip(" "))] + "  "
-        lines += (
-            textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-            if 0 < width < len(line)
-            else [line]
-        )
-    return "\n".join(lines)
-
-
 def is_coloured(stream: TextIO) -> bool:
     """True for a terminal whose user has not refused colours (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -123,5 +111,5 @@ def note(problems: Iterable[ObjectProblem]) -> None:
 
 
 def _say(text: str, colour: str) -> None:
-    text = folded(text, width_of(sys.stderr))
+    text = wrapped((text,), width_of(sys.stderr))
     typer.secho(text, err=True, fg=colour, color=is_coloured(sys.stderr))

@@ -1,47 +1,76 @@
-"""The commands that answer questions about a cluster, or about a snapshot file.
+"""The commands that answer questions about a cluster, or about a snapshot file: the help and the options of each.
 
-They load the client, the CEL interpreter and YAML only when they run, because help and completion need none of them.
+The modules in `answers` load the client, the CEL interpreter and YAML, so a command imports its module when it runs.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Final, Literal
 
 import typer
 
 from dra_extender.cli.options import (
-    AuditOptions,
-    CompactOptions,
-    DevicesOptions,
-    HeadroomOptions,
-    SelectorOptions,
-    TopOptions,
-    WhatIfOptions,
-    WhyOptions,
-    command,
+    FORMS_OF_POD,
+    ClaimFile,
+    Classes,
+    Drivers,
+    HoldersNamespace,
+    MovedSchedulers,
+    Nodes,
+    Output,
+    Pod,
+    PodFile,
+    PodNamespace,
+    SchedulerNames,
+    Watch,
+    WideOutput,
+    argument,
+    classes,
+    like_nodes,
+    nodes,
+    pods,
+    repeated,
+    text_option,
 )
-from dra_extender.cli.output import FAILED, YES
 from dra_extender.cli.source import Source
 
+MOST_ALLOCATIONS: Final = 2_000
 
-@command
-async def why(given: WhyOptions) -> int:
+
+class WhyOptions(Source, frozen=True, kw_only=True):
     """Show why a pod cannot be scheduled, and which changes would let it fit.
 
     The service would decide the same. Each suggestion was verified: with that change the pod fits.
 
     Exit status: 0 if a node fits, 1 if no node fits, 2 if the command cannot answer.
     """
-    if (given.pod is None) == (not given.filename):
-        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from dra_extender.cli.answers.why import answer
 
-    return await answer(given)
+    pod: Pod = None
+    filename: PodFile = ""
+    namespace: PodNamespace = ""
+    everything: Annotated[bool, typer.Option("--all", help="show all findings, node by node")] = False
+    output: Output = "text"
+    watch: Watch = False
+    node: Nodes = None
+    placement: Annotated[
+        str, typer.Option(metavar="POLICY", help="as for serve: show what this policy prefers, and why")
+    ] = ""
+    scheduler_names: SchedulerNames = ""
 
 
-@command
-async def devices(given: DevicesOptions) -> int:
+class DeviceStateName(StrEnum):
+    """The values of `dra_extender.insight.devicereport.report.DeviceState`, for the command line parser."""
+
+    FREE = "free"
+    SHARED = "shared"
+    USED = "used"
+    BLOCKED = "blocked"
+    TAINTED = "tainted"
+    UNUSABLE = "unusable"
+
+
+class DevicesOptions(Source, frozen=True, kw_only=True):
     """List devices, their state, and the claims that hold them.
 
     `blocked`: the device is not allocated, but other devices consume counters that it needs. `unusable`: no device of
@@ -50,13 +79,22 @@ async def devices(given: DevicesOptions) -> int:
 
     Exit status: 0 if devices are listed, 1 if there are none, 2 if the command cannot answer.
     """
-    from dra_extender.cli.answers.devices import list_devices
 
-    return await list_devices(given)
+    node: Nodes = None
+    driver: Drivers = None
+    device_class: Classes = None
+    state: Annotated[
+        list[DeviceStateName] | None,
+        repeated("--state", "STATE", "only devices in this state: free, shared, used, blocked, tainted or unusable"),
+    ] = None
+    free: Annotated[bool, typer.Option("--free", help="short for --state free")] = False
+    held: Annotated[bool, typer.Option("--held", help="short for --state used --state shared")] = False
+    namespace: HoldersNamespace = ""
+    output: WideOutput = "text"
+    watch: Watch = False
 
 
-@command
-async def top(given: TopOptions) -> int:
+class TopOptions(Source, frozen=True, kw_only=True):
     """Show how many devices are free and how many are in use.
 
     Groups the devices by node, driver, class or namespace. FILL is the share of the devices that is in use: a device
@@ -64,13 +102,19 @@ async def top(given: TopOptions) -> int:
 
     Exit status: 0 if a group is listed, 1 if there are no devices, 2 if the command cannot answer.
     """
-    from dra_extender.cli.answers.devices import sum_devices
 
-    return await sum_devices(given)
+    by: Annotated[
+        Literal["nodes", "drivers", "classes", "namespaces"], typer.Argument(help="what to group the devices by")
+    ] = "nodes"
+    node: Nodes = None
+    driver: Drivers = None
+    device_class: Classes = None
+    namespace: HoldersNamespace = ""
+    output: Output = "text"
+    watch: Watch = False
 
 
-@command
-async def headroom(given: HeadroomOptions) -> int:
+class HeadroomOptions(Source, frozen=True, kw_only=True):
     """Count how many more pods fit that use devices of a class, or the claims of a file.
 
     Allocates devices for one pod after the other, as the service would. Only devices count: CPU, memory and taints of
@@ -78,15 +122,22 @@ async def headroom(given: HeadroomOptions) -> int:
 
     Exit status: 0 if at least one pod fits, 1 if none fits, 2 if the command cannot answer.
     """
-    if (given.device_class is None) == (not given.filename):
-        raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
-    from dra_extender.cli.answers.headroom import answer
 
-    return await answer(given)
+    device_class: Annotated[str | None, argument("CLASS", "the DeviceClass of the pods' devices", classes)] = None
+    filename: ClaimFile = ""
+    count: Annotated[int, typer.Option(metavar="COUNT", min=1, help="devices of the class per pod")] = 1
+    after_compaction: Annotated[
+        bool, typer.Option("--after-compaction", help="also count after the evictions that compact proposes")
+    ] = False
+    scheduler_name: MovedSchedulers = None
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="maximum number of allocations to try")] = (
+        MOST_ALLOCATIONS
+    )
+    output: Output = "text"
+    watch: Watch = False
 
 
-@command
-async def whatif(given: WhatIfOptions) -> int:
+class WhatIfOptions(Source, frozen=True, kw_only=True):
     """Show which pods would fit, and which would no longer fit, after hypothetical changes.
 
     The cluster is not changed. Pods are scheduled one after the other: first the pods that lose their node, then
@@ -94,15 +145,29 @@ async def whatif(given: WhatIfOptions) -> int:
 
     Exit status: 0 if all pods would fit, 1 if some would not, 2 if the command cannot answer.
     """
-    if given.pod is not None and given.filename:
-        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from dra_extender.cli.answers.whatif import answer
 
-    return await answer(given)
+    pod: Annotated[str | None, argument("POD", f"{FORMS_OF_POD}; by default all pods that wait for devices", pods)] = (
+        None
+    )
+    filename: PodFile = ""
+    add_node: Annotated[
+        list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one", like_nodes)
+    ] = None
+    without_pod: Annotated[list[str] | None, repeated("--without-pod", "POD", "delete this pod", pods)] = None
+    drain: Annotated[list[str] | None, repeated("--drain", "NODE", "drain this node", nodes)] = None
+    with_file: Annotated[
+        list[str] | None, repeated("--with", "FILE", "add the slices, classes and claims of this file")
+    ] = None
+    toleration: Annotated[
+        list[str] | None,
+        repeated("--toleration", "KEY[=VALUE][:EFFECT]", "add this toleration to the pods and their claims"),
+    ] = None
+    namespace: PodNamespace = ""
+    output: Output = "text"
+    scheduler_names: SchedulerNames = ""
 
 
-@command
-async def compact(given: CompactOptions) -> int:
+class CompactOptions(Source, frozen=True, kw_only=True):
     """List which pods to evict, in which order, so that a pending pod or a claim fits.
 
     Without a pod or a file it frees as many whole devices as possible. Each evicted pod fits on another node: the
@@ -111,48 +176,37 @@ async def compact(given: CompactOptions) -> int:
 
     Exit status: 0 if there is a way, 1 if no evictions help, 2 if the command cannot answer.
     """
-    if given.pod is not None and given.filename:
-        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from dra_extender.cli.answers.compact import answer
 
-    return await answer(given)
+    pod: Pod = None
+    filename: ClaimFile = ""
+    namespace: PodNamespace = ""
+    scheduler_name: MovedSchedulers = None
+    all_schedulers: Annotated[bool, typer.Option("--all-schedulers", help="pods of every scheduler may be evicted")] = (
+        False
+    )
+    output: Output = "text"
 
 
-@command
-async def selector(given: SelectorOptions) -> int:
+class SelectorOptions(Source, frozen=True, kw_only=True):
     """Show which devices a CEL selector matches, and why it does not match the others.
 
     Evaluates the selector for the devices in the ResourceSlices of the cluster, or of a file.
 
     Exit status: 0 if a device matches, 1 if no device matches, 2 if the selector is invalid or fails for a device.
     """
-    if given.batch:
-        return _batch()
-    if given.expression is None:
-        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
-    from dra_extender.cli.answers.selector import answer
 
-    return await answer(given)
-
-
-def _batch() -> int:
-    from dra_extender.cel import Programs
-    from dra_extender.cel.batch import answer
-    from dra_extender.cli.scenarios import answer_lines
-
-    programs = Programs()
-
-    def complain(name: str, problem: str) -> dict[str, Any]:
-        return {"name": name, "result": "error", "message": problem}
-
-    def said(case: dict[str, Any]) -> dict[str, Any]:
-        return answer(case, programs)
-
-    return FAILED if answer_lines(sys.stdin.buffer, sys.stdout.buffer, said, complain) else YES
+    expression: Annotated[str | None, typer.Argument(help="the CEL expression", show_default=False)] = None
+    slices: Annotated[
+        str, text_option("--slice", metavar="FILE", help="use the ResourceSlices of this file; - reads standard input")
+    ] = ""
+    batch: Annotated[
+        bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
+    ] = False
+    list_attributes: Annotated[bool, typer.Option(help="turn on the feature gate DRAListTypeAttributes")] = False
+    output: Output = "text"
 
 
-@command
-async def audit(given: AuditOptions) -> int:
+class AuditOptions(Source, frozen=True, kw_only=True):
     """List devices, counters and capacity that are allocated twice.
 
     Checks the allocations of all claims, whichever scheduler wrote them. Each line names what is allocated twice
@@ -160,13 +214,11 @@ async def audit(given: AuditOptions) -> int:
 
     Exit status: 0 if nothing is allocated twice, 1 if something is, 2 if the command cannot answer.
     """
-    from dra_extender.cli.answers.audit import answer
 
-    return await answer(given)
+    output: Output = "text"
 
 
-@command
-async def workload(given: Source) -> int:
+class WorkloadOptions(Source, frozen=True, kw_only=True):
     """Print the kinds of pods that use devices, and how many pods of each kind there are.
 
     The output is the YAML file that `serve --placement-workload` reads. It covers running and pending pods, the most
@@ -174,6 +226,3 @@ async def workload(given: Source) -> int:
 
     Exit status: 0 if the file was printed, 1 if no pod uses devices, 2 if the command cannot answer.
     """
-    from dra_extender.cli.answers.audit import workload
-
-    return await workload(given)

@@ -53,6 +53,7 @@ def _replay(
 def _described(file: Path, command: str) -> int:
     from dra_extender.cli.cluster import stored
     from dra_extender.cli.source import Source
+    from dra_extender.plaintext import wrapped
     from dra_extender.plurals import counted
 
     try:
@@ -60,13 +61,13 @@ def _described(file: Path, command: str) -> int:
     except ValueError as problem:
         complain(problem)
         return FAILED
-    typer.echo(f"{file}: taken {found.taken or 'at an unknown time'} by {found.made_by or 'an unknown program'}")
+    lines = [f"{file}: taken {found.taken or 'at an unknown time'} by {found.made_by or 'an unknown program'}"]
     for plural, items in found.objects.items():
         if items:
-            typer.echo(f"  {counted(len(items), *_NOUNS.get(plural, (plural.removesuffix('s'), plural)))}")
+            lines.append(f"  {counted(len(items), *_NOUNS.get(plural, (plural.removesuffix('s'), plural)))}")
     for kind, count in Counter(item.kind for item in found.unreadable).items():
-        typer.echo(f"  {counted(count, 'object')} of kind {kind} that cannot be read")
-    typer.echo(f"For example: {command} {file} top nodes")
+        lines.append(f"  {counted(count, 'object')} of kind {kind} that cannot be read")
+    typer.echo(wrapped([*lines, f"For example: {command} {file} top nodes"], 0))
     return YES
 
 

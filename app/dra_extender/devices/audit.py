@@ -18,8 +18,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.models import CounterID, counters_consumed
+from dra_extender.devices.nodeselection import only_node
 from dra_extender.devices.usage import EVERY_DEVICE, PoolID, PoolUse, UsageIndex, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
@@ -27,13 +28,25 @@ Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 
 
 class Published(Protocol):
-    """What drivers say about devices, in the newest generation of their pool."""
+    """What drivers say about devices, in the newest generation of their pool for the node. Without a node (an empty
+    name), all slices of the pool count.
+    """
 
-    def device(self, device: DeviceID) -> Device | None: ...
+    def device(self, device: DeviceID, node: str) -> Device | None: ...
 
-    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]: ...
+    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]: ...
 
-    def is_whole(self, pool: PoolID) -> bool: ...
+    def is_whole(self, pool: PoolID, node: str) -> bool: ...
+
+    def vantages(self, pool: PoolID) -> Iterable[str]:
+        """One node for each generation that is the newest for some node."""
+        ...
+
+
+def node_of(allocation: AllocationResult | None) -> str:
+    """The node of an allocation for one node; empty for any other allocation."""
+    selector = allocation.node_selector if allocation is not None else None
+    return (only_node(selector) or "") if selector is not None else ""
 
 
 class Violation(msgspec.Struct, frozen=True, order=True):
@@ -57,8 +70,8 @@ class Auditor:
 
     # --- rivals of one claim ----------------------------------------------------------------------------------------
 
-    def rivals(self, uid: str, uses: Uses, eligible: Callable[[str], bool]) -> list[str]:
-        """UIDs of the eligible stored claims in conflict with `uses` of claim `uid`, sorted."""
+    def rivals(self, uid: str, uses: Uses, node: str, eligible: Callable[[str], bool]) -> list[str]:
+        """UIDs of the eligible stored claims in conflict with `uses` of claim `uid` on the node, sorted."""
 
         def counts(other: str) -> bool:
             return other != uid and self._stored(other) is not None and eligible(other)
@@ -68,11 +81,11 @@ class Auditor:
         for device, share in uses:
             owners, sharers = self._users(device, counts)
             found |= owners
-            if share is None or self._overdrawn_capacity(device, {uid} | sharers):
+            if share is None or self._overdrawn_capacity(device, node, {uid} | sharers):
                 found |= sharers
             pools.add(device[:2])
         for pool in pools:
-            found |= self._counter_rivals(pool, uid, uses, counts)
+            found |= self._counter_rivals(pool, uid, uses, node, counts)
         return sorted(found)
 
     def _users(self, device: DeviceID, counts: Callable[[str], bool]) -> tuple[set[str], set[str]]:
@@ -82,9 +95,9 @@ class Auditor:
         owners = {owner for owner in use.owners if self._owns(owner, device) and counts(owner)}
         return owners, {user for user, _ in self._shares(device) if counts(user)}
 
-    def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, counts: Callable[[str], bool]) -> set[str]:
+    def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
         mine = {device[2] for device, _ in uses if device[:2] == pool}
-        touched = {counter for name in mine for counter, _ in self._consumption((*pool, name))}
+        touched = {counter for name in mine for counter, _ in self._consumption((*pool, name), node)}
         if not touched:
             return set()
         users: dict[str, set[str]] = {}
@@ -93,26 +106,26 @@ class Auditor:
             if consumers:
                 users[name] = consumers
         found: set[str] = set()
-        for counter in self._overdrawn_counters(pool, users):
+        for counter in self._overdrawn_counters(pool, node, users):
             if counter in touched:
                 for name, consumers in users.items():
-                    if any(counter == consumed for consumed, _ in self._consumption((*pool, name))):
+                    if any(counter == consumed for consumed, _ in self._consumption((*pool, name), node)):
                         found |= consumers
         return found - {uid}
 
-    def is_unverifiable(self, uid: str, uses: Uses) -> bool:
+    def is_unverifiable(self, uid: str, uses: Uses, node: str) -> bool:
         """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
         a pool of which another claim may have any device.
         """
         if any(self._stored_users((*device[:2], EVERY_DEVICE)) - {uid} for device, _ in uses):
             return True
-        pools = {device[:2] for device, _ in uses if not self._has_limits(device)}
+        pools = {device[:2] for device, _ in uses if not self._has_limits(device, node)}
         return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
 
-    def _has_limits(self, device: DeviceID) -> bool:
+    def _has_limits(self, device: DeviceID, node: str) -> bool:
         """Whether the device is published, and, when it consumes counters, all other devices of its pool are too."""
-        published = self._published.device(device)
-        return published is not None and (not published.consumes_counters or self._published.is_whole(device[:2]))
+        published = self._published.device(device, node)
+        return published is not None and (not published.consumes_counters or self._published.is_whole(device[:2], node))
 
     # --- audit of everything ----------------------------------------------------------------------------------------
 
@@ -121,19 +134,20 @@ class Auditor:
         for pool, use in self._usage.pools():
             for name in use.devices:
                 found.extend(self._device_violations((*pool, name)))
-            found.extend(self._counter_violations(pool, use))
-        return tuple(sorted(found))
+            for node in self._published.vantages(pool):
+                found.extend(self._counter_violations(pool, node, use))
+        return tuple(sorted(set(found)))
 
-    def involving(self, claim: str, uses: Uses) -> tuple[Violation, ...]:
+    def involving(self, claim: str, uses: Uses, node: str) -> tuple[Violation, ...]:
         """Those of `violations` in which the stored claim (namespace/name) with these uses takes part."""
         found: list[Violation] = []
         devices = {device for device, _ in uses}
         for device in devices:
             found.extend(self._device_violations(device))
-        for pool in {device[:2] for device in devices if any(self._consumption(device))}:
+        for pool in {device[:2] for device in devices if any(self._consumption(device, node))}:
             use = self._usage.pool(pool)
             if use is not None:
-                found.extend(self._counter_violations(pool, use))
+                found.extend(self._counter_violations(pool, node, use))
         return tuple(sorted(violation for violation in found if claim in violation.claims))
 
     def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
@@ -147,19 +161,20 @@ class Auditor:
             yield Violation("device", subject, self._names(owners), f"allocated to {len(owners)} claims")
         if owners and sharers:
             yield Violation("mode", subject, self._names(owners | sharers), "allocated as a whole and in shares")
-        for name, total, limit in self._overdrawn_capacity(device, sharers):
-            detail = f"capacity {name}: {total} consumed of {limit}"
-            yield Violation("capacity", subject, self._names(sharers), detail)
+        for node in sorted({node_of(stored[0].allocation) for uid in sharers if (stored := self._stored(uid))}):
+            for name, total, limit in self._overdrawn_capacity(device, node, sharers):
+                detail = f"capacity {name}: {total} consumed of {limit}"
+                yield Violation("capacity", subject, self._names(sharers), detail)
 
-    def _counter_violations(self, pool: PoolID, use: PoolUse) -> Iterator[Violation]:
-        if not any(True for _ in self._published.counter_sets(pool)):
+    def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
+        if not any(True for _ in self._published.counter_sets(pool, node)):
             return
         users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
-        for counter, (total, limit) in self._overdrawn_counters(pool, users).items():
+        for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():
             involved = {
                 user
                 for name, found in users.items()
-                if any(counter == consumed for consumed, _ in self._consumption((*pool, name)))
+                if any(counter == consumed for consumed, _ in self._consumption((*pool, name), node))
                 for user in found
             }
             detail = f"counter {counter[0]}/{counter[1]}: {total} consumed of {limit}"
@@ -194,9 +209,9 @@ class Auditor:
 
     # --- limits -----------------------------------------------------------------------------------------------------
 
-    def _overdrawn_capacity(self, device: DeviceID, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
+    def _overdrawn_capacity(self, device: DeviceID, node: str, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
         """(name, consumed, value) of the capacities that the shares of `users` overdraw."""
-        published = self._published.device(device)
+        published = self._published.device(device, node)
         if published is None or not users:
             return []
         totals: dict[str, Quantity] = {}
@@ -210,18 +225,20 @@ class Auditor:
             if (capacity := published.capacity.get(name)) is not None and total > capacity.value
         ]
 
-    def _consumption(self, device: DeviceID) -> Iterator[tuple[CounterID, Quantity]]:
-        published = self._published.device(device)
+    def _consumption(self, device: DeviceID, node: str) -> Iterator[tuple[CounterID, Quantity]]:
+        published = self._published.device(device, node)
         return counters_consumed(published) if published is not None else iter(())
 
-    def _overdrawn_counters(self, pool: PoolID, devices: Iterable[str]) -> dict[CounterID, tuple[Quantity, Quantity]]:
+    def _overdrawn_counters(
+        self, pool: PoolID, node: str, devices: Iterable[str]
+    ) -> dict[CounterID, tuple[Quantity, Quantity]]:
         """Counter: (consumed by these devices, each once; value), for those that are overdrawn."""
         consumed: defaultdict[CounterID, list[Quantity]] = defaultdict(list)
         for name in devices:
-            for counter, amount in self._consumption((*pool, name)):
+            for counter, amount in self._consumption((*pool, name), node):
                 consumed[counter].append(amount)
         overdrawn: dict[CounterID, tuple[Quantity, Quantity]] = {}
-        for counter_set in self._published.counter_sets(pool) if consumed else ():
+        for counter_set in self._published.counter_sets(pool, node) if consumed else ():
             for name, limit in counter_set.counters.items():
                 amounts = consumed.get((counter_set.name, name))
                 if amounts:

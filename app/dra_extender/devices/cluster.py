@@ -19,6 +19,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dra_extender.devices.continuity import Continuity
 from dra_extender.devices.inventory import Inventory
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.pods import Pods
@@ -47,8 +48,9 @@ class Cluster:
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self.pods = Pods()
-        self.budgets: dict[str, PodDisruptionBudget] = {}
-        """By `namespace/name`; empty unless PodDisruptionBudgets are watched."""
+        self.continuity = Continuity(self.ledger, self.pods)
+        self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
+        """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
         self.undecodable = UndecodableObjects(self.ledger, self.inventory.pools_of)
         self._drops: dict[str, Callable[[str], bool]] = {
             Node.__name__: self.inventory.nodes.drop,
@@ -89,6 +91,8 @@ class Cluster:
         recovered = freed = False
         if event.source != "reply":
             recovered, freed = self.undecodable.drop(event.key)
+        elif isinstance(event, Removed):
+            self.continuity.gone(event.key)
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             bound = self.pods.apply(event.object, reply=event.source == "reply")
             return Effects(recovered=recovered, bound=bound)
@@ -101,7 +105,7 @@ class Cluster:
             case ResourceClaim() as claim:
                 return self._observe(claim, event)
             case PodDisruptionBudget() as budget:
-                self.budgets[budget.metadata.key] = budget
+                self.budgets.setdefault(budget.metadata.namespace, {})[budget.metadata.key] = budget
             case ResourceSlice() as item:
                 improved = self.inventory.put_slice(item)
                 if item.spec.node_name:
@@ -125,7 +129,11 @@ class Cluster:
         if event.key.kind == Pod.__name__:
             self.pods.remove(event.uid)
         elif event.key.kind == PodDisruptionBudget.__name__:
-            self.budgets.pop(event.key.name, None)
+            namespace = event.key.name.partition("/")[0]
+            remaining = self.budgets.get(namespace, {})
+            remaining.pop(event.key.name, None)
+            if not remaining:
+                self.budgets.pop(namespace, None)
         return self._drop(event.key)
 
     def _drop(self, key: ObjectKey) -> bool:

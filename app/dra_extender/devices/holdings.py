@@ -19,7 +19,7 @@ class NodeHoldings:
 
     `owned`: devices that a claim has exclusively. `shared`: consumed amounts by bit, for devices with shares.
     `counters`: what is left, by pool index, set and counter; negative when overdrawn. Pools without counter sets have
-    no entry.
+    no entry. Linear in the devices of the view and what they consume.
     """
 
     __slots__ = ("counters", "owned", "shared")

@@ -179,20 +179,21 @@ class Inventory:
         """All slices with the taints of rules added, pool by pool."""
         return (item for pool in self._pools.values() for item in pool.slices.values())
 
-    def device(self, device: DeviceID) -> Device | None:
-        """The device in the newest generation of its pool."""
+    def device(self, device: DeviceID, node: str) -> Device | None:
         published = self._pools.get(device[:2])
-        return published.device(device[2]) if published else None
+        return published.device(device[2], node) if published else None
 
-    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
-        """The counter sets in the newest generation of the pool."""
+    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
         published = self._pools.get(pool)
-        return published.counter_sets() if published else ()
+        return published.counter_sets(node) if published else ()
 
-    def is_whole(self, pool: PoolID) -> bool:
-        """Whether all slices of the newest generation of the pool are there."""
+    def is_whole(self, pool: PoolID, node: str) -> bool:
         published = self._pools.get(pool)
-        return published is not None and published.is_whole()
+        return published is not None and published.is_whole(node)
+
+    def vantages(self, pool: PoolID) -> Iterable[str]:
+        published = self._pools.get(pool)
+        return published.vantages() if published else ()
 
     def check_pools(self) -> Iterator[None]:
         """Check the pools that have changed, one at a step. Pools may change between steps."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
-from dra_extender.devices.audit import Auditor, Published, Violation
+from dra_extender.devices.audit import Auditor, Published, Violation, node_of
 from dra_extender.devices.pods import Deletions
 from dra_extender.devices.usage import (
     EVERY_DEVICE,
@@ -80,6 +80,10 @@ class _Record:
         self.since = 0
 
     @property
+    def node(self) -> str:
+        return node_of(self.claim.allocation) if self.claim is not None else ""
+
+    @property
     def written(self) -> int:
         """A resourceVersion that has the present allocation already. The allocation may be older, but not younger.
         While the watch is behind a reply, the allocation may have been replaced in between.
@@ -95,9 +99,7 @@ def identity(claim: ResourceClaim) -> str:
 
 
 class Ledger:
-    """`published` says what devices offer and consume; `changed` is called with each pool whose use
-    changes.
-    """
+    """`published` says what devices offer and consume; `changed` is called with each pool whose use changes."""
 
     def __init__(
         self, features: FeatureGates, published: Published, changed: Callable[[PoolID], None] = lambda pool: None
@@ -107,6 +109,8 @@ class Ledger:
         self._by_name: dict[str, str] = {}
         self._by_owner: dict[str, dict[str, None]] = {}
         self._deleted = Deletions(REMEMBERED_DELETIONS)
+        self.newest = 0
+        """The highest resourceVersion that a watch or a reply has shown of any claim."""
         self._usage = UsageIndex(changed)
         self._auditor = Auditor(self._usage, published, self._stored)
 
@@ -117,6 +121,7 @@ class Ledger:
         a claim may have a rival less than was known. `after_gap`: the watch may have missed versions before this one.
         """
         uid, version = identity(claim), claim.metadata.version
+        self.newest = max(version, self.newest)
         if self._is_history(uid, version, watched):
             return False
         freed = self._replace_namesake(claim, uid, watched)
@@ -149,13 +154,16 @@ class Ledger:
 
     def _is_history(self, uid: str, version: int, watched: bool) -> bool:
         """Whether the claim is known to be deleted. Only the watch can show it again, with a newer version."""
-        deleted = self._deleted.get(uid)
-        if deleted is None:
+        if uid not in self._deleted:
             return False
-        if not watched or 0 < version <= deleted:
+        if not watched or self.was_deleted(uid, version):
             return True
         self._deleted.discard(uid)
         return False
+
+    def was_deleted(self, uid: str, version: int) -> bool:
+        """Whether the claim is known to be deleted at this version or a later one."""
+        return 0 < version <= (self._deleted.get(uid) or 0)
 
     def _replace_namesake(self, claim: ResourceClaim, uid: str, watched: bool) -> bool | None:
         """Forget an older claim of the same name (deleted and created again). None: the known one is newer."""
@@ -363,32 +371,30 @@ class Ledger:
             other = self._records[uid]
             return not 0 < written <= other.bare
 
-        found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
+        found = self._auditor.rivals(identity(claim), record.stored, record.node, may_be_earlier)
         return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
 
     def _is_contested(self, uid: str, record: _Record) -> bool:
         """True when other stored claims conflict with this one, older or not."""
-        return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, lambda other: True))
+        return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, record.node, lambda other: True))
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
         """True when `rivals` cannot find all conflicts of the claim: a device of it is not published, or consumes
         counters of an incomplete pool, and other claims use this pool; or an undecodable claim may have the device.
         """
         record = self._records.get(identity(claim))
-        return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)
+        return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored, record.node)
 
     def contested(self, hold: Hold) -> bool:
         """True when a stored claim has a held device: another allocator, which does not know the hold, was faster."""
         uses = uses_of(hold.allocation, shares=self._shares)
-        return bool(self._auditor.rivals(hold.claim_uid, uses, lambda uid: True))
+        return bool(self._auditor.rivals(hold.claim_uid, uses, node_of(hold.allocation), lambda uid: True))
 
     def violations(self) -> tuple[Violation, ...]:
-        """Audit over all stored claims: devices in two claims, capacity or counters overdrawn. Sorted, admin access
-        left out.
-        """
+        """Devices in two stored claims, capacity or counters overdrawn, sorted. Admin access takes no part."""
         return self._auditor.violations()
 
     def violations_of(self, claim: ResourceClaim) -> tuple[Violation, ...]:
         """Those of `violations` in which this claim takes part, as it is stored."""
         record = self._records.get(identity(claim))
-        return self._auditor.involving(claim.metadata.key, record.stored) if record is not None else ()
+        return self._auditor.involving(claim.metadata.key, record.stored, record.node) if record is not None else ()

@@ -321,8 +321,7 @@ class Nodes(Mapping[str, Node]):
         for pool in {**own, **self._open}:
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool
-            slices = tuple(published.slices[name] for name in published.own_names(node.name))
-            seen_pool = self._gather(published, slices + published.open_slices(), node)
+            seen_pool = self._gather(published, published.slices_for(node.name), node)
             if seen_pool.pool is not None or seen_pool.error:
                 seen.found[pool] = seen_pool
         seen.new = False
@@ -343,14 +342,13 @@ class Nodes(Mapping[str, Node]):
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
-        own_slices = tuple([published.slices[name] for name in own])
         if not published.visibilities:
-            return self._gather(published, own_slices, node)  # no other node sees these slices
+            return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
         visible = own, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
         seen_pool = known.get(visible)
         if seen_pool is None:
-            seen_pool = known[visible] = self._gather(published, own_slices + published.open_slices(), node)
+            seen_pool = known[visible] = self._gather(published, published.slices_for(name), node)
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:

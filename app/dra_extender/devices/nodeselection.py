@@ -50,7 +50,7 @@ def size_of(selector: NodeSelector) -> int:
 
 def parse(selector: NodeSelector) -> Matcher:
     """The selector in compiled form. Raises NodeSelectorError."""
-    only = _only_node(selector)
+    only = only_node(selector)
     if only is not None:
         return lambda name, _: name == only
     terms = [
@@ -67,7 +67,7 @@ def one_node(name: str) -> NodeSelector:
     return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
 
 
-def _only_node(selector: NodeSelector) -> str | None:
+def only_node(selector: NodeSelector) -> str | None:
     """The name of the node, if the selector selects one node by name, as in most allocations."""
     if len(selector.node_selector_terms) != 1 or len(selector.node_selector_terms[0].match_fields) != 1:
         return None

@@ -84,6 +84,8 @@ class Pods:
         self._by_uid: dict[str, Pod] = {}
         self._by_name: dict[str, str] = {}
         self._priorities: Counter[int] = Counter()
+        self.newest = 0
+        """The highest resourceVersion that a watch or a reply has shown of any pod."""
         self._deleted = Deletions(REMEMBERED_DELETIONS)
 
     def apply(self, pod: Pod, *, reply: bool = False) -> bool:
@@ -91,6 +93,7 @@ class Pods:
         and had none before.
         """
         uid = pod.metadata.uid
+        self.newest = max(pod.metadata.version, self.newest)
         known = self._by_uid.get(uid)
         if reply and uid in self._deleted:
             return False
@@ -133,7 +136,11 @@ class Pods:
         return self._by_uid.get(uid)
 
     def named(self, namespace: str, name: str) -> Pod | None:
-        uid = self._by_name.get(f"{namespace}/{name}")
+        return self.by_key(f"{namespace}/{name}")
+
+    def by_key(self, key: str) -> Pod | None:
+        """As `named`, by `namespace/name`."""
+        uid = self._by_name.get(key)
         return self._by_uid.get(uid) if uid is not None else None
 
     def is_terminating(self, uid: str) -> bool:

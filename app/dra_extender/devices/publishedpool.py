@@ -9,7 +9,7 @@ own if it has `nodeName` and no shared counters; every other slice is open: each
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import msgspec
 
@@ -63,6 +63,7 @@ class PublishedPool:
         "_by_name",
         "_device_lists",
         "_generations",
+        "_newest_open",
         "_open",
         "_own",
         "_published",
@@ -80,8 +81,9 @@ class PublishedPool:
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, None] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
-        self._by_name: dict[str, Device] | None = None
+        self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
         self._generations: Generations | None = None
+        self._newest_open: int | None = None
 
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
@@ -122,12 +124,14 @@ class PublishedPool:
             spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
             published = msgspec.structs.replace(published, spec=spec)
         self.slices[name], self._device_lists[name] = published, device_list
-        self._by_name = self._generations = self._visibilities = None
+        self._by_name = {}
+        self._generations = self._newest_open = self._visibilities = None
 
     def drop(self, name: str) -> None:
         self._unindex(name)
         del self._published[name], self.slices[name], self._device_lists[name]
-        self._by_name = self._generations = self._visibilities = None
+        self._by_name = {}
+        self._generations = self._newest_open = self._visibilities = None
 
     def _unindex(self, name: str) -> None:
         node = self.slices[name].spec.node_name or ""
@@ -165,6 +169,10 @@ class PublishedPool:
         """The open slices (those that are not a node's own), in the order of their names."""
         return tuple(self.slices[name] for name in sorted(self._open))
 
+    def slices_for(self, node: str) -> tuple[ResourceSlice, ...]:
+        """All slices that the node may see: its own, and the open ones."""
+        return tuple([self.slices[name] for name in self.own_names(node)]) + self.open_slices()
+
     @property
     def visibilities(self) -> tuple[Visibility, ...]:
         """The visibility of each open slice."""
@@ -182,22 +190,57 @@ class PublishedPool:
         """The devices of one of the slices."""
         return self._device_lists[item.metadata.name]
 
-    def newest(self) -> Iterator[ResourceSlice]:
-        """The slices of the newest generation, by name."""
-        generation = self.generations().newest
+    def generation(self, node: str = "") -> int:
+        """The newest generation of the slices for the node; without a node, of all slices. -1 without slices."""
+        if not node:
+            return self.generations().newest
+        if self._newest_open is None:
+            self._newest_open = self._newest_of(self._open)
+        return max(self._newest_open, self._newest_of(self._own.get(node, ())))
+
+    def _newest_of(self, names: Iterable[str]) -> int:
+        return max((self.slices[name].spec.pool.generation for name in names), default=-1)
+
+    def newest(self, node: str = "") -> Iterator[ResourceSlice]:
+        """All slices of this generation, also those of other nodes, by name."""
+        generation = self.generation(node)
         return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
-    def is_whole(self) -> bool:
-        """Whether all slices of the newest generation are there."""
-        newest = list(self.newest())
-        return all(is_complete(item.spec.pool.resource_slice_count, len(newest)) for item in newest)
+    def is_whole(self, node: str = "") -> bool:
+        """Whether all slices of this generation are there: for the node, or in the cluster."""
+        everywhere = list(self.newest(node))
+        names = {item.metadata.name for item in self.slices_for(node)}
+        seen = [item for item in everywhere if item.metadata.name in names] if node else []
+        return bool(everywhere) and any(
+            all(is_complete(item.spec.pool.resource_slice_count, len(items)) for item in items)
+            for items in (seen, everywhere)
+            if items
+        )
 
-    def device(self, name: str) -> Device | None:
-        """The device in the newest generation."""
-        if self._by_name is None:
-            self._by_name = {device.name: device for item in self.newest() for device in item.spec.devices}
-        return self._by_name.get(name)
+    def device(self, name: str, node: str = "") -> Device | None:
+        """The device in this generation. The node's own slices come before those of other nodes."""
+        generation = self.generation(node)
+        found = self._devices_of(node, generation).get(name) if node else None
+        return found or self._devices_of("", generation).get(name)
 
-    def counter_sets(self) -> Iterator[CounterSet]:
-        """The counter sets of the newest generation."""
-        return (counter_set for item in self.newest() for counter_set in item.spec.shared_counters)
+    def _devices_of(self, node: str, generation: int) -> Mapping[str, Device]:
+        """The devices of the node's own slices, or of all slices. An open slice comes before nodes' own slices."""
+        devices = self._by_name.get((node, generation))
+        if devices is None:
+            names = self.own_names(node) if node else sorted(self.slices, key=lambda name: (name in self._open, name))
+            slices = [self.slices[name] for name in names]
+            devices = self._by_name[node, generation] = {
+                device.name: device
+                for item in slices
+                if item.spec.pool.generation == generation
+                for device in item.spec.devices
+            }
+        return devices
+
+    def counter_sets(self, node: str = "") -> Iterator[CounterSet]:
+        """The counter sets of this generation."""
+        return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)
+
+    def vantages(self) -> Iterable[str]:
+        """One node for each generation that is the newest for some node; an empty name stands for all nodes."""
+        return {self.generation(node): node for node in (*sorted(self._own), "")}.values()

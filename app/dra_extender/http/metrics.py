@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from dra_extender.plaintext import printable
 from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, L, LabelledCounter, Reading, Step
 from dra_extender.unexpected import PLACES, unexpected
@@ -118,6 +119,7 @@ SPECS: Final[tuple[Spec, ...]] = (
     Spec("event_loop_lag_seconds", "histogram", "delay of timers on the event loop; large values mean it is blocked"),
     _read("ready", "gauge", "1 while this replica, or the leader that it forwards to, answers calls of the verbs"),
     _read("leader", "gauge", "1 while this replica holds the lease, or when leader election is off"),
+    _read("set_backs_total", "counter", "times that the API server showed an older state than before"),
     _read("objects", "gauge", "objects known from the watches", "kind"),
     _read("undecodable_objects", "gauge", "objects that cannot be decoded and are ignored", "kind"),
     _read(
@@ -132,7 +134,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     ),
     _read("watch_gap_seconds", "gauge", "time since the kind was last watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
-    _read("stuck_watches_total", "counter", "lists started because a watch made no progress", "kind"),
     _read("watches_total", "counter", "watches started", "kind"),
     _read("watch_events_total", "counter", "watch events, including bookmarks", "kind"),
     _read("binds_in_flight", "gauge", "binds that have started and not ended"),
@@ -229,7 +230,7 @@ class _Readings(Collector):
                 continue
             if spec.name not in families:
                 families[spec.name] = _family(spec)
-            families[spec.name].add_metric(reading.labels, reading.value)
+            families[spec.name].add_metric([printable(label) for label in reading.labels], reading.value)
         yield from families.values()
 
 

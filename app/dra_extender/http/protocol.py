@@ -2,7 +2,8 @@
 
 `limited` promises, for every connection:
 - a request is complete, headers and body, within `request_seconds` of its first byte;
-- headers are bounded in size and number, and so are pipelined requests;
+- headers are bounded in size and number, and so are pipelined requests and small chunks of a body; what a client sends
+  beyond is not parsed;
 - a client that reads nothing of its responses for `taking_seconds` is disconnected;
 - a connection without any request is closed after `idle_seconds`, as an idle one is;
 - over `connections`, a new connection replaces an idle one: first one that never sent a request, then the one that has
@@ -30,6 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dra_extender.http.authorization import CLIENT_NAMES, certified_names
 from dra_extender.http.metrics import CONNECTIONS_OVER_LIMIT, OverLimit
+from dra_extender.limits import PIECES_OF_BODY
 from dra_extender.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
@@ -37,6 +39,8 @@ log = structlog.get_logger(__name__)
 PROBES: Final = frozenset({"/livez", "/readyz"})
 """Paths that kubelet asks. They need no token, and the reserve of connections answers them."""
 QUIET_SECONDS: Final = 30.0
+SMALL: Final = 512
+"""Chunks of fewer bytes count against `PIECES_OF_BODY`."""
 _CONTINUE: Final = b"HTTP/1.1 100 "
 _BUSY: Final = PlainTextResponse("Service Unavailable", 503, {"Connection": "close"})
 
@@ -116,6 +120,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _begun = 0
     """Requests so far."""
     _header_bytes = 0
+    _small_pieces = 0
     _client_names: frozenset[str] = frozenset()
     _asked = False
     """The client has sent a whole request."""
@@ -144,7 +149,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
         self._begun += 1
-        self._header_bytes = 0
+        self._header_bytes = self._small_pieces = 0
         self._set_deadline(self.limits.request_seconds)
 
     def on_headers_complete(self) -> None:
@@ -171,6 +176,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._count_header(len(name) + len(value))
 
     def on_body(self, body: bytes) -> None:
+        self._small_pieces += len(body) < SMALL
+        if self._small_pieces > PIECES_OF_BODY:
+            self._refuse()
         if not self.transport.is_closing():
             super().on_body(body)
 
@@ -253,7 +261,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _count_header(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > self.limits.header_bytes or len(self.headers) > self.limits.headers:
-            self._abort()
+            self._refuse()
 
     def _set_deadline(self, seconds: float) -> None:
         self._clear_deadline()
@@ -263,6 +271,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _refuse(self) -> None:
+        """Disconnect, and parse no more of what was read. Raises ConnectionAbortedError."""
+        self._abort()
+        raise ConnectionAbortedError("the request is too large")
 
     def _abort(self) -> None:
         if not self.transport.is_closing():

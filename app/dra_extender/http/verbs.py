@@ -46,7 +46,7 @@ from dra_extender.http.responses import (
     read_body,
     send_response,
 )
-from dra_extender.limits import NODES_OF_REQUEST
+from dra_extender.limits import NODES_OF_REQUEST, OBJECTS_OF_REQUEST
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -143,6 +143,10 @@ class _Verb(Generic[A, R]):
         if reason:
             status = MISDIRECTED if forwarded else 503
             return error_response(status, f"dra-extender: {reason}", close=True), "unavailable"
+        objects = body.count(b"{")
+        if objects > OBJECTS_OF_REQUEST:
+            text = f"the request has {objects:,} objects; at most {OBJECTS_OF_REQUEST:,} are allowed"
+            return kind.refuse(400, f"dra-extender: {kind.name} request: {text}"), "malformed"
         try:
             args = decode(kind.args, body)
         except DecodeError as mistake:

@@ -8,7 +8,7 @@ Only devices count. Cordoned nodes are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -51,19 +51,19 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     decisions: int = 0
 
-    def text(self) -> str:
+    def lines(self) -> Iterator[str]:
         """For people."""
         least = "" if self.complete else "at least "
         what = self.what[:1].upper() + self.what[1:]
         first = f"{what}: {least}{self.fits} more {'fits' if self.fits == 1 else 'fit'}"
         if not self.nodes:
-            return f"{first} on {counted(self.of, 'node')}."
-        lines = [f"{first}, on {self.nodes} of {counted(self.of, 'node')}."]
+            yield f"{first} on {counted(self.of, 'node')}."
+            return
+        yield f"{first}, on {self.nodes} of {counted(self.of, 'node')}."
         for group in self.groups:
             names = ", ".join(group.examples) + (", …" if group.nodes > len(group.examples) else "")
             each = "each of " if group.nodes > 1 else ""
-            lines.append(f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}")
-        return "\n".join(lines)
+            yield f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}"
 
 
 class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,17 +78,17 @@ class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         """True when at least one pod fits, perhaps after evictions."""
         return bool(self.now.fits or (self.after_compaction is not None and self.after_compaction.fits))
 
-    def text(self, *, compacted: bool) -> str:
+    def lines(self, *, compacted: bool) -> Iterator[str]:
         """For people. `compacted`: compaction was requested."""
-        lines = [self.now.text()]
+        yield from self.now.lines()
         if self.after_compaction is not None:
-            lines += [f"After {counted(self.moves, 'eviction')} (see compact):", self.after_compaction.text()]
+            yield f"After {counted(self.moves, 'eviction')} (see compact):"
+            yield from self.after_compaction.lines()
         elif compacted:
-            lines.append("No evictions would change that.")
-        lines.append(f"Not checked: {UNCHECKED}.")
+            yield "No evictions would change that."
+        yield f"Not checked: {UNCHECKED}."
         if not self.now.complete:
-            lines.append(f"Stopped after {counted(self.now.decisions, 'allocation')}; --limit allows more.")
-        return "\n".join(lines)
+            yield f"Stopped after {counted(self.now.decisions, 'allocation')}; --limit allows more."
 
 
 def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:

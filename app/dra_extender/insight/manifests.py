@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -30,6 +32,7 @@ from dra_extender.api.resource import (
     ResourceSlice,
 )
 from dra_extender.kube.resources import Resource, device_classes, resource_claims, resource_slices
+from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
@@ -131,25 +134,57 @@ class Manifests(msgspec.Struct, frozen=True):
 
 
 def text_of(file: str) -> str:
-    """The text of a file, or of standard input for "-". Raises OSError and UnicodeDecodeError."""
-    return sys.stdin.read() if file == "-" else Path(file).read_text()
+    """The text of a file, or of standard input for "-". Raises OSError and ValueError."""
+    with nullcontext(sys.stdin) if file == "-" else Path(file).open() as source:
+        text = source.read(CHARACTERS_OF_MANIFESTS + 1)
+    if len(text) > CHARACTERS_OF_MANIFESTS:
+        raise ValueError(f"{file} has more than {CHARACTERS_OF_MANIFESTS:,} characters, which is the limit")
+    return text
 
 
-def objects(text: str) -> Iterator[dict[str, Any]]:
-    """Raises YAMLError."""
-    for document in yaml.safe_load_all(text):
-        if isinstance(document, dict) and isinstance(document.get("items"), list):
-            yield from (item for item in document["items"] if isinstance(item, dict))
-        elif isinstance(document, dict):
-            yield document
+class _Loader(yaml.SafeLoader):
+    """Refuses what is larger than `CHARACTERS_OF_MANIFESTS` when each alias is replaced by its value."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._sizes: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if node is None:
+            return None
+        if is_alias and node not in self._sizes:
+            raise yaml.YAMLError("a value contains itself")
+        if not is_alias:
+            parts = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = chain.from_iterable(parts) if isinstance(node, yaml.MappingNode) else parts
+            self._sizes[node] = 16 + (sum(self._sizes[part] for part in parts) if parts else len(node.value))
+        if self._sizes[node] > CHARACTERS_OF_MANIFESTS:
+            raise yaml.YAMLError(
+                f"the objects have more than {CHARACTERS_OF_MANIFESTS:,} characters, which is the limit"
+            )
+        return node
+
+
+def objects(file: str, text: str) -> list[dict[str, Any]]:
+    """The objects, also those of lists. `file` is named in errors. Raises ValueError."""
+    try:
+        documents = [found for found in yaml.load_all(text, _Loader) if isinstance(found, dict)]
+    except RecursionError:
+        raise ValueError(f"{file}: the objects are nested too deeply") from None
+    except yaml.YAMLError as problem:
+        raise ValueError(f"{file}: {' '.join(str(problem).split())}") from None
+    lists = (found["items"] if isinstance(found.get("items"), list) else [found] for found in documents)
+    return [item for items in lists for item in items if isinstance(item, dict)]
 
 
 def pods_of(file: str, text: str) -> Manifests:
-    """`file` is named in errors. Raises YAMLError, DecodeError, and ValueError when there is no pod."""
+    """`file` is named in errors. Raises DecodeError, and ValueError when there is no pod."""
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
-    for document in objects(text):
+    for document in objects(file, text):
         meta = document.get("metadata") or {}
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         kind = document.get("kind")
@@ -165,9 +200,9 @@ def pods_of(file: str, text: str) -> Manifests:
 
 
 def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
-    """The claims of a file, and one claim per template. Raises YAMLError, DecodeError and ValueError."""
+    """The claims of a file, and one claim per template. Raises DecodeError and ValueError."""
     found: list[ResourceClaim] = []
-    for document in objects(text):
+    for document in objects(file, text):
         kind = document.get("kind")
         if kind not in ("ResourceClaim", "ResourceClaimTemplate") or not isinstance(document.get("spec"), dict):
             what = kind or "an object without a kind"
@@ -183,9 +218,9 @@ def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
 
 
 def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
-    """The slices, classes and claims of a file. Raises YAMLError, DecodeError, and ValueError for other objects."""
+    """The slices, classes and claims of a file. Raises DecodeError, and ValueError for other objects."""
     found: list[HypotheticalObject] = []
-    for document in objects(text):
+    for document in objects(file, text):
         group, _, version = str(document.get("apiVersion") or "").partition("/")
         kind = str(document.get("kind") or "")
         if group != GROUP or version not in _VERSIONS or kind not in _KINDS:

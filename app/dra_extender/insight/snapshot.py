@@ -22,7 +22,7 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
-from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims, resolve_claims
+from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
@@ -173,7 +173,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
     @cached_property
     def prefiltered(self) -> PreFilterState | Unschedulable | Failure:
         """The pod's state for node decisions, or why it has none."""
-        found = resolve_claims(self.pod, self.snapshot.claim, self.view.features)
+        found = self.view.claims_of(self.pod, self.snapshot.claim)
         return pre_filter(self.view, self.pod, found)
 
     @cached_property

@@ -8,6 +8,7 @@ and of this project. The opaque parameters of drivers can be omitted, because de
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from dra_extender.api.decoding import DecodeError, decode, encode, to_builtins
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.meta import Object
 from dra_extender.api.partial import PartialAllocation
+from dra_extender.limits import BYTES_OF_SNAPSHOT
 
 FORMAT: Final = 1
 _GZIP: Final = b"\x1f\x8b"
@@ -87,13 +89,24 @@ def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: 
 def load(data: bytes) -> ClusterFile:
     """Raises ValueError."""
     try:
-        found = decode(ClusterFile, gzip.decompress(data) if data.startswith(_GZIP) else data)
-    except (DecodeError, OSError, EOFError) as problem:
+        found = decode(ClusterFile, _inflated(data) if data.startswith(_GZIP) else data)
+    except (DecodeError, zlib.error) as problem:
         raise ValueError(f"it is not a snapshot: {str(problem).removeprefix('ClusterFile (unnamed): ')}") from None
     if found.kind != KIND:
         raise ValueError(f"it is not a snapshot: its kind is {found.kind or 'missing'}, not {KIND}")
     if found.format != FORMAT:
         raise ValueError(f"its format is {found.format}; this version of dra-extender reads {FORMAT}")
+    return found
+
+
+def _inflated(data: bytes) -> bytes:
+    """Raises ValueError, without inflating more than the limit, and zlib.error."""
+    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    found = stream.decompress(data, BYTES_OF_SNAPSHOT)
+    if stream.unconsumed_tail:
+        raise ValueError(f"it has more than {BYTES_OF_SNAPSHOT:,} bytes when it is decompressed, which is the limit")
+    if not stream.eof:
+        raise zlib.error("its end is missing")
     return found
 
 

@@ -78,6 +78,7 @@ def permissions_for_binding() -> tuple[Permission, ...]:
         Permission("get", GROUP, "resourceclaims", "find out what became of a write"),
         Permission("get", "", "pods", "find out what became of a binding"),
         Permission("create", "", "pods", "bind pods", "binding"),
+        Permission("patch", "", "pods", "release devices of pods that are not bound, nominate pods", "status"),
         Permission("create", "events.k8s.io", "events", "report decisions to people"),
         Permission("patch", "events.k8s.io", "events", "count repeated events"),
     )
@@ -89,23 +90,13 @@ def permissions_for_extended_resources() -> tuple[Permission, ...]:
     return (
         Permission("create", GROUP, "resourceclaims", why),
         Permission("delete", GROUP, "resourceclaims", why),
-        Permission("patch", "", "pods", why, "status"),
-        Permission("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
     )
 
 
 def permissions_for_preemption() -> tuple[Permission, ...]:
     """What preemption needs, besides reading budgets."""
     why = "make room for pods of higher priority"
-    return (
-        Permission("create", "", "pods", why, "eviction"),
-        Permission("patch", "", "pods", why, "status"),
-    )
-
-
-def permissions_for_nominating() -> tuple[Permission, ...]:
-    """What it takes to nominate pods ahead of the queue."""
-    return (Permission("patch", "", "pods", "nominate pods ahead of the queue", "status"),)
+    return (Permission("create", "", "pods", why, "eviction"),)
 
 
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
@@ -130,6 +121,7 @@ def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
         Permission("create", group, "leases", why, namespace=namespace),
         Permission("get", group, "leases", why, namespace=namespace, name=name),
         Permission("update", group, "leases", why, namespace=namespace, name=name),
+        Permission("patch", group, "leases", "set pods aside", namespace=namespace, name=name),
         Permission("watch", group, "leases", "follow who leads", namespace=namespace, name=name),
     )
 

@@ -1,8 +1,9 @@
 """Events on pods and claims: what `kubectl describe` shows people about our decisions.
 
-`EventRecorder` promises: `record` never waits and never fails; the queue is bounded and what does not fit is counted
-and dropped; the same event on the same object again becomes one event with a count; no more than `rate` requests per
-second leave for the API server. Events are advice: losing one never changes a decision.
+`EventRecorder` promises: `record` never waits and never fails; the same event on the same object again becomes one
+event with a count. Namespaces take turns. The queue is bounded: when it is full, the namespace with most events loses
+one, which is counted. The API server gets `rate` requests per second, and `BURST` more after a pause. Events are
+advice: losing one never changes a decision. A note is printable, of at most 1 KiB.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -21,13 +22,18 @@ from dra_extender.api.core import ObjectReference
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, NotFoundError
 from dra_extender.api.meta import Object, ObjectMeta, format_micro_time
+from dra_extender.fairqueue import FairQueue
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import segment
+from dra_extender.plaintext import printable
 
 log = structlog.get_logger(__name__)
 
 CONTROLLER = "dra-extender"
 _NOTE_BYTES = 1024
+RATE: Final = 50.0
+BURST: Final = 100
+"""Requests per second and burst of kube-scheduler's client (clientConnection, Kubernetes 1.36)."""
 _SERIES_SECONDS = 360.0
 """An event repeated within this time is counted on the existing event; later ones are new events."""
 
@@ -80,8 +86,8 @@ class EventRecorder:
         instance: str,
         *,
         controller: str = CONTROLLER,
-        size: int = 1000,
-        rate: float = 20.0,
+        size: int = 2000,
+        rate: float = RATE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dropped = 0
@@ -89,28 +95,39 @@ class EventRecorder:
         self._client = client
         self._controller = controller
         self._instance = instance[:128]
-        self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(size)
+        self._queue = FairQueue[Occurrence]()
+        self._size = size
+        self._news = asyncio.Event()
         self._pause = 1.0 / rate
         self._clock = clock
         self._serial = 0
         self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(4096)
 
     def record(self, occurrence: Occurrence) -> None:
-        """Queue it, or drop it when too many wait already."""
-        try:
-            self._queue.put_nowait(occurrence)
-        except asyncio.QueueFull:
+        """Queue it. When too many wait already, drop it or one of the namespace with most."""
+        namespace = occurrence.regarding.namespace
+        if len(self._queue) >= self._size:
             self.dropped += 1
+            if self._queue.evict_for(namespace, None) is None:
+                return
+        self._queue.put(namespace, None, occurrence)
+        self._news.set()
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return len(self._queue)
 
     async def run(self) -> None:
         """Until cancelled: send the next one, then leave the API server in peace for a moment."""
+        due = 0.0
         while True:
-            await self.send(await self._queue.get())
-            await asyncio.sleep(self._pause)
+            while not len(self._queue):
+                self._news.clear()
+                await self._news.wait()
+            await self.send(self._queue.take())
+            now = self._clock()
+            due = max(due, now - BURST * self._pause) + self._pause
+            await asyncio.sleep(max(0.0, due - now))
 
     async def send(self, occurrence: Occurrence) -> None:
         """One request at most, or two when the event to be counted on has expired. Never raises ApiError."""
@@ -143,7 +160,7 @@ class EventRecorder:
             related=occurrence.related,
             reason=occurrence.reason[:128],
             action=occurrence.action[:128],
-            note=_shortened(occurrence.note),
+            note=_shortened(printable(occurrence.note, _NOTE_BYTES)),
             type=occurrence.type,
             reporting_controller=self._controller,
             reporting_instance=self._instance,

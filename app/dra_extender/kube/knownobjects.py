@@ -2,20 +2,21 @@
 
 `KnownObjects` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: an object that was deleted
 between two watches is removed; an object that cannot be decoded or applied is reported as undecodable, and the others
-are not affected; a list applies no object whose version is known. It is synchronous and does no I/O.
+are not affected; a list applies no object whose version is known. A list or an event that cannot follow what was shown
+before raises SetBackError and is not applied. It is synchronous and does no I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from dra_extender.api.decoding import UNDECODABLE, DecodeError
-from dra_extender.api.errors import ApiError, FailureStatus, GoneError, error_from_status
+from dra_extender.api.errors import ApiError, FailureStatus, GoneError, SetBackError, error_from_status
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
-from dra_extender.api.meta import Object, ObjectKey, ObjectMeta
+from dra_extender.api.meta import Object, ObjectKey, ObjectMeta, version_number
 from dra_extender.api.outline import Outline, OutlineError
 from dra_extender.kube.resources import Identity, Resource, identify
 from dra_extender.unexpected import unexpected
@@ -24,6 +25,16 @@ from dra_extender.unexpected import unexpected
 class Named(Protocol):
     @property
     def metadata(self) -> ObjectMeta: ...
+
+
+class Continuity(Protocol):
+    """What the state knows beyond the watches, from replies. See `devices.continuity`."""
+
+    def begin_list(self, kind: str) -> None: ...
+
+    def listed(self, obj: Any, complete: int) -> None: ...
+
+    def end_list(self, kind: str, version: int) -> None: ...
 
 
 T = TypeVar("T", bound=Named)
@@ -41,9 +52,12 @@ _status = msgspec.json.Decoder(FailureStatus)
 class KnownObjects(Generic[T]):
     """The known objects of one kind: keys and versions. `apply` gets the events."""
 
-    def __init__(self, resource: Resource[T], apply: Callable[[ClusterEvent], object]) -> None:
+    def __init__(
+        self, resource: Resource[T], apply: Callable[[ClusterEvent], object], continuity: Continuity | None = None
+    ) -> None:
         self.version = ""
-        """The resourceVersion at which the next watch starts; empty: list first."""
+        """The resourceVersion at which the next watch starts: everything up to it has been shown."""
+        self._continuity = continuity
         self._resource = resource
         self._apply = apply
         self._known: dict[str, tuple[str, str]] = {}
@@ -62,17 +76,32 @@ class KnownObjects(Generic[T]):
 
     def begin_list(self) -> None:
         self._listed, self._changed = set(), []
+        if self._continuity is not None:
+            self._continuity.begin_list(self._resource.kind)
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
-        """Decode some objects of a list in progress, unless their version is known. `report` applies them later: it has
-        no await, so it must be short.
+        """Decode some objects of a list in progress. `report` applies those whose version is not known later: it has
+        no await, so it must be short. Raises SetBackError.
         """
         for raw in items:
             identity = identify(raw)
             self._listed.add(identity.key)
-            version = identity.uid, identity.resource_version
-            if self._known.get(identity.key) != version or not version[1] or identity.key in self._undecodable:
-                self._changed.append((identity, self._read(raw, identity)))
+            found = self._read(raw, identity)
+            if isinstance(found, Undecodable) or identity.key in self._undecodable:
+                self._changed.append((identity, found))
+                continue
+            known = self._known.get(identity.key) == (identity.uid, identity.resource_version)
+            self._check(found, known=known)
+            if not known or not identity.resource_version:
+                self._changed.append((identity, found))
+
+    def _check(self, listed: T, *, known: bool) -> None:
+        """The object must be as it was shown, unless its version is newer than everything that was."""
+        version, complete = listed.metadata.version, version_number(self.version)
+        if 0 < version <= complete and not known:
+            raise SetBackError(f"{self._key(listed.metadata.key)} has version {version}, which was not shown before")
+        if self._continuity is not None:
+            self._continuity.listed(listed, complete)
 
     def report(self) -> None:
         """Apply what `listed` has decoded so far."""
@@ -81,15 +110,19 @@ class KnownObjects(Generic[T]):
             self._apply_object(found, identity, listed=True)
 
     def end_list(self, version: str) -> None:
-        """The list is complete: apply the changed objects, and remove those that it does not have."""
+        """The list is complete: apply the changed objects, and remove those that it does not have. Raises
+        SetBackError.
+        """
+        self._advance(version)
+        if self._continuity is not None:
+            self._continuity.end_list(self._resource.kind, version_number(version))
         self.report()
         for key in [key for key in {**self._undecodable, **self._known} if key not in self._listed]:
             self._remove(key)
         self._listed = set()
-        self.version = version
 
     def watched(self, line: bytes) -> None:
-        """Apply one event of a watch. Raises GoneError: list again; ApiError: watch again."""
+        """Apply one event of a watch. Raises SetBackError, GoneError or another ApiError: list again."""
         try:
             event = _read_event(line)
         except UNDECODABLE as problem:
@@ -97,12 +130,16 @@ class KnownObjects(Generic[T]):
         if event.type == "ERROR":
             raise _watch_error(event.object)
         identity = identify(event.object)
+        self._advance(identity.resource_version)
         if event.type in ("ADDED", "MODIFIED"):
             self._apply_object(self._read(event.object, identity), identity)
         elif event.type == "DELETED":
             self._remove(identity.key)
-        if identity.resource_version:
-            self.version = identity.resource_version
+
+    def _advance(self, version: str) -> None:
+        if 0 < version_number(version) < version_number(self.version):
+            raise SetBackError(f"{self._resource.kind}: version {version} is shown after version {self.version}")
+        self.version = version or self.version
 
     def _key(self, key: str) -> ObjectKey:
         return ObjectKey(self._resource.kind, key)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -129,6 +129,10 @@ class LeaderElection:
         other = self.holder not in ("", self._settings.identity)
         return self._seen.metadata.annotations.get(ADDRESS, "") if other else ""
 
+    def annotation(self, name: str) -> str:
+        """An annotation of the lease as last seen; empty without one."""
+        return self._seen.metadata.annotations.get(name, "")
+
     async def news(self) -> None:
         """Until another holder is seen, or none."""
         await self._news.wait()
@@ -153,7 +157,7 @@ class LeaderElection:
         async with self._turn:
             try:
                 if self._retired:
-                    await self._look()
+                    await self.look()
                 else:
                     await (self._try() if self._fit() else self._give_back())
             except ApiError as problem:
@@ -220,7 +224,8 @@ class LeaderElection:
             if not event.object.holder:
                 self._free.set()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Read the lease. Raises ApiError."""
         lease = await self._read()
         if lease is not None:
             self._observe(lease)
@@ -237,7 +242,7 @@ class LeaderElection:
         try:
             written = await self._write(lease, self._settings.identity, round(self._settings.lease_duration))
         except ConflictError:  # another was faster, or our own lost reply
-            await self._look()
+            await self.look()
             return
         self._renewed_at = started  # not later than what the server recorded
         self._observe(written)
@@ -296,6 +301,17 @@ class LeaderElection:
             self._reported = leading
             log.info("leading" if leading else "not leading", identity=self._settings.identity, holder=self.holder)
             self._on_change(leading)
+
+
+async def annotate(client: KubeClient, settings: LeaseSettings, annotations: Mapping[str, str]) -> None:
+    """Annotate the lease, whoever holds it. Raises ApiError."""
+    metadata = {"name": settings.name, "namespace": settings.namespace, "annotations": annotations}
+    body = msgspec.json.encode({"apiVersion": GROUP_VERSION, "kind": "Lease", "metadata": metadata})
+    root = f"/apis/{GROUP_VERSION}/namespaces/{settings.namespace}/leases"
+    try:
+        await client.patch(f"{root}/{settings.name}", body)
+    except NotFoundError:
+        await client.create(root, body)
 
 
 _event = msgspec.json.Decoder(_LeaseEvent)

@@ -1,10 +1,10 @@
 """List and watch of one kind, until cancelled.
 
-`Reflector` promises: after every failure it tries again, with growing and jittered pauses. A new watch continues at
-the last resourceVersion. The reflector lists again when the API server no longer has the events after that version
-(410), and when several watches in a row fail on the same event; it then applies all differences without an await.
-Lists are consistent reads in pages: a list from the watch cache (resourceVersion=0) could be older than known objects,
-which would then look deleted.
+`Reflector` promises: after every failure it tries again, with growing and jittered pauses. A watch that the API server
+ends at its time is continued at the last resourceVersion. After every other end the reflector lists again, because the
+API server may have been set back meanwhile; it then applies all differences without an await. Lists are consistent
+reads in pages: a list from the watch cache (resourceVersion=0) could be older than known objects, which would then look
+deleted. A reflector whose API server was set back ends with SetBackError: what it has reported is no longer true.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from dra_extender.api.errors import ApiError, GoneError, NotFoundError
+from dra_extender.api.errors import ApiError, GoneError, NotFoundError, SetBackError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.knownobjects import KnownObjects, Named
+from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named
 from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected
@@ -59,15 +59,10 @@ _LOG_PERIOD = 30.0
 """Seconds between log lines about the same problem."""
 _STEADY = 5.0
 """A watch that stays open for this many seconds works: the pause after it is short."""
-_MOST_FAILED_WATCHES = 3
-"""Watches in a row that may fail on their first event; then the reflector lists again."""
-_TOO_NEW = "Too large resource version"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of one reflector. `behind`: seconds since its watch last worked; 0 while it works. `stuck`: how often
-    it listed again because several watches failed on their first event.
-    """
+    """The state of one reflector. `behind`: seconds since its watch last worked; 0 while it works."""
 
     kind: str
     synced: bool
@@ -79,11 +74,10 @@ class Progress(msgspec.Struct, frozen=True):
     watches: int
     events: int
     problem: str = ""
-    stuck: int = 0
 
 
 class Reflector(Generic[T]):
-    """Lists and watches one kind. `run` never returns; cancel it to stop."""
+    """Lists and watches one kind. `run` never returns; cancel it to stop. It raises SetBackError only."""
 
     def __init__(
         self,
@@ -95,13 +89,14 @@ class Reflector(Generic[T]):
         selector: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
+        continuity: Continuity | None = None,
     ) -> None:
         """`apply` gets the events. `selector`: fieldSelector and labelSelector. `on_synced`: called after the first
         list.
         """
         self.resource = resource
         self._client = client
-        self._known = KnownObjects(resource, apply)
+        self._known = KnownObjects(resource, apply, continuity)
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()
@@ -110,8 +105,9 @@ class Reflector(Generic[T]):
         self._worked_at = clock()
         self._opened_at = self._worked_at
         self._watching = False
+        self._ended_in_time = False
         self._failed_watches = 0
-        self._lists = self._watches = self._events = self._stuck = 0
+        self._lists = self._watches = self._events = 0
         self._problem = ""
         self._not_found = False
         self._reported = ("", -_LOG_PERIOD)
@@ -149,7 +145,6 @@ class Reflector(Generic[T]):
             lists=self._lists,
             watches=self._watches,
             events=self._events,
-            stuck=self._stuck,
             problem=self._problem,
         )
 
@@ -161,15 +156,19 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(pause)
 
     async def step(self) -> float:
-        """One list if needed, then one watch until it ends. Returns the seconds to wait before the next step."""
+        """One list if needed, then one watch until it ends. Returns the seconds to wait before the next step. Raises
+        SetBackError.
+        """
         started = self._clock()
         try:
-            if not self._known.version:
+            if not self._ended_in_time:
                 await self._list()
-            await self._watch()
+            self._ended_in_time = False
+            self._ended_in_time = await self._watch()
+        except SetBackError:
+            raise
         except GoneError as problem:
             log.info("resourceVersion expired, listing again", kind=self.resource.kind, reason=problem.message)
-            self._known.version = ""
         except ApiError as problem:
             return self._failed(problem)
         except Exception as problem:  # a bug must not end the loop
@@ -203,23 +202,26 @@ class Reflector(Generic[T]):
             log.info("synced", kind=self.resource.kind, objects=len(self._known))
             self._on_synced()
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> bool:
+        """Watch until the API server ends it. True when its time was over, and not much more."""
+        started, seconds = self._clock(), random.randint(300, 600)
         params = self._selector | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._known.version,
-            "timeoutSeconds": str(random.randint(300, 600)),
+            "timeoutSeconds": str(seconds),
         }
         self._watches += 1
         async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._connected)) as lines:
             async for line in lines:
                 self._apply_line(line)
+        return seconds <= self._clock() - started < seconds + _STEADY
 
     def _apply_line(self, line: bytes) -> None:
-        """Apply one event. Raises as `KnownObjects.watched`; then the next watch starts with the same event."""
+        """Apply one event. Raises as `KnownObjects.watched`."""
         try:
             self._known.watched(line)
-        except GoneError:
+        except (GoneError, SetBackError):
             raise
         except Exception:
             self._failed_watches = 1 if self._works else self._failed_watches + 1
@@ -246,10 +248,6 @@ class Reflector(Generic[T]):
                 self._backoff.reset()
 
     def _failed(self, problem: ApiError) -> float:
-        if _TOO_NEW in problem.message:
-            self._known.version = ""  # etcd was restored from a backup: the known version is newer than the newest
-        elif self._failed_watches >= _MOST_FAILED_WATCHES and self._known.version:
-            self._list_again(problem)
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
         self._not_found = isinstance(problem, NotFoundError)
@@ -264,18 +262,6 @@ class Reflector(Generic[T]):
                 retry_in=round(pause, 1),
             )
         return pause
-
-    def _list_again(self, problem: ApiError) -> None:
-        """Give up the version: every watch that starts there fails."""
-        self._stuck += 1
-        log.warning(
-            "watches make no progress, listing again",
-            kind=self.resource.kind,
-            version=self._known.version,
-            watches=self._failed_watches,
-            problem=problem.message,
-        )
-        self._known.version = ""
 
 
 def batches(items: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
+from dra_extender.kube.knownobjects import Continuity
 from dra_extender.kube.reflector import Progress, Reflector
 from dra_extender.kube.resources import PODS, Served, watched_kinds
 
@@ -20,7 +21,7 @@ UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Faile
 
 
 class Watches:
-    """A reflector per kind. `run` never returns; cancel it to stop."""
+    """A reflector per kind. `run` never returns; cancel it to stop. It raises SetBackError, in a group, only."""
 
     def __init__(
         self,
@@ -30,6 +31,7 @@ class Watches:
         *,
         budgets: bool = False,
         on_synced: Callable[[], object] = lambda: None,
+        continuity: Continuity | None = None,
     ) -> None:
         """`budgets`: watch PodDisruptionBudgets, too."""
         self._on_synced = on_synced
@@ -41,6 +43,7 @@ class Watches:
                 apply,
                 on_synced=self._one_synced,
                 selector=UNFINISHED_PODS if resource is PODS else None,
+                continuity=continuity,
             )
             for resource in watched_kinds(served, budgets=budgets)
         )

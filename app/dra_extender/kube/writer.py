@@ -149,12 +149,14 @@ class Writer:
 
     # --- pods
 
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod with this UID. ConflictError when it is another pod or already bound (even to the same node)."""
+    async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
+        """Bind the pod with this UID at this resourceVersion, at any if `version` is empty. ConflictError when it is
+        another pod or version, or already bound (even to the same node).
+        """
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "metadata": {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": version},
             "target": {"kind": "Node", "name": node},
         }
         await self._client.create(PODS.path(namespace, name, "binding"), msgspec.json.encode(binding))
@@ -166,17 +168,11 @@ class Writer:
         except NotFoundError:
             return None
 
-    async def patch_pod_status(
-        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
-    ) -> None:
-        """Merge these fields into the pod's status, and these annotations into its own, in one write, if it still is
-        the same pod. None takes away.
-        """
-        metadata: dict[str, Any] = {"uid": pod.metadata.uid}
-        if annotations:
-            metadata["annotations"] = dict(annotations)
-        body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
-        await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
+        """Merge these fields into the pod's status if it still is the same pod. None takes away."""
+        body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": to_builtins(status)})
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
+        return _decoded(PODS, await self._client.patch(path, body, STRATEGIC_PATCH))
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         """Set status.nominatedNodeName, or take it away, if the pod is stored at this version. ConflictError otherwise.

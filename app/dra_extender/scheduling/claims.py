@@ -80,7 +80,8 @@ def known_claims(pod: Pod, store: ClaimStore) -> list[ResourceClaim]:
     namespace, uid = pod.metadata.namespace, pod.metadata.uid
     named = (store.get(namespace, name) for name in claim_names(pod))
     claims = {claim.metadata.uid: claim for claim in named if claim is not None}
-    return list((claims | {claim.metadata.uid: claim for claim in store.owned_by(uid)}).values())
+    owned = (claim for claim in store.owned_by(uid) if claim.metadata.namespace == namespace)
+    return list((claims | {claim.metadata.uid: claim for claim in owned}).values())
 
 
 def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
@@ -192,7 +193,9 @@ def in_flight_reason(claim: ResourceClaim) -> str:
 
 
 def preempted_reason(claim: ResourceClaim) -> str:
-    """While the claim's pods are being preempted: a preemptor gets its devices."""
+    """While the claim's pods are being preempted: a preemptor gets its devices, or the claim itself."""
+    if claim.allocation is None:
+        return in_flight_reason(claim)
     return f"resource claim {claim.metadata.key} will be deallocated: its pods are preempted for another pod"
 
 

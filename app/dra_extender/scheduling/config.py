@@ -6,8 +6,11 @@ from typing import Literal
 
 import msgspec
 
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
+
 PreemptionMode = Literal["off", "advise", "on"]
 NominateMode = Literal["never", "auto", "always"]
+EventNames = Literal["own", "all"]
 
 
 class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,8 +120,20 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     is gone.
     """
 
+    preemption_most_grace_seconds: float = 600.0
+    """A longer grace period of a victim counts as this one, as cluster-autoscaler's max-graceful-termination-sec: users
+    choose grace periods.
+    """
+
+    def grace_seconds(self, period: int | None) -> float:
+        """How long preemption waits for a pod with this grace period; None: the API server's default."""
+        return min(30.0 if period is None else float(period), self.preemption_most_grace_seconds)
+
     preemption_lost_seconds: float = 5.0
     """A preemptor that still does not fit on its nominated node after this time loses its nomination."""
+
+    event_names: EventNames = "own"
+    """The names in events: those of the event's namespace, or all."""
 
     nominate: NominateMode = "auto"
     """Whether pods are nominated for the node they fit on before kube-scheduler tries them; `auto`: in clusters of at
@@ -136,6 +151,10 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     nominated_most_seconds: float = 60.0
     """and after this time in any case."""
+
+    def reader(self, namespace: str) -> Reader:
+        """Who reads what is written to objects of this namespace."""
+        return ADMINISTRATOR if self.event_names == "all" else Reader(namespace)
 
     def may_clear_for(self, scheduler_name: str) -> bool:
         """True when this service may clear allocations of this scheduler's pods; all pods if none is named."""

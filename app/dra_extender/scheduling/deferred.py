@@ -14,8 +14,7 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from itertools import count
 from typing import Final, TypeVar
@@ -35,6 +34,7 @@ from dra_extender.allocation.budget import (
 )
 from dra_extender.allocation.workerrequests import Overrun, WorkerReplies, WorkerRequest, kind_of
 from dra_extender.api.core import Pod
+from dra_extender.fairqueue import FairQueue
 from dra_extender.limits import QUEUED_WORK
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
@@ -69,75 +69,6 @@ class WorkItem(msgspec.Struct, frozen=True, eq=False):
     key: Hashable
     request: WorkerRequest
     content: Hashable
-
-
-class WorkQueue:
-    """Fair by namespace, and within a namespace by content of claims.
-
-    `put` and `take` cost the same however long the queue is.
-    """
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._namespaces: dict[str, dict[Hashable, deque[WorkItem]]] = {}
-        """Ordered by turn, and so are the contents of each namespace."""
-        self._sizes: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return self._size
-
-    def put(self, namespace: str, item: WorkItem) -> None:
-        """Append to the items of this content."""
-        self._namespaces.setdefault(namespace, {}).setdefault(item.content, deque()).append(item)
-        self._grow(namespace, 1)
-
-    def take(self) -> WorkItem:
-        """The next item. Its namespace moves to the end, and so does its content within the namespace."""
-        namespace, by_content = next(iter(self._namespaces.items()))
-        content, items = next(iter(by_content.items()))
-        item = items.popleft()
-        del self._namespaces[namespace], by_content[content]
-        if items:
-            by_content[content] = items
-        if by_content:
-            self._namespaces[namespace] = by_content
-        self._grow(namespace, -1)
-        return item
-
-    def evict_for(self, namespace: str, content: Hashable) -> WorkItem | None:
-        """Remove the last item of the longest content in the longest namespace; None when neither is longer than this
-        one.
-        """
-        longest = max(self._sizes, key=self._sizes.__getitem__, default=namespace)
-        if self._sizes.get(longest, 0) <= self._sizes.get(namespace, 0):
-            longest = namespace
-        by_content = self._namespaces.get(longest, {})
-        evicted = max(by_content, key=lambda other: len(by_content[other]), default=content)
-        if longest == namespace and len(by_content.get(evicted, ())) <= len(by_content.get(content, ())):
-            return None
-        item = by_content[evicted].pop()
-        if not by_content[evicted]:
-            del by_content[evicted]
-        if not by_content:
-            del self._namespaces[longest]
-        self._grow(longest, -1)
-        return item
-
-    def drop(self, content: Hashable) -> Iterable[WorkItem]:
-        """Remove all items of this content."""
-        for namespace in list(self._namespaces):
-            items = self._namespaces[namespace].pop(content, ())
-            if not self._namespaces[namespace]:
-                del self._namespaces[namespace]
-            if items:
-                self._grow(namespace, -len(items))
-            yield from items
-
-    def _grow(self, namespace: str, by: int) -> None:
-        self._size += by
-        self._sizes[namespace] = self._sizes.get(namespace, 0) + by
-        if not self._sizes[namespace]:
-            del self._sizes[namespace]
 
 
 class _Call:
@@ -183,7 +114,7 @@ class DeferredWork:
         self._workers = workers
         self._requeue = requeue
         self._observer = observer
-        self._queue = WorkQueue()
+        self._queue = FairQueue[WorkItem]()
         self._open: dict[Hashable, int] = {}
         """By content: how many items are queued or being worked on."""
         self._spent: TTLCache[Hashable, float] = TTLCache(
@@ -299,7 +230,7 @@ class DeferredWork:
                 break
             self._replies.open.add(key)
             self._open[content] = self._open.get(content, 0) + 1
-            self._queue.put(call.namespace, WorkItem(key, request, content))
+            self._queue.put(call.namespace, content, WorkItem(key, request, content))
         self._work()
 
     def _make_room(self, namespace: str, content: Hashable) -> bool:

@@ -254,7 +254,8 @@ def existing_claim(pod: Pod, owned: Iterable[ResourceClaim]) -> ResourceClaim | 
     """The pod's claim from an earlier attempt. `owned`: the claims whose controller is the pod."""
     for claim in owned:
         owner = claim.metadata.controller
-        if is_extended_claim(claim) and owner is not None and owner.name == pod.metadata.name:
+        ours = (claim.metadata.namespace, owner and owner.name) == (pod.metadata.namespace, pod.metadata.name)
+        if ours and is_extended_claim(claim):
             return claim
     return None
 

@@ -72,6 +72,7 @@ class Extender:
         records = Records(cluster, config, runtime.clock)
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.tentative_plans, self.nominations = records.tentative_plans, records.nominations
+        self.set_aside = records.set_aside
         self.view = records.view(
             decisions,
             placement.placement if placement is not None else None,
@@ -131,6 +132,11 @@ class Extender:
     def deferred_items(self) -> int:
         """The amount of deferred work that is queued or running."""
         return len(self._deferred)
+
+    def set_aside_with(self, pod: Pod) -> str:
+        """The annotation of the lease after which no process decides on this pod and equal ones."""
+        claims = self.view.claims_of(pod)
+        return self.set_aside.adding(pod, () if isinstance(claims, Unschedulable) else claims)
 
     def check_leadership(self, leading: Callable[[], bool]) -> None:
         """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""

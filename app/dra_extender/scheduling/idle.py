@@ -1,8 +1,8 @@
 """Allocations that may be unused, and since when.
 
 Promises: an entry for every allocated claim that has at most one consumer on the watch, until `forget`. Its time starts
-again when its consumers change, when a bind relies on it, and after a gap of the watch: the claim may have been
-deallocated and allocated again for the same pod.
+again when its consumers change, when a bind of this replica relies on it, and after a gap of the watch: the claim may
+have been deallocated and allocated again for the same pod. Labels and annotations, which users can write, do not count.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from collections.abc import Sequence
 import msgspec
 
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 
 class Idle(msgspec.Struct, frozen=True):
-    """`since`: monotonic seconds since when the claim has these `consumers` (UIDs, at most one) and this adopted mark.
-    `version`: the last resourceVersion on the watch.
+    """`since`: monotonic seconds since when the claim has these `consumers` (UIDs, at most one). `version`: the last
+    resourceVersion on the watch.
     """
 
     since: float
     version: str
     consumers: tuple[str, ...]
-    adopted: str
 
 
 class IdleAllocations:
@@ -39,15 +37,20 @@ class IdleAllocations:
     def observe(self, claim: ResourceClaim, *, after_gap: bool = False) -> None:
         """A version of a claim from the watch. `after_gap`: versions before it may be missing."""
         uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
-        adopted = claim.metadata.annotations.get(ADOPTED, "")
         if claim.allocation is None or len(consumers) > 1:
             self._idle.pop(uid, None)
             return
         known = self._idle.get(uid)
-        same = known is not None and (known.consumers, known.adopted) == (consumers, adopted) and not after_gap
+        same = known is not None and known.consumers == consumers and not after_gap
         since = known.since if known is not None and same else self._clock.monotonic()
         version = claim.metadata.resource_version
-        self._idle[uid] = Idle(since=since, version=version, consumers=consumers, adopted=adopted)
+        self._idle[uid] = Idle(since=since, version=version, consumers=consumers)
+
+    def renew(self, uid: str) -> None:
+        """A bind of this replica relies on the claim."""
+        known = self._idle.get(uid)
+        if known is not None:
+            self._idle[uid] = msgspec.structs.replace(known, since=self._clock.monotonic())
 
     def forget(self, uid: str) -> None:
         """The claim is in use, or gone, or not allocated."""

@@ -63,15 +63,13 @@ class PodWriter(Protocol):
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as stored now; None when there is none."""
 
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """POST the Binding; another UID, a pod that is bound already or being deleted is a ConflictError."""
-
-    async def patch_pod_status(
-        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
-    ) -> None:
-        """Merge these fields into the pod's status, and these annotations, in one write; None takes one away. The
-        precondition is the pod's UID.
+    async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
+        """POST the Binding; another UID or resourceVersion (unless `version` is empty), a pod that is bound already or
+        being deleted is a ConflictError.
         """
+
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
+        """Merge these fields into the pod's status; None takes one away. The precondition is the pod's UID."""
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         """Set status.nominatedNodeName ahead of the queue, or take it away. The preconditions are the pod's UID and

@@ -10,7 +10,7 @@ claim is not ready yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -80,6 +80,14 @@ def deadline(claim: ResourceClaim, binding_seconds: float) -> float | None:
         return None
     started = parse_time(allocation.allocation_timestamp)
     return None if started is None else started.timestamp() + binding_seconds
+
+
+def seconds_to_timeout(claims: Iterable[ResourceClaim], now: datetime, binding_seconds: float) -> float:
+    """Until the binding timeout of the first claim."""
+    ends = [deadline(claim, binding_seconds) for claim in claims]
+    # A little more, so that the timeout has passed when the wait ends.
+    left = (end - now.timestamp() + 0.001 for end in ends if end is not None)
+    return max(0.0, min(left, default=binding_seconds))
 
 
 def timed_out(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:

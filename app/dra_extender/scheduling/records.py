@@ -21,6 +21,7 @@ from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.setaside import SetAside
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.unseen import Unseen
@@ -38,6 +39,7 @@ class Records:
         self.resources = ResourceNames(cluster.classes, clock, config)
         self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
         self.nominations = Nominations()
+        self.set_aside = SetAside(clock)
         self.binding: dict[str, str] = {}
         self.clearing: set[str] = set()
 
@@ -58,6 +60,7 @@ class Records:
             budgets=budgets,
             placement=placement,
             kept=self.nominations.kept_from,
+            set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,
         )
 

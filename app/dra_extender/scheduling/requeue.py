@@ -37,6 +37,8 @@ class RequeueTrigger:
         self._requeued = -1
         self._unknown_pods = False
         self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
+        self._oldest_forgotten = -2
+        """The oldest generation of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
         """UIDs of claims in flight and of pods being bound: refused pods wait for these to end."""
         self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
@@ -49,7 +51,7 @@ class RequeueTrigger:
         """A refused pod may fit now."""
         self.generation += 1
         self._awaited.clear()
-        if self._refused:
+        if self._refused or self._oldest_forgotten >= self._requeued:
             self._due.set()
 
     def ended(self, uid: str) -> None:
@@ -73,9 +75,17 @@ class RequeueTrigger:
             self._awaited.add(awaiting)
         for claim in missing:
             self._missed[claim] = True
+        if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
+            self._forget_oldest()
         self._refused[pod_uid] = generation
         if generation < self.generation:
             self._due.set()
+
+    def _forget_oldest(self) -> None:
+        """Make room: however many pods of a namespace are refused, those of others are still requeued."""
+        _, generation = self._refused.popitem()
+        if generation >= self._requeued and not self._requeued <= self._oldest_forgotten <= generation:
+            self._oldest_forgotten = generation
 
     def requeue_all(self) -> None:
         """Requeue also the pods that an earlier process refused: this process does not know them."""
@@ -96,7 +106,11 @@ class RequeueTrigger:
         """True when a pod was refused in an older generation and has not been requeued since."""
         now = self.generation
         return self._unknown_pods or (
-            self._requeued < now and any(generation < now for generation in self._refused.values())
+            self._requeued < now
+            and (
+                self._requeued <= self._oldest_forgotten < now
+                or any(generation < now for generation in self._refused.values())
+            )
         )
 
     # --- the requeue trigger ------------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import Final, TypeVar, overload
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, CallState, Deferred, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import CallState, CountingBudget, Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.view import View
@@ -81,8 +81,8 @@ class QueryBudgets(msgspec.Struct, frozen=True):
 
     def __call__(self) -> Iterator[WorkBudget]:
         """The budgets of one question, turn by turn. From `call_work` on, what a turn does not decide is Deferred."""
-        if not self.limited:
-            yield from repeat(UNLIMITED)
+        while not self.limited:
+            yield CountingBudget()
         turn_work, ceiling, call = self.config.turn_work, self.config.question_work, CallState()
         for turn in count(1):
             last = turn * turn_work >= self.config.call_work

@@ -22,7 +22,7 @@ from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Unschedulable, consumer, resolve_claims
+from dra_extender.scheduling.claims import Lookup, Unschedulable, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
@@ -76,8 +76,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """True when no bind of any replica relies on the claim's allocation any more."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
     """The devices that `Nominations` keeps from a pod for the preemptors."""
-    preempted: Callable[[str, Pod], bool] = lambda uid, pod: False
-    """True when a preemptor of this pod gets the devices of the claim (UID): its pods are victims."""
+    preempted: Callable[[ResourceClaim, Pod], bool] = lambda claim, pod: False
+    """True when a preemptor that this pod must not displace gets the claim's devices, or the claim itself."""
+    set_aside: Callable[[Pod, Sequence[ResourceClaim]], str] = lambda pod, claims: ""
+    """Why nothing may be decided on a pod with these claims; empty when it may."""
     state: Overlay | None = None
     """The hypothetical state that questions are about; None: the state as it is."""
 
@@ -106,9 +108,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """The state to put hypothetical changes over; `with_state` decides on it."""
         return self.state or Overlay(self.cluster)
 
-    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | Unschedulable:
-        """The claims that the pod names, each once."""
-        return resolve_claims(pod, self.ledger.get, self.features)
+    def claims_of(self, pod: Pod, lookup: Lookup | None = None) -> tuple[ResourceClaim, ...] | Unschedulable:
+        """The claims that the pod names, each once. `lookup`: where claims are known, instead of the ledger."""
+        found = resolve_claims(pod, lookup or self.ledger.get, self.features)
+        reason = "" if isinstance(found, Unschedulable) else self.set_aside(pod, found)
+        return Unschedulable(reason) if reason else found
 
     def in_flight(self, claim: ResourceClaim) -> bool:
         """True while the claim is about to be allocated or deallocated."""
@@ -116,10 +120,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
 
     def is_preempted(self, claim: ResourceClaim, pod: Pod) -> bool:
-        """True when the pod must not join the claim, because a preemptor gets its devices."""
-        if claim.allocation is None or not self.preempted(claim.metadata.uid, pod):
-            return False
-        return not claim.reserved_for(consumer(claim, pod, self.features).uid)
+        """True when the pod must not use the claim, because a preemptor gets its devices, or the claim itself."""
+        return self.preempted(claim, pod) and not claim.reserved_for(consumer(claim, pod, self.features).uid)
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
         """True when it is unknown whether the allocation exceeds counters or capacity. An allocation that a pod runs

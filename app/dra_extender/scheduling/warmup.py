@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import Unschedulable
@@ -27,13 +28,14 @@ _UNALLOCATED: Final = ResourceClaimStatus()
 Claims = tuple[ResourceClaim, ...]
 
 
-def warm_up(view: View) -> Iterator[None]:
+def warm_up(view: View) -> Turns[None]:
     """Decide on every node for the claims of all pods, pending pods first, and for one device of each class."""
     seen: set[tuple[bytes, ...]] = set()
     turns = 0
     names = list(view.cluster.nodes)
-    for claims in chain(_of_pods(view), _of_classes(view)):
-        if claims and (content := view.decisions.signatures(claims)) not in seen:
+    for _pod, claims in chain(_of_pods(view), _of_classes(view)):  # the watchdog finds the pod here
+        content = yield from _content(view, claims)
+        if claims and content not in seen:
             seen.add(content)
             for _ in _decide(view, claims, names):
                 turns += 1
@@ -43,24 +45,28 @@ def warm_up(view: View) -> Iterator[None]:
         yield
 
 
+def _content(view: View, claims: Claims) -> Turns[tuple[bytes, ...]]:
+    return (yield from in_turns(view.budgets(), lambda budget: view.decisions.with_budget(budget).signatures(claims)))
+
+
 def _decide(view: View, claims: Claims, names: list[str]) -> Turns[None]:
     yield from in_turns(view.budgets(), lambda budget: view.with_budget(budget).decisions.node_results(claims, names))
 
 
-def _of_pods(view: View) -> Iterator[Claims]:
-    """The claims of each pod as if they were not allocated; none where they are unknown."""
+def _of_pods(view: View) -> Iterator[tuple[Pod, Claims]]:
+    """Each pod and its claims as if they were not allocated; none where they are unknown."""
     for pod in sorted(view.pods, key=lambda pod: bool(pod.spec.node_name)):
         if pod.spec.resource_claims:
             found = view.claims_of(pod)
-            yield () if isinstance(found, Unschedulable) else tuple(map(_unallocated, found))
+            yield pod, () if isinstance(found, Unschedulable) else tuple(map(_unallocated, found))
 
 
 def _unallocated(claim: ResourceClaim) -> ResourceClaim:
     return msgspec.structs.replace(claim, status=_UNALLOCATED)
 
 
-def _of_classes(view: View) -> Iterator[Claims]:
+def _of_classes(view: View) -> Iterator[tuple[None, Claims]]:
     for name in view.cluster.classes:
         request = {"name": "r", "exactly": {"deviceClassName": name, "allocationMode": "ExactCount", "count": 1}}
         body = {"metadata": {"name": name, "uid": name}, "spec": {"devices": {"requests": [request]}}}
-        yield (convert(ResourceClaim, body),)
+        yield None, (convert(ResourceClaim, body),)

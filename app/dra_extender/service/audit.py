@@ -17,6 +17,7 @@ import structlog
 
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
+from dra_extender.scheduling.reader import Reader
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,8 @@ Report = Callable[[ResourceClaim, str], object]
 
 class AllocationAudit:
     """`violations` reads the state, `claim` finds a claim by "namespace/name", `report` writes an event about a claim.
-    Claims for which `undecided` is true belong to running binds, which verify and undo their own writes.
+    `reader`: who reads the events of a namespace. Claims for which `undecided` is true belong to running binds, which
+    verify and undo their own writes.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class AllocationAudit:
         violations: Callable[[], Iterable[Violation]],
         claim: Callable[[str], ResourceClaim | None],
         report: Report,
+        reader: Callable[[str], Reader],
         undecided: Callable[[ResourceClaim], bool] = lambda claim: False,
     ) -> None:
         self._violations = violations
         self._claim = claim
         self._report = report
+        self._reader = reader
         self._undecided = undecided
         self._current: dict[Violation, None] = {}
         self.reported = 0
@@ -89,7 +93,8 @@ class AllocationAudit:
             detail=violation.detail,
         )
         for claim in self._involved(violation):
-            others = ", ".join(other for other in violation.claims if other != claim.metadata.key)
+            keys = [other for other in violation.claims if other != claim.metadata.key]
+            others = self._reader(claim.metadata.namespace).listed("claim", keys)
             self._report(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
 
     def _involved(self, violation: Violation) -> list[ResourceClaim]:

@@ -97,7 +97,6 @@ class WatchHealth:
             yield Reading("undecodable_objects", kind.undecodable, kind.kind)
             yield Reading("watch_gap_seconds", kind.behind, kind.kind)
             yield Reading("lists_total", kind.lists, kind.kind)
-            yield Reading("stuck_watches_total", kind.stuck, kind.kind)
             yield Reading("watches_total", kind.watches, kind.kind)
             yield Reading("watch_events_total", kind.events, kind.kind)
 
@@ -123,14 +122,23 @@ class Engine:
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
-        self.audit = AllocationAudit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
+        self.audit = AllocationAudit(
+            ledger.violations, self.cluster.claim, self._report_violation, settings.config.reader, undecided
+        )
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False
         budgets = settings.preemption != "off"
-        self.watches = Watches(client, served, self.apply, budgets=budgets, on_synced=self._synced)
+        self.watches = Watches(
+            client,
+            served,
+            self.apply,
+            budgets=budgets,
+            on_synced=self._synced,
+            continuity=self.cluster.continuity,
+        )
         self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
         self._memory = ProcessMemory(own=own_process)
         self._started = time.perf_counter()

@@ -1,17 +1,21 @@
 """The log of the service: structured lines on standard error, for people or for programs.
 
-Promises: one line per event with its fields; the logging of the standard library (uvicorn, aiohttp, asyncio) has the
-same stream and format; tracebacks contain no local variables, which may be secrets.
+Promises: one line per event with its fields, all of which are printable; the logging of the standard library (uvicorn,
+aiohttp, asyncio) has the same stream and format; tracebacks contain no local variables, which may be secrets.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
+from structlog.typing import EventDict, ExcInfo, Processor
 
+from dra_extender.limits import CHARACTERS_OF_LINE
+from dra_extender.plaintext import printable, wrapped
 from dra_extender.unexpected import Place
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -22,13 +26,14 @@ UNEXPECTED = "unexpected error, which is a bug: please report it"
 def configure(level: str = "info", form: Literal["console", "json"] = "console") -> None:
     """Set up logging of this process. Calls below `level` then cost almost nothing."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    shared: list[structlog.typing.Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level, _printable_fields,
+    ]  # fmt: skip
     traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    plain = structlog.dev.plain_traceback
-    last: list[structlog.typing.Processor] = (
+    last: list[Processor] = (
         [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer()]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_indented_traceback)]
     )
     structlog.configure(
         processors=[*shared, stamp, *last],
@@ -47,6 +52,19 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     root.handlers[:] = [handler]
     # Libraries log problems only.
     root.setLevel(max(_LEVELS[level], logging.WARNING))
+
+
+def _printable_fields(_logger: object, _method: str, fields: EventDict) -> EventDict:
+    """Renderers print values of other types with `repr`, which is printable."""
+    texts = {key: value for key, value in fields.items() if isinstance(value, str)}
+    return {**fields, **{key: printable(text, CHARACTERS_OF_LINE) for key, text in texts.items()}}
+
+
+def _indented_traceback(target: TextIO, found: ExcInfo) -> None:
+    """No line of an error message looks like an event."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, found)
+    target.write("\n" + wrapped((f"  {line}" for line in text.getvalue().split("\n")), 0))
 
 
 def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:

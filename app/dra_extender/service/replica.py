@@ -49,6 +49,10 @@ class Replica:
     """None without leader election, and until there is an engine."""
     missing_permissions: tuple[str, ...] = ()
     """Permissions that the API server denies, one sentence each."""
+    set_backs: int = 0
+    """How often the API server has shown an older state than before."""
+    last_set_back: str = ""
+    """What it has shown the last time."""
     failure: str = ""
     """Why the service stopped working, which is a bug; empty while it works."""
     leaving: bool = False
@@ -144,6 +148,7 @@ class Replica:
         """The metrics that are read at a scrape; those of the engine once there is one."""
         yield Reading("ready", float(not self.unready()))
         yield Reading("leader", float(self.leading))
+        yield Reading("set_backs_total", self.set_backs)
         if self.engine is not None:
             yield from self.engine.readings()
         for place, number in counts().items():
@@ -176,5 +181,7 @@ class ClusterInsight:
         """All problems, in small steps."""
         engine = self._replica.running
         yield from engine.cluster.inventory.check_pools()
-        unfinished, violations = engine.extender.problems, engine.audit.current
-        return list(cluster_problems(engine.cluster, unfinished, violations, self._replica.missing_permissions))
+        extender, violations = engine.extender, engine.audit.current
+        missing, set_back = self._replica.missing_permissions, self._replica.last_set_back
+        unfinished, set_aside = extender.problems, extender.set_aside.problems
+        return list(cluster_problems(engine.cluster, unfinished, violations, missing, set_back, set_aside))

@@ -37,7 +37,7 @@ from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
 from dra_extender.placement.learner import NOBODY, Expected
 from dra_extender.placement.policies import PlacementStrategy, PolicyName, policy_of
-from dra_extender.scheduling.config import NominateMode, PreemptionMode, SchedulingConfig
+from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service import workloadfile
 from dra_extender.service.validation import (
     ScoringStrategy,
@@ -63,6 +63,7 @@ _SCHEDULING: Final = {
     "offered_percent": "offered_percent",
     "deallocate": "deallocate",
     "preemption": "preemption",
+    "event_names": "event_names",
     "nominate": "nominate",
     "nominate_from_nodes": "nominate_from_nodes",
     "nominate_preferring": "nominate_preferring",
@@ -255,6 +256,10 @@ class Settings(BaseSettings):
     )
     diagnose: bool = Field(
         True, description="report in an event on each refused pod why it waits and what would help (docs/insight.md)"
+    )
+    event_names: EventNames = _scheduling(
+        "event_names",
+        "names of pods and claims in events: own, those of the namespace of the event and numbers of others; or all",
     )
     bind_timeout: Seconds = _scheduling(
         "bind_timeout", "seconds for a bind; keep it below the scheduler's httpTimeout for bind"

@@ -1,30 +1,34 @@
 """The work behind the listeners: one engine per version of the resource API, and what it depends on.
 
-`Supervision` promises: an API server that does not answer, at the start or later, or that is upgraded to other versions
-of the resource API, delays the work and never ends it; a withdrawn version is noticed within seconds. A bug ends all
-work at once and is named in `Replica.failure`: with half of its tasks, the service would answer calls and never requeue
-a pod. The permissions of `needed` suffice for these settings; a missing one is logged once, at the start rather than at
-the first pod.
+`Supervision` promises: an API server that does not answer, at the start or later, that is upgraded to other versions of
+the resource API, or that is set back to an older state, delays the work and never ends it; a withdrawn version is
+noticed within seconds. After a set-back a new engine lists everything: nothing that the old one knew is used. A bug
+ends all work at once and is named in `Replica.failure`: with half of its tasks, the service would answer calls and
+never requeue a pod. The permissions of `needed` suffice for these settings; a missing one is logged once, at the start
+rather than at the first pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 
-from dra_extender.api.errors import ApiError
+from dra_extender.api.errors import ApiError, SetBackError
 from dra_extender.kube import access
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.reflector import Backoff
 from dra_extender.kube.resources import Served, discover
 from dra_extender.scheduling.ports import Observer
+from dra_extender.scheduling.setaside import ANNOTATION
 from dra_extender.service.engine import Engine
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
+from dra_extender.service.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
@@ -86,23 +90,32 @@ class Supervision:
         await replica.election.release()
 
     async def _decide(self, served: Served) -> None:
-        """Work with these versions until the API server withdraws one. Running binds end as in a crash then."""
+        """Work with these versions until the API server withdraws one, or is set back. Running binds end as in a crash
+        then.
+        """
         engine = Engine(self._client, served, self._settings, self._observer, own_process=self._own_process)
         self._replica.engine = engine
         self._replica.missing_permissions = ()
         try:
             async with asyncio.TaskGroup() as group:
-                self._elect(engine, group)
+                await self._elect(engine, group)
                 group.create_task(self._check_permissions(served))
                 group.create_task(self._check_versions(served, engine))
                 for job in engine.jobs():
                     group.create_task(job)
-        except* _WithdrawnError:
+        except* (_WithdrawnError, SetBackError) as ended:
             self._replica.engine = None
+            set_back = ended.subgroup(SetBackError)
+            if set_back is not None:
+                self._replica.set_backs += 1
+                self._replica.last_set_back = str(next(_leaves(set_back)))
+                log.error("the API server was set back: listing everything again", shown=self._replica.last_set_back)
             await engine.drain(0)
 
-    def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
-        """Decide while this replica leads; without leader election, always."""
+    async def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
+        """Decide while this replica leads; without leader election, always. The lease names the pods that are set
+        aside, so it is read before anything is decided.
+        """
 
         def lead(leading: bool) -> None:
             engine.lead(leading and not self._settings.advise_only)
@@ -114,7 +127,12 @@ class Supervision:
         self._replica.election = election
         # Binds that started before the release of the lease may end: the lease is for order, not for safety.
         engine.extender.check_leadership(lambda: election.leading or election.released)
+        engine.extender.set_aside.annotation = lambda: election.annotation(ANNOTATION)
+        with suppress(ApiError):
+            await election.look()
         group.create_task(election.run())
+        if self._own_process:
+            group.create_task(Watchdog(self._settings.client, self._lease, engine.extender.set_aside_with).run())
 
     async def _check_permissions(self, served: Served) -> None:
         async for missing in missing_until_granted(self._client, needed(self._settings, served)):
@@ -195,8 +213,6 @@ def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
             permissions += access.permissions_for_extended_resources()
         if settings.preemption == "on":
             permissions += access.permissions_for_preemption()
-        if settings.nominate != "never":
-            permissions += access.permissions_for_nominating()
     if settings.leader_election:
         permissions += access.permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:

@@ -6,6 +6,12 @@
 {{- if or (eq $asked "on") (eq $asked "true") -}}on{{- else if eq $asked "advise" -}}advise{{- else -}}off{{- end -}}
 {{- end -}}
 
+{{/* Not empty when pods may request devices as extended resources. */}}
+{{- define "dra-extender.extendedResources" -}}
+{{- $off := regexMatch "(?i)DRAExtendedResource *= *(false|f|0)" (toString (get .Values.settings "feature_gates")) -}}
+{{- if and (ne .Values.mode "advisor") (not $off) -}}true{{- end -}}
+{{- end -}}
+
 {{- define "dra-extender.env" -}}
 - {name: DRA_EXTENDER_LISTEN, value: "0.0.0.0:8443"}
 - {name: DRA_EXTENDER_TLS_CERT, value: /etc/dra-extender/tls/tls.crt}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -45,6 +44,7 @@ from tests.support.allocation.changingnodes import (
     device_of,
     templates,
 )
+from tests.support.examples import examples
 
 
 class VerdictMachine(RuleBasedStateMachine):
@@ -269,12 +269,4 @@ def without_steps(answer: Plan | Unfit | Failure) -> Any:
 
 
 TestVerdictMachine = VerdictMachine.TestCase
-TestVerdictMachine.settings = settings(max_examples=25, stateful_step_count=25)
-
-
-class _AtLength(VerdictMachine):
-    """The same walk, more often."""
-
-
-TestVerdictMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
-TestVerdictMachineAtLength.settings = settings(max_examples=150, stateful_step_count=30)
+TestVerdictMachine.settings = settings(max_examples=examples(15), stateful_step_count=25)

@@ -39,6 +39,11 @@ def test_filling_remembers_failures_and_says_yes_when_it_runs_out_of_steps() -> 
     assert Filling().feasible(sizes, rooms, 0)
 
 
+def test_thousands_of_rooms_that_hold_nothing_cost_no_depth() -> None:
+    sizes, rooms = [3] * 4 + [2] * 3, [0] * 6_000 + [5, 5, 4, 4]
+    assert Filling().feasible(sizes, rooms, 1000) == packs(sizes, rooms[-4:])
+
+
 def test_filling_copes_with_amounts_of_any_magnitude() -> None:
     huge = 10**30 + 7
     assert not Filling().feasible([huge, huge, huge - 1], [2 * huge - 2, huge + 1], 1000)

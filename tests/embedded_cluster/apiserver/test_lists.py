@@ -11,6 +11,7 @@ from embedded_cluster.apiserver.selectors import parse
 from embedded_cluster.apiserver.statuses import StatusError
 from embedded_cluster.apiserver.storage import Storage, Stored
 from tests.support.embedded.client import CONFIG_MAPS, JSON, Client, config_map
+from tests.support.examples import examples
 
 
 def names(listed: JSON) -> list[str]:
@@ -60,7 +61,7 @@ def test_selectors_that_make_no_sense_are_refused(labels: str, fields: str) -> N
     assert refused.value.code == 400
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=25))
 def test_every_past_state_can_be_listed(steps: list[tuple[str, bool]]) -> None:
     storage = Storage(registry())

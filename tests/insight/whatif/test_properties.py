@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.api.decoding import encode
@@ -14,8 +14,7 @@ from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scenarios import POD, changed, scenes
 from tests.support.diagnosis.scene import Scene
-
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+from tests.support.examples import examples
 
 
 def state(view: View) -> Any:
@@ -42,7 +41,7 @@ def hypothetical_changes(draw: st.DrawFn, view: View) -> Changes:
 
 
 @given(scene=scenes())
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(40))
 def test_without_changes_the_answer_is_that_of_the_live_cluster(scene: Scene) -> None:
     view = scene.view()
     pod = view.pods.named("default", POD)
@@ -59,7 +58,7 @@ def test_without_changes_the_answer_is_that_of_the_live_cluster(scene: Scene) ->
 
 
 @given(scene=scenes(), data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(40))
 def test_asking_leaves_the_live_cluster_as_it_is(scene: Scene, data: st.DataObject) -> None:
     view = scene.view()
     before = state(view)
@@ -70,7 +69,7 @@ def test_asking_leaves_the_live_cluster_as_it_is(scene: Scene, data: st.DataObje
 
 
 @given(scene=scenes())
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(40))
 def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) -> None:
     view = scene.view()
     for what, after in changed(scene):
@@ -86,7 +85,7 @@ def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) ->
 
 
 @given(scene=scenes(), data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(40))
 def test_pods_that_are_moved_are_those_of_the_drained_nodes_and_go_elsewhere(scene: Scene, data: st.DataObject) -> None:
     view = scene.view()
     changes = data.draw(hypothetical_changes(view))

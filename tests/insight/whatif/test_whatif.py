@@ -40,7 +40,7 @@ def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
         pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?"
     )
     found = WhatIf(nodes_added=(), outcomes=(asked,), totals=VerdictTotals(does_not_fit=1))
-    assert found.text().endswith("\n    Suggestion: did you mean model?")
+    assert [*found.lines()][-1] == "    Suggestion: did you mean model?"
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_more_pods_than_may_be_placed_are_counted() -> None:
     view = Scene([GPUS, *TWO, *waiting("v"), *waiting("w")], gates=GATES).view()
     found = what_if(view, Changes(), limits=Limits(pods=1))
     assert (len(found.outcomes), found.left_out) == (1, 1)
-    assert found.text().endswith("Not tried: 1 more pod.")
+    assert [*found.lines()][-1] == "Not tried: 1 more pod."
 
 
 def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
     found = ask([*FULL, *waiting("w"), *waiting("x", 2)], drained=("a",), added=(("b", 1),))
-    assert found.text().splitlines() == [
+    assert [*found.lines()] == [
         "With 1 more node: b-like-1.",
         "2 pods would still not fit:",
         "  default/w: 2 nodes lack the devices",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Pod, PodResourceClaimStatus
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.text import LONGEST
@@ -101,6 +101,14 @@ def kept_away(name: str, *claims: str, message: str = "0/2 nodes are available",
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=(condition,)))
 
 
+def from_template(name: str, claim: str, **spec: Any) -> Pod:
+    """A pod that kube-scheduler did not ask about, with a claim that was created from a template."""
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    pod = kept_away(name, resourceClaims=entries, **spec)
+    made = PodResourceClaimStatus("gpu", claim)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, resource_claim_statuses=(made,)))
+
+
 @pytest.fixture
 async def serving(world: World) -> AsyncIterator[Service]:
     """A service that knows which schedulers call it."""
@@ -143,15 +151,24 @@ async def test_pods_of_others_and_pods_without_devices_are_told_nothing(
     assert told.events == []
 
 
-async def test_of_a_thousand_pods_that_wait_one_is_told_at_a_time_and_each_once(world: World, serving: Service) -> None:
-    world.add(make_claim("c", count=9), *(kept_away(f"p{number}", "c") for number in range(1_000)))
+async def test_pods_that_differ_in_name_only_share_a_diagnosis_and_each_is_told_once(
+    world: World, serving: Service
+) -> None:
+    names = [f"p{number}" for number in range(500)]
+    for name in names:
+        world.add(make_claim(f"{name}-gpu", count=9, pod=name), from_template(name, f"{name}-gpu"))
+    world.add(make_claim("other-gpu", count=9, pod="other"), from_template("other", "other-gpu", priority=1))
     await world.settle()
-    told = Told(serving)
-    for looks in range(1, 51):
-        assert await told.diagnoses.diagnose_next() is not None
-        assert len(told.events) <= 2 * looks, "a pod, and the claim to blame"
-    pods = [about for about, _, _ in told.events if about.startswith("Pod")]
-    assert len(set(pods)) == len(pods) == 50
+    told, found = Told(serving), list[str]()
+    while (diagnosis := await told.diagnoses.diagnose_next()) is not None:
+        found.append(diagnosis.pod)
+    assert found == ["default/p0", "default/other"]
+    everybody = [*names, "other"]
+    assert sorted(about for about, _, _ in told.events) == sorted(
+        [*(f"Pod {name}" for name in everybody), *(f"ResourceClaim {name}-gpu" for name in everybody)]
+    )
+    note = "claim gpu: 9 devices requested, a node has at most 2; count <= 2 fits 1 node"
+    assert {told for _, _, told in told.events} == {note}
 
 
 async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, serving: Service) -> None:
@@ -161,7 +178,7 @@ async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, 
     for number in range(3):
         told.now += 1
         world.add(kept_away("gated", "c", message=f"refusal {number}", schedulingGates=[{"name": "g"}]))
-        world.add(*(kept_away(name, "c") for name in ("p", "q") if not number))
+        world.add(*(kept_away(name, "c", priority=ord(name)) for name in ("p", "q") if not number))
         await world.settle()
         diagnosis = await told.diagnoses.diagnose_next()
         assert diagnosis is not None

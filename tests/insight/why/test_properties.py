@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 
 from tests.support.diagnosis.scenarios import POD, changed, scenes
 from tests.support.diagnosis.scene import Scene, shown
-
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+from tests.support.examples import examples
 
 
 @given(scene=scenes())
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60))
 def test_with_a_remedy_the_pod_fits_the_reported_number_of_nodes(scene: Scene) -> None:
     found = scene.diagnose(POD)
     event(found.rule or "fits")
@@ -21,7 +20,7 @@ def test_with_a_remedy_the_pod_fits_the_reported_number_of_nodes(scene: Scene) -
 
 
 @given(scene=scenes())
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60))
 def test_without_a_remedy_of_one_change_no_single_change_helps(scene: Scene) -> None:
     found = scene.diagnose(POD)
     if found.state == "fits" or any(len(remedy.changes) == 1 for remedy in found.remedies):

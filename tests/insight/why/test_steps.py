@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ import pytest
 from dra_extender.insight.why.candidates import LONGEST, near
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.text import event_of
+from dra_extender.scheduling.reader import ADMINISTRATOR
 from dra_extender.scheduling.turns import TRIALS, TURN_WORK, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls, counted_turns
@@ -50,7 +51,7 @@ def cost(view: View) -> Cost:
     pod = view.pods.named("default", POD)
     assert pod is not None
     found = counted_turns(diagnosing(view, pod))
-    return Cost(found.largest, found.total, calls(lambda: event_of(found.result)), found.result.work)
+    return Cost(found.largest, found.total, calls(lambda: event_of(found.result, ADMINISTRATOR)), found.result.work)
 
 
 @pytest.mark.parametrize("shape", SMALL, ids=lambda shape: shape.__name__)
@@ -64,28 +65,27 @@ def test_thousands_of_nodes_change_nothing_about_it(shape: Shape) -> None:
     assert cost(served(shape())).excess == {}
 
 
-def things() -> Iterator[Thing]:
-    dice = random.Random(1)
-    hard = islice(searches.things(dice), SEARCHES)
-    made = (
-        *selectors.named(),
-        *shapes.claims(dice),
-        *shapes.published(dice),
-        *specs.things(dice),
-        *drivers.things(dice),
-    )
-    for thing in (*made, *hard):
-        if isinstance(thing.act, Objects):
-            yield thing
+THINGS: Final[dict[str, Callable[[random.Random], Iterable[Thing]]]] = {
+    "named selectors": lambda dice: selectors.named(),
+    "claims": shapes.claims,
+    "published devices": shapes.published,
+    "pod specs": specs.things,
+    "drivers": drivers.things,
+    "searches": lambda dice: islice(searches.things(dice), SEARCHES),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("thing", list(things()), ids=lambda thing: f"{thing.family}-{thing.name}")
-def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(thing: Thing) -> None:
-    assert isinstance(thing.act, Objects)
-    view = served(hostile(thing.act.bodies))
-    if view.pods.named("default", POD) is not None:
-        assert cost(view).excess == {}
+@pytest.mark.parametrize("family", THINGS)
+def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(family: str) -> None:
+    excess = {}
+    for thing in THINGS[family](random.Random(1)):
+        if isinstance(thing.act, Objects):
+            view = served(hostile(thing.act.bodies))
+            if view.pods.named("default", POD) is not None:
+                excess[thing.name] = cost(view).excess
+    assert len(excess) >= SEARCHES
+    assert {name: found for name, found in excess.items() if found} == {}
 
 
 def test_words_are_compared_a_few_at_a_time() -> None:

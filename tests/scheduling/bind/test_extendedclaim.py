@@ -46,7 +46,7 @@ async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> No
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
     world.api.log.clear()
     assert await service.bind(world.api.pod("p"), "n2") == ""
-    order = ["create_claim", "add_finalizer", "write_status", "patch_pod_status", "bind"]
+    order = ["create_claim", "patch_pod_status", "add_finalizer", "write_status", "bind"]
     assert [operation for operation, _ in world.api.log] == order
     (claim,) = made(world)
     assert len(devices(claim)) == 2
@@ -233,7 +233,7 @@ async def leave_a_claim(world: World) -> Service:
     """A crash has left the pod's claim, allocated on n1. The service that comes after it."""
     world.add(*nodes(), asking("p"))
     first = world.service()
-    first.client.kill_on = ("patch_pod_status", "before")
+    first.client.kill_on = ("bind_pod", "before")
     first.spawn(first.bind(world.api.pod("p"), "n1"))
     await world.settle(0.1)
     await first.kill()

@@ -296,6 +296,7 @@ async def test_a_claim_that_becomes_unreadable_during_its_bind_is_not_relied_upo
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(0.5)
     world.api.spoil(world.api.claim("c"))
+    await world.settle(0.5)
     service.watch.resume()
     assert failure.NOT_ROLLED_BACK in await bind
     assert not world.api.pod("p").spec.node_name

@@ -11,7 +11,7 @@ from functools import partial
 from types import FrameType
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dra_extender.api.core import Pod
@@ -19,6 +19,7 @@ from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, WAIT_SECONDS
 from tests.support.counting import calls
+from tests.support.examples import examples
 from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay
 
@@ -117,7 +118,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40))
 @given(MOVES, st.integers(0, 2**16))
 def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
     moves: list[tuple[str, int, int]], seed: int

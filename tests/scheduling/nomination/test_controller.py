@@ -8,7 +8,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.insight.why.diagnosis import explaining
-from dra_extender.scheduling.nomination.nominations import MARK, mark_of
+from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
 from dra_extender.scheduling.turns import run_at_once
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
@@ -37,8 +37,7 @@ async def test_the_nomination_is_stored_before_anybody_goes_and_erased_when_the_
     assert not await tried(world, service, "p")
     await world.settle(3.0)
     pod = world.api.pod("p")
-    mark = mark_of(pod)
-    assert (pod.status.nominated_node_name, mark and mark.node, mark and mark.victims) == ("n1", "n1", ("uid-a",))
+    assert (pod.status.nominated_node_name, is_preempting(pod)) == ("n1", True)
     log = [operation for operation, key in world.api.log if key in ("default/p", "default/a")]
     assert log.index("patch_pod_status") < log.index("evict")
     reasons = [(item.type, item.reason) for item in world.api.pod("a").status.conditions]
@@ -46,7 +45,7 @@ async def test_the_nomination_is_stored_before_anybody_goes_and_erased_when_the_
     assert await until_bound(world, service, "p") == "n1"
     await world.settle(5.0)
     pod = world.api.pod("p")
-    assert (pod.status.nominated_node_name, MARK in pod.metadata.annotations) == ("", False)
+    assert (pod.status.nominated_node_name, is_preempting(pod)) == ("", False)
     assert service.counted(NOMINATIONS_ENDED, "bound") == 1
     assert not service.extender.nominations
 
@@ -183,7 +182,7 @@ async def test_what_a_budget_protects_stays_and_others_go_as_soon_as_they_may(wo
     assert await until_bound(world, service, "p", 30.0) == ""
     assert alive(world) == {"a", "b", "c", "d", "p"}
     assert any(reason == "PreemptionForbidden" and "default/a" in note for reason, note in service.client.events)
-    assert MARK not in world.api.pod("p").metadata.annotations
+    assert not is_preempting(world.api.pod("p"))
     world.api.protected.clear()
     await world.settle(60.0)
     assert await until_bound(world, service, "p") == "n1"
@@ -264,7 +263,7 @@ async def test_a_replica_that_dies_before_the_eviction_has_it_done_by_the_next(w
     assert not await tried(world, first, "p")
     await world.settle(3.0)
     await first.kill()
-    assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], True)
+    assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], True)
     second = world.service(config=ON)
     second.start()
     assert await until_bound(world, second, "p") == "n1"
@@ -378,6 +377,6 @@ async def test_a_replica_that_does_not_lead_evicts_nobody(world: World, small: O
     world.add(*wanting("p", 10))
     assert not await tried(world, service, "p")
     await world.settle(30.0)
-    assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)
+    assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)
     service.extender.check_leadership(lambda: True)
     assert await until_bound(world, service, "p", 120.0) == "n1"

@@ -1,14 +1,14 @@
-"""Whose devices are kept from whom, and what a pod says of its own nomination."""
+"""Whose devices and claims are kept from whom."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from dra_extender.api.core import Pod
 from dra_extender.api.resource import AllocationResult
-from dra_extender.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
-from tests.support.simulation.objects import make_claim, make_pod
+from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
+from tests.support.scheduling.nominating import FOUR, full, tried, until_bound
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 
 def nomination(name: str, priority: int) -> Nomination:
@@ -48,20 +48,24 @@ def test_nothing_is_kept_any_more_when_a_nomination_ends() -> None:
     assert kept_from(nominations, "other", 0) == []
 
 
-def marked(text: str) -> Pod:
-    pod = make_pod("p")
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations={MARK: text}))
-
-
-def test_a_mark_is_read_as_it_was_written() -> None:
-    mark = Mark("n1", ("a", "b"), "2026-01-01T00:00:00Z")
-    assert mark_of(marked(msgspec.json.encode(mark).decode())) == mark
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"node": 1}', '{"node": "n1"}', "\ud800"])
-def test_what_somebody_else_has_written_there_is_no_mark(text: str) -> None:
-    assert mark_of(marked(text)) is None
-
-
-def test_a_pod_without_the_annotation_has_no_mark() -> None:
-    assert mark_of(make_pod("p")) is None
+async def test_only_pods_of_higher_priority_get_a_claim_of_the_preemptor_allocated_elsewhere(
+    world: World, small: Objects
+) -> None:
+    """Otherwise the preemptor could not use the node for which pods were evicted."""
+    service = await full(world, small, FOUR)
+    for name in ("a", "b"):
+        world.api.stopping[name] = 20.0
+    world.add(make_claim("shared"), make_claim("own", pod="p"), make_pod("p", "shared", "own", priority=10))
+    world.add(make_pod("low", "shared"), make_pod("boss", "shared", priority=11))
+    assert not await tried(world, service, "p")
+    await world.settle(3.0)
+    assert sorted(world.api.evicted) == ["a", "b"]
+    world.api.delete_pod("c")
+    await world.settle(1.0)
+    text = "resource claim default/shared is in the process of being allocated"
+    answer = await service.filter(world.api.pod("low"))
+    assert set(answer.FailedAndUnresolvableNodes.values()) == {text}
+    assert (await service.filter(world.api.pod("boss"))).NodeNames == ["n2"]
+    assert await until_bound(world, service, "p") == "n1"
+    assert await until_bound(world, service, "low") == "n1"
+    assert sorted(world.api.evicted) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""A mark on a pod is a proposal: any user may have written it."""
+"""What a new leader takes over: only what the status of pods says, which users cannot write, and what is true."""
 
 from __future__ import annotations
 
@@ -7,47 +7,85 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.scheduling.nomination.nominations import MARK, Mark
-from tests.support.scheduling.nominating import FOUR, ON, full, tried, wanting
-from tests.support.simulation.objects import Objects, make_pod
-from tests.support.simulation.strategy import with_metadata
+from dra_extender.scheduling.nomination.nominations import PREEMPTING, is_preempting
+from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
+from tests.support.simulation.api import deleted
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata, with_pod_status
+from tests.support.simulation.virtualtime import START
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
+FOREVER = 10**9
+CONDITION = {"type": PREEMPTING, "status": "True"}
+NOMINATED = {"nominatedNodeName": "n1", "conditions": [CONDITION]}
+
+
+async def nodes_for(world: World, name: str, seconds: float = 5.0) -> list[str]:
+    """Where a new leader offers the pod a place after this time."""
+    service = world.service(config=ON)
+    service.start()
+    await world.settle(seconds)
+    return list((await service.filter(world.api.pod(name))).NodeNames or ())
+
+
+async def test_what_a_user_writes_on_pods_keeps_no_device_from_anybody(world: World, small: Objects) -> None:
+    """A gated pod of priority 0 names as its victim another pod of the user, which needs 30 years to go."""
+    marks = {
+        "dra-extender.dev/preemption": '{"node": "n1", "victims": ["uid-v"], "until": "2100-01-01T00:00:00Z"}',
+        PREEMPTING: "True",
+    }
+    gated = make_pod("p", "of-p", schedulingGates=[{"name": "mine"}])
+    victim = make_pod("v", terminationGracePeriodSeconds=FOREVER)
+    world.add(*small, make_claim("of-p", count=2, pod="p"), *wanting("low", 0, count=2))
+    world.add(with_metadata(gated, annotations=marks, labels=marks))
+    world.add(with_metadata(victim, finalizers=("example.com/stay",), **deleted(START, FOREVER)))
+    assert await nodes_for(world, "low") == ["n1", "n2"]
+
 
 @pytest.mark.parametrize(
-    ("priority", "victim", "spec"),
-    [(5, "c", {}), (50, "c", {}), (60, "idle", {}), (60, "c", {"preemptionPolicy": "Never"}), (60, "foreign", {})],
-    ids=["of higher priority", "of equal priority", "without devices", "never", "of another scheduler"],
+    ("status", "spec", "metadata", "kept"),
+    [
+        (NOMINATED, {}, {}, True),
+        ({"nominatedNodeName": "n1"}, {}, {}, False),
+        ({"conditions": [CONDITION]}, {}, {}, False),
+        (NOMINATED, {"schedulingGates": [{"name": "mine"}]}, {}, False),
+        (NOMINATED, {"preemptionPolicy": "Never"}, {}, False),
+        (NOMINATED, {"schedulerName": "other"}, {}, False),
+        (NOMINATED, {}, deleted(START, FOREVER), False),
+    ],
+    ids=["nominated", "by another component", "no node", "gated", "never preempts", "of another scheduler", "deleted"],
 )
-async def test_a_pod_that_names_victims_itself_gets_nobody_evicted_whom_it_may_not_preempt(
-    world: World, small: Objects, priority: int, victim: str, spec: dict[str, Any]
+async def test_devices_are_kept_for_a_pod_that_waits_and_may_preempt_until_the_margin_is_over(
+    world: World, small: Objects, status: dict[str, Any], spec: dict[str, Any], metadata: dict[str, Any], kept: bool
 ) -> None:
-    """Whoever may create pods may annotate them."""
-    first = await full(world, small, {"a": 50, "b": 50, "c": 50, "foreign": 1})
-    await first.kill()
-    foreign = world.api.pod("foreign")
-    world.api.put(msgspec.structs.replace(foreign, spec=msgspec.structs.replace(foreign.spec, scheduler_name="other")))
-    world.add(make_pod("idle", node="n2", priority=1), *wanting("p", priority, **spec))
-    mark = Mark("n2", (f"uid-{victim}",), "2100-01-01T00:00:00Z")
-    world.api.put(with_metadata(world.api.pod("p"), annotations={MARK: msgspec.json.encode(mark).decode()}))
-    service = world.service(config=ON)
-    service.start()
-    await world.settle(10.0)
-    assert (world.api.evicted, len(service.extender.nominations)) == ([], 0)
-    assert MARK not in world.api.pod("p").metadata.annotations
+    pod = with_pod_status(make_pod("p", "of-p", priority=10, **spec), status)
+    world.add(*small, make_claim("of-p", count=2, pod="p"), *wanting("low", 0, count=2))
+    world.add(with_metadata(pod, finalizers=("example.com/stay",), **metadata))
+    assert await nodes_for(world, "low") == (["n2"] if kept else ["n1", "n2"])
+    await world.settle(ON.preemption_margin_seconds)
+    assert await nodes_for(world, "low", 0.0) == ["n1", "n2"]
+    assert metadata or not is_preempting(world.api.pod("p"))
 
 
-async def test_what_a_pod_says_keeps_devices_no_longer_than_a_nomination_does(world: World, small: Objects) -> None:
-    world.add(*small, *wanting("p", 10), *wanting("low", 0, count=2))
-    mark = Mark("n1", ("uid-unknown",), "2100-01-01T00:00:00Z")
-    world.api.put(with_metadata(world.api.pod("p"), annotations={MARK: msgspec.json.encode(mark).decode()}))
-    service = world.service(config=ON)
-    service.start()
+@pytest.mark.parametrize(("own", "seconds"), [(FOREVER, 700.0), (700, 700.0), (None, 80.0)])
+async def test_a_preemptor_does_not_wait_longer_than_the_limit_for_a_victim_with_a_long_grace_period(
+    world: World, small: Objects, own: int | None, seconds: float
+) -> None:
+    """The leader and, after a restart, the next one give it up, and preempt elsewhere."""
+    service = await full(world, small, FOUR)
+    pod = world.api.pod("a")
+    spec = msgspec.structs.replace(pod.spec, termination_grace_period_seconds=own)
+    world.api.put(msgspec.structs.replace(pod, spec=spec))
+    world.api.stopping["a"] = 5000.0
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
     await world.settle(3.0)
-    assert len((await service.filter(world.api.pod("low"))).NodeNames or ()) == 1
-    await world.settle(60.0)
-    assert len((await service.filter(world.api.pod("low"))).NodeNames or ()) == 2
+    assert world.api.evicted == ["a"]
+    await service.kill()
+    second = world.service(config=ON)
+    second.start()
+    assert await until_bound(world, second, "p", seconds) == "n2"
 
 
 async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_still_holds(
@@ -62,4 +100,4 @@ async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_stil
     second = world.service(config=msgspec.structs.replace(ON, question_work=1), workers=VirtualWorkers.none())
     second.start()
     await world.settle(10.0)
-    assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)
+    assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)

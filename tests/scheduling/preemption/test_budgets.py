@@ -9,8 +9,8 @@ import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
-from dra_extender.api.policy import LabelSelector, PodDisruptionBudget
-from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, selects, violating
+from dra_extender.api.policy import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dra_extender.scheduling.preemption.budgets import by_namespace, selects, violating
 from tests.support.scheduling.preempting import pod_of
 
 LABELS = {"app": "a", "tier": "web"}
@@ -48,16 +48,6 @@ def test_labels_and_requirements_must_all_hold() -> None:
     assert not selects(convert(LabelSelector, both), {"app": "b", "tier": "web"})
 
 
-@pytest.mark.parametrize("large", ["expressions", "values", "labels"])
-def test_a_selector_that_is_too_large_to_be_looked_at_selects_all(large: str) -> None:
-    made: dict[str, Any] = {
-        "expressions": {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"} for i in range(1_001)]},
-        "values": {"matchExpressions": [{"key": "app", "operator": "In", "values": [f"v{i}" for i in range(1_001)]}]},
-        "labels": {"matchLabels": {f"k{i}": "v" for i in range(1_001)}},
-    }
-    assert selects(convert(LabelSelector, made[large]), LABELS)
-
-
 def budget(name: str, allowed: int, **labels: str) -> PodDisruptionBudget:
     spec = {"selector": {"matchLabels": labels}}
     return convert(
@@ -73,9 +63,9 @@ def pod(name: str, **labels: str) -> Pod:
 def test_each_budget_is_counted_down_by_itself() -> None:
     pods = [pod("one", app="a"), pod("two", app="a", tier="web"), pod("three", tier="web"), pod("four")]
     budgets = [budget("app", 1, app="a"), budget("tier", 1, tier="web")]
-    assert violating(pods, budgets) == {"uid-two", "uid-three"}
-    assert violating(pods[1:], budgets) == {"uid-three"}
-    assert violating(pods, []) == frozenset()
+    assert violating(pods, by_namespace(budgets)) == {"uid-two", "uid-three"}
+    assert violating(pods[1:], by_namespace(budgets)) == {"uid-three"}
+    assert violating(pods, by_namespace([])) == frozenset()
 
 
 def test_of_thousands_of_budgets_only_those_of_the_pods_namespace_are_looked_at() -> None:
@@ -84,14 +74,36 @@ def test_of_thousands_of_budgets_only_those_of_the_pods_namespace_are_looked_at(
         msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace=f"other-{n}"))
         for n, item in enumerate([budget("app", 0, app="a")] * 1000)
     ]
-    ours = budget("app", 1, app="a")
-    grouped = BudgetsByNamespace([*of_others, ours])
-    assert list(grouped.of(pod("one", app="a"))) == [ours]
-    assert not grouped.forbid(pod("one", app="a"))
+    found = by_namespace([*of_others, budget("app", 1, app="a")])
+    assert found.parts(pod("one", app="a")) == 2
+    assert not found.forbid(pod("one", app="a"))
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        [{"matchExpressions": [{"key": f"k{i}", "operator": "Exists"} for i in range(2_500)]}],
+        [{"matchExpressions": [{"key": "app", "operator": "In", "values": [f"v{i}" for i in range(2_500)]}]}],
+        [{"matchLabels": {f"k{i}": "v" for i in range(2_500)}}],
+        [{"matchLabels": {"app": f"v{i}"}} for i in range(1_251)],
+    ],
+    ids=["expressions", "values", "labels", "budgets"],
+)
+def test_budgets_that_are_too_large_to_be_looked_at_protect_every_pod_of_the_namespace(
+    large: list[dict[str, Any]],
+) -> None:
+    selectors = [convert(LabelSelector, each) for each in large]
+    found = by_namespace(
+        msgspec.structs.replace(budget(f"b{n}", 5), spec=PodDisruptionBudgetSpec(each))
+        for n, each in enumerate(selectors)
+    )
+    assert found.forbid(pod("one", app="a"))
+    assert found.parts(pod("two")) == 1
+    assert not by_namespace([]).forbid(pod("one", app="a"))
 
 
 def test_a_pod_with_two_budgets_cannot_be_evicted() -> None:
     """The Eviction API answers 500."""
-    grouped = BudgetsByNamespace([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
-    assert grouped.forbid(pod("two", app="a", tier="web"))
-    assert not grouped.forbid(pod("one", app="a"))
+    found = by_namespace([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
+    assert found.forbid(pod("two", app="a", tier="web"))
+    assert not found.forbid(pod("one", app="a"))

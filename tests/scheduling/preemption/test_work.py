@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import TurnBudget, TurnSpent
+from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
 from dra_extender.scheduling.preemption.result import Preemption
@@ -93,6 +94,25 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
         told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
     situation = Situation(told)
     found = preemptible_claims(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
-    victims = fewest(found, (), fits, known={})
+    victims = fewest(found, BudgetsByNamespace(), fits, known={})
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)
+
+
+def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:
+    """Units of work for finding the claims of a node, whose pods of this priority a budget with these parts selects."""
+    told: dict[str, Any] = {"nodes": {"n1": pods}, "pods": {}, "preemptor": {"priority": 10}}
+    labels = {f"k{part}": "v" for part in range(parts)}
+    for device in range(pods):
+        told["pods"][f"pod-{device}"] = {"node": "n1", "has": [f"d{device}"], "priority": priority, "labels": labels}
+    told |= {"budgets": {"b": {"allowed": 1, "selects": labels}}, "rules": {"violate_budgets": False}}
+    situation, counted = Situation(told), CountingBudget()
+    pools = situation.view.cluster.inventory.pools_seen("n1")
+    for _ in range(2):
+        preemptible_claims(situation.view.with_budget(counted), situation.terms, pools)
+    return counted.used
+
+
+def test_each_part_of_a_budget_is_charged_once_for_each_pod_that_may_be_a_victim() -> None:
+    assert work_on_budgets(0, parts=2_001) - work_on_budgets(0, parts=1) == 8 * 2_000 // 2
+    assert work_on_budgets(10, parts=2_001) == work_on_budgets(10, parts=1), "no victim: of the same priority"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError
+from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
-from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer
+from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import World
 
 
@@ -36,6 +38,22 @@ async def test_an_allocation_of_a_pod_that_is_never_bound_is_swept(
     await world.settle(seconds - 20.0)
     assert world.api.claim("c").allocation is not None
     await world.settle(20.0)
+    assert world.api.claim("c").allocation is None
+
+
+@pytest.mark.parametrize("annotation", [ADOPTED, "example.com/any"])
+@pytest.mark.parametrize("refused", [False, True], ids=["swept", "in the way"])
+async def test_annotations_that_users_write_again_and_again_keep_no_allocation(
+    world: World, small: Objects, annotation: str, refused: bool
+) -> None:
+    service = await allocated(world, small, "p", config=OURS)
+    for number in range(15):
+        if refused:
+            await service.filter(world.api.pod("p"), "n2")
+            report(world, "p")
+        if world.api.claim("c").allocation is not None:
+            world.api.put(with_metadata(world.api.claim("c"), annotations={annotation: str(number)}))
+        await world.settle(7.0)
     assert world.api.claim("c").allocation is None
 
 

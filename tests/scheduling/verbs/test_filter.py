@@ -11,6 +11,7 @@ from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from tests.support.marked import MARK, is_harmless
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
 
@@ -73,6 +74,14 @@ async def test_a_claim_that_does_not_exist_is_not_read_at_every_call(world: Worl
     await world.settle(6.0)
     await service.filter(make_pod("p", "c"))
     assert service.client.calls == ["read_claim", "read_claim"]
+
+
+async def test_what_kube_scheduler_writes_to_the_pod_is_text(world: World, small: Objects) -> None:
+    pod = make_pod("p", f"c{MARK}")
+    service = world.service(*small, pod)
+    answer = await service.filter(pod)
+    assert all(is_harmless(reason) for reason in answer.FailedAndUnresolvableNodes.values())
+    assert is_harmless(await service.bind(world.api.pod("p"), "n1"))
 
 
 async def test_a_failed_read_refuses_the_pod_and_nothing_else(world: World, small: Objects) -> None:

@@ -39,6 +39,7 @@ import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,15 @@ class Server:
     impersonation."""
 
 
-def load(folder: Path = SCENARIOS) -> Iterator[Scenario]:
+@cache
+def load() -> tuple[Scenario, ...]:
     """All scenarios, in the order of the files."""
-    for file in sorted(folder.glob("*.yaml")):
-        content = yaml.safe_load(file.read_text())
+    return tuple(_loaded())
+
+
+def _loaded() -> Iterator[Scenario]:
+    for file in sorted(SCENARIOS.glob("*.yaml")):
+        content = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         objects, series = content.get("objects", {}), content.get("series", {})
         for entry in _expanded(content["scenarios"], series):
             steps = tuple(_step(step, objects) for step in entry["steps"])
@@ -357,6 +363,7 @@ async def run(server: Server, scenario: Scenario, namespace: str) -> list[Answer
         return await Run(server, session, scenario, namespace).answers()
 
 
+@cache
 def recording(file: str) -> dict[str, list[Answer]]:
     """The recorded answers of one file of scenarios, by the name of the scenario."""
     content: dict[str, list[Answer]] = json.loads((RECORDINGS / f"{file}.json").read_text())

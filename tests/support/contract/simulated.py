@@ -261,10 +261,9 @@ class Player:
         if method == "POST" and request.part == "binding":
             if "schedulingGates" in repr(self._scenario.steps):
                 raise Left("fields that the simulation has not")
-            if "resourceVersion" in body["metadata"]:
-                raise Left("fields that none of ours writes")
             uid = body["metadata"].get("uid", stored.metadata.uid if stored is not None else "")
-            return lambda: self.client.bind_pod(NAMESPACE, request.name, uid, body["target"].get("name", ""))
+            version = body["metadata"].get("resourceVersion", "")
+            return lambda: self.client.bind_pod(NAMESPACE, request.name, uid, version, body["target"].get("name", ""))
         if method == "PATCH" and request.part == "status":
             if body.keys() != {"status"} or "$" in json.dumps(body) or stored is None:
                 raise Left("fields that none of ours writes")

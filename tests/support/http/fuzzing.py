@@ -136,7 +136,7 @@ def make_application() -> Any:
     )
     client.calls = _Forgetful()
     api.log = _Forgetful()
-    api.watches.append(Watch(api, scheduling, 0.0))
+    api.watches.append(Watch(api, scheduling, 0.0, cluster.continuity))
     pods: list[Pod] = [make_pod("p", "c"), make_pod("q", "c", "shared"), make_pod("none")]
     claims = make_claim("c"), make_claim("shared")
     objects: Objects = [make_class(resource=GPU), make_node("n1"), make_node("n2"), *claims, *pods]

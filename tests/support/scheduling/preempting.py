@@ -35,6 +35,7 @@ from dra_extender.devices.overlay import Planned
 from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.preemption.budgets import by_namespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
@@ -100,7 +101,7 @@ class Situation:
         self.terms = PreemptionTerms(
             preemptor=self.preemptor,
             args=_rules(told.get("rules", {})),
-            budgets=tuple(_budget(name, budget) for name, budget in told.get("budgets", {}).items()),
+            budgets=by_namespace(_budget(name, budget) for name, budget in told.get("budgets", {}).items()),
             stuck=frozenset(map(_uid, told.get("stuck", ()))),
         )
 

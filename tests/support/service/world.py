@@ -12,6 +12,7 @@ from dra_extender.api.resource import FINALIZER
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster import EmbeddedAPIServer
+from embedded_cluster.apiserver.storage import Key, Stored
 from embedded_cluster.hardware import GPU_DRIVER, gpus, manifest, node, slices
 
 NODES = 3
@@ -21,6 +22,8 @@ DEVICES = 2
 
 
 Json = dict[str, Any]
+Backup = tuple[int, dict[tuple[str, str], dict[Key, Stored]]]
+"""The revision and the objects of each collection."""
 
 
 class World:
@@ -44,14 +47,14 @@ class World:
     def nodes(self) -> list[str]:
         return [str(node(index)["metadata"]["name"]) for index in range(NODES)]
 
-    def claim(self, name: str, count: int = 1) -> Json:
+    def claim(self, name: str, count: int = 1, request: str = "gpu") -> Json:
         exactly = {"deviceClassName": GPU_DRIVER, "allocationMode": "ExactCount", "count": count}
         return self.store.create(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaim",
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+                "spec": {"devices": {"requests": [{"name": request, "exactly": exactly}]}},
             }
         )
 
@@ -88,6 +91,24 @@ class World:
             "reservedFor": [{"resource": "pods", "name": pod, "uid": self.stored("pods", pod)["metadata"]["uid"]}],
         }
         self.store.update(stored, subresource="status")
+
+    def backup(self) -> Backup:
+        """The state of the API server now."""
+        storage = self.api.storage
+        return storage.revision, {key: dict(each.items) for key, each in storage.collections.items()}
+
+    def restore(self, backup: Backup, *, bump: int = 0) -> None:
+        """Set the API server back, as a restart with a restored etcd does. `bump`: how many revisions are skipped, so
+        that watches at earlier ones expire.
+        """
+        storage = self.api.storage
+        storage.revision, items = backup
+        storage.revision += bump
+        for key, collection in storage.collections.items():
+            collection.items = dict(items[key])
+            collection.history.clear()
+            collection.forgotten, collection._sorted = storage.revision if bump else 0, None
+        self.api.faults.cut_watches()
 
     def stored(self, plural: str, name: str, namespace: str = "default") -> Json:
         found = self.store.get(plural, name, namespace)

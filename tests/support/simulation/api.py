@@ -6,18 +6,36 @@ What must never happen is checked at every commit and collected in `violations`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from dra_extender.api.core import Node, Pod
+from dra_extender.api.meta import format_time
 from dra_extender.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.strategy import with_pod_status
+from tests.support.simulation.virtualtime import VirtualClock
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""
+
+
+GRACE_SECONDS = 30
+"""The grace period of pods."""
+
+
+def _grace(pod: Pod) -> int:
+    period = pod.spec.termination_grace_period_seconds
+    return GRACE_SECONDS if period is None else period
+
+
+def deleted(moment: datetime, grace: int) -> dict[str, Any]:
+    """The metadata of a pod that is deleted at this moment."""
+    due = format_time(moment + timedelta(seconds=grace))
+    return {"deletion_timestamp": due, "deletion_grace_period_seconds": grace}
 
 
 K = TypeVar("K", bound=KubernetesObject)
@@ -27,6 +45,15 @@ class Follower(Protocol):
     """Who is sent every commit."""
 
     def send(self, obj: KubernetesObject, *, removed: bool) -> None: ...
+
+
+class Backup(msgspec.Struct, frozen=True):
+    """What the server stores at one moment."""
+
+    version: int
+    objects: dict[tuple[type, str], Any]
+    intrusions: frozenset[tuple[str, str]]
+    nominated_ahead: dict[str, str]
 
 
 class Api:
@@ -43,6 +70,8 @@ class Api:
         """Called once, in the moment before the named operation is looked at."""
         self.judges: list[Callable[[str, Any, Any], str]] = []
         """More rules: each gets operation, object before and object after, and says what is wrong, or nothing."""
+        self.readers: list[Callable[[str, Iterable[str]], str]] = []
+        """Rules for texts: each gets the namespace of who reads them, and says what is wrong, or nothing."""
         self.intrusions: set[tuple[str, str]] = set()
         """(claim, claim) by UID: a stranger took a device of the second one although it was stored already."""
         self.unreadable: set[tuple[type, str]] = set()
@@ -53,6 +82,8 @@ class Api:
         """By UID of the pod: the node that it was nominated for ahead of the queue, last."""
         self.protected: set[str] = set()
         """Names of pods that a budget keeps from being evicted."""
+        self.restores = 0
+        """How often it was set back."""
         self.evicted: list[str] = []
         """Names of pods, in the order in which they were."""
         self.stopping: dict[str, float] = {}
@@ -108,18 +139,42 @@ class Api:
             self.version += 1
             self.unreadable.discard((type(obj), obj.metadata.key))
             self.log.append((operation, obj.metadata.key))
-            self._send(stored, removed=True)
+            meta = msgspec.structs.replace(stored.metadata, resource_version=str(self.version))
+            self._send(msgspec.structs.replace(stored, metadata=meta), removed=True)
 
     def claim(self, name: str) -> ResourceClaim:
-        found: ResourceClaim = self.objects[ResourceClaim, f"default/{name}"]
+        """By its name in the namespace default, or namespace/name."""
+        found: ResourceClaim = self.objects[ResourceClaim, name if "/" in name else f"default/{name}"]
         return found
 
     def pod(self, name: str) -> Pod:
-        found: Pod = self.objects[Pod, f"default/{name}"]
+        """As `claim`."""
+        found: Pod = self.objects[Pod, name if "/" in name else f"default/{name}"]
         return found
+
+    def tell(self, namespace: str, texts: Iterable[str]) -> None:
+        """Users of the namespace read this."""
+        self.violations += filter(None, (judge(namespace, texts) for judge in self.readers))
 
     def all(self, kind: type[K]) -> list[K]:
         return [obj for (known, _), obj in self.objects.items() if known is kind]
+
+    def set_back(self, backup: Backup, *kinds: type) -> None:
+        """Somebody restores objects of these kinds from an older backup, versions included. Others are stored again as
+        they are, later.
+        """
+        others = [obj for (kind, _), obj in self.objects.items() if kind not in kinds]
+        self.version = backup.version
+        self.objects = {key: obj for key, obj in backup.objects.items() if key[0] in kinds}
+        self.intrusions, self.nominated_ahead = set(backup.intrusions), dict(backup.nominated_ahead)
+        self.unreadable.clear()
+        self.restores += 1
+        self.log.append(("set back", str(backup.version)))
+        for obj in others:
+            self.put(obj)
+
+    def backup(self) -> Backup:
+        return Backup(self.version, dict(self.objects), frozenset(self.intrusions), dict(self.nominated_ahead))
 
     # what others do
 
@@ -145,7 +200,7 @@ class Api:
         self.evicted.append(pod.metadata.name)
         if pod.metadata.deletion_timestamp:
             return
-        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        meta = msgspec.structs.replace(pod.metadata, **deleted(VirtualClock().wall(), _grace(pod)))
         leaving = self.put(msgspec.structs.replace(pod, metadata=meta), "evict")
         seconds = self.stopping.get(pod.metadata.name, 0.1)
         asyncio.get_running_loop().call_later(seconds, self._end, leaving.metadata.key, leaving.metadata.uid)
@@ -177,12 +232,13 @@ class Api:
 
     def clean_up(self) -> None:
         """What the claim controller and the garbage collector do about pods that are gone or finished."""
-        users = {pod.metadata.uid for pod in self.all(Pod) if not pod.finished}
+        pods = [pod for pod in self.all(Pod) if not pod.finished]
+        users = {pod.metadata.uid for pod in pods if pod.spec.node_name or not pod.metadata.deletion_timestamp}
         for claim in self.all(ResourceClaim):
             self._release(claim, users)
             stored = self.objects.get((ResourceClaim, claim.metadata.key))
             owner = claim.metadata.controller
-            if stored is not None and owner is not None and owner.uid not in users:
+            if stored is not None and owner is not None and owner.uid not in {pod.metadata.uid for pod in pods}:
                 self.delete_claim(stored, "collector")
                 self._let_go(stored.metadata.key)
 
@@ -250,7 +306,7 @@ class Api:
             told = pod.status.extended_resource_claim_status
             names.append(told.resource_claim_name if told is not None else None)
         for name in names:
-            claim = self.objects.get((ResourceClaim, f"default/{name}"))
+            claim = self.objects.get((ResourceClaim, f"{pod.metadata.namespace}/{name}"))
             if claim is None or claim.allocation is None or not claim.reserved_for(pod.metadata.uid):
                 self.violations.append(f"{pod.metadata.name} bound without {name}")
                 continue

@@ -26,7 +26,6 @@ from dra_extender.api.errors import (
     UndecodableError,
     UnreachableError,
 )
-from dra_extender.api.meta import Object
 from dra_extender.api.resource import (
     FINALIZER,
     AllocationResult,
@@ -73,11 +72,17 @@ class Client:
         self.faults: list[Fault] = []
         self.calls: list[str] = []
         self.events: list[tuple[str, str]] = []
+        self.event_namespaces: list[str] = []
+        """Of the objects of these events."""
         self.requeues = 0
         self.kill_at: tuple[int, When] | None = None
         """(number of the call, when): from then on nothing this client does has any effect, and nothing returns."""
         self.kill_on: tuple[str, When] | None = None
         """The same for the next call of an operation."""
+        self.before: dict[str, Callable[[], object]] = {}
+        """Called once, before the next call of the named operation of this client is sent."""
+        self.paused_until = 0.0
+        """Until then (seconds of the loop) nothing is sent. See `Service.pause`."""
         self.down_until = 0.0
         """Until then (seconds of the loop) the server cannot be reached, answers nothing, or answers nonsense."""
         self.forbidden: dict[str, float] = {}
@@ -103,13 +108,16 @@ class Client:
         self.calls.append(operation)
         fault = self._fault(operation) or self._refusal(operation) or await self._outage(operation, number)
         await self._pause(number, operation, "before")
+        self.before.pop(operation, lambda: None)()
+        while (left := self.paused_until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left)
         hook = self.api.hooks.pop(operation, None)
         if hook is not None:
             hook()
         if fault is not None and fault.when == "before":
             raise fault.fresh()
         if fault is not None and fault.when == "late":
-            asyncio.get_running_loop().call_later(fault.delay, self._commit_late, commit)
+            asyncio.get_running_loop().call_later(fault.delay, self._commit_late, commit, self.api.restores)
             raise fault.fresh()
         result = commit()
         await self._pause(number, operation, "after")
@@ -117,10 +125,11 @@ class Client:
             raise fault.fresh()
         return result
 
-    @staticmethod
-    def _commit_late(commit: Callable[[], Any]) -> None:
+    def _commit_late(self, commit: Callable[[], Any], restores: int) -> None:
+        """Unless the server was set back meanwhile: it knows nothing of the request."""
         try:
-            commit()
+            if self.api.restores == restores:
+                commit()
         except ApiError:
             return
 
@@ -160,6 +169,10 @@ class Client:
         await asyncio.sleep(self.latency / 2)
         if self.dead:
             await asyncio.get_running_loop().create_future()
+
+    def die(self) -> None:
+        """As a killed process: see `kill_at`."""
+        self.dead = True
 
     # claims
 
@@ -276,12 +289,13 @@ class Client:
         result: Pod | None = await self._call("read_pod", lambda: self.api.objects.get((Pod, f"{namespace}/{name}")))
         return result
 
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+    async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
         def commit() -> None:
             pod: Pod | None = self.api.objects.get((Pod, f"{namespace}/{name}"))
             if pod is None:
                 raise NotFoundError(404, "NotFound", name)
-            if pod.metadata.uid != uid or pod.spec.node_name or pod.metadata.deletion_timestamp:
+            other = pod.metadata.uid != uid or version not in ("", pod.metadata.resource_version)
+            if other or pod.spec.node_name or pod.metadata.deletion_timestamp:
                 raise ConflictError(409, "Conflict", name)
             scheduled = strategy.is_scheduled(pod)
             spec = msgspec.structs.replace(scheduled.spec, node_name=node)
@@ -289,24 +303,18 @@ class Client:
 
         await self._call("bind_pod", commit)
 
-    async def patch_pod_status(
-        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
-    ) -> None:
-        def commit() -> None:
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
+        def commit() -> Pod:
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
             if stored is None:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
             if stored.metadata.uid != pod.metadata.uid:
                 raise RejectedError(422, "Invalid", "uid")
             patched = strategy.with_pod_status(stored, to_builtins(status))
-            if annotations:
-                merged = {**patched.metadata.annotations, **annotations}
-                kept = {name: value for name, value in merged.items() if value is not None}
-                patched = strategy.with_metadata(patched, annotations=kept)
-            if patched != stored:
-                self.api.put(patched, "patch_pod_status")
+            return self.api.put(patched, "patch_pod_status") if patched != stored else stored
 
-        await self._call("patch_pod_status", commit)
+        result: Pod = await self._call("patch_pod_status", commit)
+        return result
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         def commit() -> None:
@@ -350,8 +358,12 @@ class Client:
 
     # telling
 
-    def record_event(self, regarding: Object, kind: str, reason: str, note: str, *, action: str = "Scheduling") -> None:
+    def record_event(
+        self, regarding: Pod | ResourceClaim, kind: str, reason: str, note: str, *, action: str = "Scheduling"
+    ) -> None:
         self.events.append((reason, note))
+        self.api.tell(regarding.metadata.namespace, [note])
+        self.event_namespaces.append(regarding.metadata.namespace)
 
     async def requeue(self) -> None:
         await self._call("requeue", lambda: None)

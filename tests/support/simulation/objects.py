@@ -1,4 +1,4 @@
-"""Small objects for the tests of this room, all in the namespace default."""
+"""Small objects for the tests of this room, in the namespace default unless said otherwise."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ def make_claim(
     pod: str = "",
     pod_uid: str = "",
     uid: str = "",
+    namespace: str = "default",
 ) -> ResourceClaim:
-    """A claim `default/NAME` for `count` devices of the class gpu, or for these requests; `pod` makes it owned."""
-    meta: Json = {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}
+    """A claim `NAMESPACE/NAME` for `count` devices of the class gpu, or for these requests; `pod` makes it owned."""
+    meta: Json = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}"}
     if pod:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod_uid or f"uid-{pod}", "controller": True}
         meta["ownerReferences"] = [owner]
@@ -92,10 +93,11 @@ def make_wishes(name: str, *wishes: int) -> ResourceClaim:
     return make_claim(name, requests=[{"name": "r", "firstAvailable": alternatives}])
 
 
-def make_pod(name: str, *claims: str, node: str = "", uid: str = "", **more: Any) -> Pod:
-    """A pod `default/NAME` that uses these claims by name. `more` is merged into the spec."""
+def make_pod(name: str, *claims: str, node: str = "", uid: str = "", namespace: str = "default", **more: Any) -> Pod:
+    """A pod `NAMESPACE/NAME` that uses these claims by name. `more` is merged into the spec."""
     entries = [{"name": f"c{index}", "resourceClaimName": claim} for index, claim in enumerate(claims)]
     spec: Json = {"resourceClaims": entries, "schedulerName": "dra-scheduler", **more}
     if node:
         spec["nodeName"] = node
-    return convert(Pod, {"metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}, "spec": spec})
+    meta = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}"}
+    return convert(Pod, {"metadata": meta, "spec": spec})

@@ -85,7 +85,8 @@ def with_pod_status(pod: Pod, patch: Mapping[str, Any]) -> Pod:
             new = [entry for entry in value if entry["type"] not in known]
             for entry in value:
                 known[entry["type"]] = known.get(entry["type"], {}) | entry
-            status[name] = [known[entry["type"]] for entry in (*new, *status.get(name, ()))]
+            merged = [known[entry["type"]] for entry in (*new, *status.get(name, ()))]
+            status[name] = [entry for entry in merged if entry.get("$patch") != "delete"]
         else:
             status[name] = {**status.get(name, {}), **value} if isinstance(value, dict) else value
     return convert(Pod, to_builtins(pod) | {"status": status})

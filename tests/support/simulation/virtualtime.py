@@ -61,13 +61,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The virtual loop's time; the time of day starts in 2026 and can be set off."""
+    """The virtual loop's time; the time of day starts in 2026, can be set off, and drifts by this part of a second per
+    second.
+    """
 
-    def __init__(self) -> None:
-        self.offset = 0.0
+    def __init__(self, offset: float = 0.0, drift: float = 0.0) -> None:
+        self.offset = offset
+        self.drift = drift
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> datetime:
-        return START + timedelta(seconds=self.monotonic() + self.offset)
+        return START + timedelta(seconds=self.monotonic() * (1 + self.drift) + self.offset)

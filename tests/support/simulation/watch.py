@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dra_extender.api.core import Node, Pod
+from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.continuity import Continuity
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
@@ -28,8 +30,13 @@ class Watch:
     kinds or for all. A pod that has finished counts as gone, an object that cannot be decoded is reported as such.
     """
 
-    def __init__(self, api: Api, sink: Extender, lag: float) -> None:
+    def __init__(self, api: Api, sink: Extender, lag: float, continuity: Continuity) -> None:
         self.sink = sink
+        self.set_back: Callable[[], None] = lambda: None
+        """Called when a list has shown that the API server was set back. Nothing of the list is brought."""
+        self._continuity = continuity
+        self._complete: dict[type, int] = {}
+        """By kind: the version up to which everything was brought."""
         self.lag = lag
         self.lags: dict[type, float] = {}
         self.alive = True
@@ -38,13 +45,16 @@ class Watch:
         """How often which trouble has come, in words."""
         self._api = api
         self._at: dict[type, float] = {}
-        self._paused: list[tuple[Any, bool]] | None = None
+        self._paused: list[tuple[Any, bool, bool, int]] | None = None
         self._connections: defaultdict[type, int] = defaultdict(int)
         self._down: dict[type, float] = {}
+        self._due: set[type] = set()
+        """What a paused replica lists when it goes on."""
         self._seen: dict[tuple[type, str], Any] = {}
         self._spoiled: set[tuple[type, str]] = set()
         for obj in list(api.objects.values()):
             self._bring(obj, removed=_is_over(obj), spoiled=self._is_spoiled(obj))
+        self._complete = dict.fromkeys(KINDS, api.version)
 
     def seen(self, kind: type) -> list[Any]:
         """The objects of a kind as they were brought last, and can be read."""
@@ -60,22 +70,31 @@ class Watch:
 
     def resume(self) -> None:
         waiting, self._paused = self._paused or [], None
-        for obj, removed in waiting:
-            self._deliver(obj, removed, self._is_spoiled(obj), self._connections[type(obj)])
+        for event in waiting:
+            self._deliver(*event)
+        self.reconnect(self._due)
+        self._due.clear()
 
     def disconnect(self, kinds: Iterable[type] = KINDS) -> None:
         for kind in kinds:
             self._down.setdefault(kind, asyncio.get_running_loop().time())
 
     def reconnect(self, kinds: Iterable[type] = KINDS) -> None:
-        for kind in kinds:
-            if self.alive and self._down.pop(kind, None) is not None:
+        for kind in list(kinds):
+            if self._paused is not None:
+                self._due.add(kind)
+            elif self.alive and self._down.pop(kind, None) is not None:
                 self._list(kind)
 
     def _list(self, kind: type) -> None:
         self.hit["relist of a kind"] += 1
         self._connections[kind] += 1
         now = {key: obj for key, obj in self._api.objects.items() if key[0] is kind and not _is_over(obj)}
+        if not self._follows(kind, now):
+            self.alive = False
+            self.set_back()
+            return
+        self._complete[kind] = self._api.version
         for key, obj in now.items():
             known = self._seen.get(key)
             if known is not None and known.metadata.uid != obj.metadata.uid:
@@ -85,6 +104,18 @@ class Watch:
         for key, obj in list(self._seen.items()):
             if key[0] is kind and key not in now:
                 self._bring(obj, removed=True)
+
+    def _follows(self, kind: type, now: Mapping[tuple[type, str], KubernetesObject]) -> bool:
+        """False when the list shows that the API server was set back. What cannot be decoded says nothing."""
+        self._continuity.begin_list(kind.__name__)
+        try:
+            for key, obj in now.items():
+                if key not in self._spoiled and not self._is_spoiled(obj):
+                    self._continuity.listed(obj, self._complete[kind])
+            self._continuity.end_list(kind.__name__, self._api.version)
+        except SetBackError:
+            return False
+        return self._api.version >= self._complete[kind]
 
     def _is_spoiled(self, obj: KubernetesObject) -> bool:
         return (type(obj), obj.metadata.key) in self._api.unreadable
@@ -105,8 +136,9 @@ class Watch:
             self.hit["watch event lost"] += 1
             return
         if self._paused is not None:
-            self._paused.append((obj, removed))
+            self._paused.append((obj, removed, spoiled, connection))
             return
+        self._complete[type(obj)] = max(obj.metadata.version, self._complete[type(obj)])
         self.hit["watch event repeated"] += self.repeat
         for _ in range(1 + self.repeat):
             self._bring(obj, removed=removed, spoiled=spoiled)

@@ -43,6 +43,7 @@ class Service:
         features: FeatureGates,
         strategy: PlacementStrategy,
         workers: Workers | None = None,
+        clock: VirtualClock | None = None,
     ) -> None:
         self.client = Client(world.api)
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -55,11 +56,12 @@ class Service:
             cluster,
             self.decisions,
             self.client,
-            runtime=Runtime(config=config, clock=world.clock, observer=self),
+            runtime=Runtime(config=config, clock=clock or world.clock, observer=self),
             placement=self.placement,
             workers=workers,
         )
-        self.watch = Watch(world.api, self.extender, lag)
+        self.watch = Watch(world.api, self.extender, lag, cluster.continuity)
+        self.watch.set_back = self.client.die
         world.api.watches.append(self.watch)
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []
@@ -98,6 +100,15 @@ class Service:
         )
         return (await self.extender.bind(args)).Error
 
+    def pause(self, seconds: float) -> None:
+        """Send and receive nothing for this time, as a stopped process does. It wakes where it was stopped."""
+        loop = asyncio.get_running_loop()
+        if self.client.paused_until > loop.time():
+            return
+        self.client.paused_until = loop.time() + seconds
+        self.watch.pause()
+        loop.call_later(seconds, self.watch.resume)
+
     async def kill(self) -> None:
         """End as a killed process does: nothing more is sent, nothing more is received."""
         self.client.dead = True
@@ -128,6 +139,7 @@ class World:
         features: FeatureGates | None = None,
         strategy: PlacementStrategy | None = None,
         workers: Workers | None = None,
+        clock: VirtualClock | None = None,
     ) -> Service:
         self.add(*objects)
         made = Service(
@@ -137,6 +149,7 @@ class World:
             features or FeatureGates(),
             strategy or PlacementStrategy(),
             workers,
+            clock,
         )
         self.services.append(made)
         return made

@@ -6,10 +6,13 @@ that accept the same devices are one group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
+
+MEMBERS_PER_UNIT: Final = 8
 
 
-def assignable(demands: Iterable[tuple[int, int]]) -> bool:
+def assignable(demands: Iterable[tuple[int, int]], spend: Callable[[int], None] = lambda units: None) -> bool:
     """Whether every (mask, need) can have `need` devices out of its mask, each device used once."""
     merged: dict[int, int] = {}
     for mask, need in demands:
@@ -20,16 +23,17 @@ def assignable(demands: Iterable[tuple[int, int]]) -> bool:
         return False
     if len(groups) < 2:
         return True
-    return _Assignment([mask for mask, _ in groups]).satisfy([need for _, need in groups])
+    return _Assignment([mask for mask, _ in groups], spend).satisfy([need for _, need in groups])
 
 
 class _Assignment:
     """Devices given to groups; improved along alternating paths, as in the theory of bipartite matching."""
 
-    __slots__ = ("_given", "_masks", "_used")
+    __slots__ = ("_given", "_masks", "_spend", "_used")
 
-    def __init__(self, masks: list[int]) -> None:
+    def __init__(self, masks: list[int], spend: Callable[[int], None]) -> None:
         self._masks = masks
+        self._spend = spend
         self._given = [0] * len(masks)
         self._used = 0
 
@@ -56,6 +60,7 @@ class _Assignment:
         reach = self._masks[group]
         queue = [group]
         while True:
+            self._spend(1 + len(self._masks) // MEMBERS_PER_UNIT)
             free = reach & ~self._used
             if free:
                 last = next(member for member in queue if self._masks[member] & free)
@@ -64,6 +69,7 @@ class _Assignment:
             found = False
             for other, given in enumerate(self._given):
                 if other not in came_from and given & reach:
+                    self._spend(1 + len(queue) // MEMBERS_PER_UNIT)
                     came_from[other] = next(member for member in queue if self._masks[member] & given)
                     queue.append(other)
                     reach |= self._masks[other]

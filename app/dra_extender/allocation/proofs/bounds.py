@@ -25,7 +25,7 @@ from typing import Final
 from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.proofs.assignment import assignable
 from dra_extender.allocation.proofs.budgets import CounterBudgets
-from dra_extender.allocation.proofs.demands import Demand, Unmet, demands, exclusive
+from dra_extender.allocation.proofs.demands import Demand, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.search import Position
 from dra_extender.allocation.state import SearchState
@@ -52,36 +52,42 @@ REQUESTS_PER_STEP: Final = 32
 """So many requests count as a step of their own."""
 
 POSITION: Final = 20
-REQUEST: Final = 8
+REQUEST: Final = 4
+OPTION: Final = 3
+"""Units of work for a position, for each request of it, and for each alternative of a request."""
 WIDE: Final = 1_024
-"""Units of work for a position and for each request of it; the number of devices from which a request costs twice."""
+"""The number of devices from which their masks cost twice."""
 DEVICE: Final = 3
-COUNTED_DEVICE: Final = 10
 """Units of work for each device at the start."""
 MEMBER: Final = 2
 """Units of work that one alternative of one request costs, for one value of an attribute or one constraint."""
-VALUES_PER_UNIT: Final = 8
+PARTS_PER_UNIT: Final = 8
+"""Values, constraints, counters and amounts that are compared in a unit of work."""
 
 
 class Bounds:
-    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless, `blocking`
-    is the request that this is about, or the first of those.
-    """
+    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless."""
 
     def __init__(self, task: AllocationTask, proofs: Collection[Proof] = ALL) -> None:
         """Raises WorkExceeded."""
         self.reason = ""
-        self.blocking: int | None = None
-        devices, counted = len(task.view.devices), task.counters is not None
-        task.charge(devices * (COUNTED_DEVICE if counted else DEVICE))
-        self._cost = POSITION + REQUEST * len(task.options) * (1 + devices // WIDE)
+        devices = task.view.devices
+        task.charge(len(devices) * DEVICE)
         self._task = task
+        self._width = 1 + len(devices) // WIDE
+        options = [option for options in task.options for option in options]
+        constraints = sum([len(option.constraints) for option in options])
+        counters = len(task.counters.names) if task.counters is not None else 0
+        wide = self._width * (REQUEST * len(task.options) + OPTION * len(options) + constraints // PARTS_PER_UNIT)
+        self._fixed = POSITION + counters // 2 + wide
+        amounts = max([len(device.model.traits.capacity) for device in devices], default=0)
+        self._shared = len(options) * (2 + amounts // PARTS_PER_UNIT) // 2
         self._counts = Proof.COUNTS in proofs
         self._limit = MAX_RESULTS if Proof.LIMIT in proofs else None
         self._matches = _constraints(task, match=True, known=Proof.MATCH in proofs)
         self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
         self._hall = Proof.HALL in proofs
-        self._budgets = CounterBudgets(task) if counted and Proof.BUDGETS in proofs else None
+        self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
         self._packing = Packing(task, shares=Proof.SHARES in proofs, groups=Proof.GROUPS in proofs)
         self._own_steps = 0
         self._viable: dict[Hashable, int] = {}
@@ -97,25 +103,23 @@ class Bounds:
         left = len(self._task.options) - position.request
         if self._task.can_raise or not left:
             return False
-        self._task.charge(self._cost)
+        self._task.charge(self._fixed + len(state.consumed) * self._shared)
         self._own_steps += left // REQUESTS_PER_STEP
         return self._refutes(state, position)
 
     def _refutes(self, state: SearchState, position: Position) -> bool:
         found = demands(self._task, state, position)
-        if isinstance(found, Unmet):
-            self.blocking, self.reason = found.request, "not enough devices are left"
+        if found is None:
+            self.reason = "not enough devices are left"
             return self._counts
-        large = self._too_large(state, found)
-        if large is not None:
-            self.blocking, self.reason = large, f"a claim can have {MAX_RESULTS} devices at most"
+        if self._too_large(state, found):
+            self.reason = f"a claim can have {MAX_RESULTS} devices at most"
             return True
-        self.blocking = position.request
         narrowed = self.narrow(state, found)
         if narrowed is None:
             return True
         needs = exclusive(narrowed, self._task.shareable)
-        if self._hall and not assignable(needs.items()):
+        if self._hall and not assignable(needs.items(), self._task.charge):
             self.reason = "there are not enough devices for all requests together"
             return True
         if self._budgets is not None and not self._budgets.suffice(state, needs):
@@ -126,16 +130,16 @@ class Bounds:
             self.reason = reason
         return bool(reason)
 
-    def _too_large(self, state: SearchState, found: list[Demand]) -> int | None:
-        """The request that gives its claim more results than it may have."""
+    def _too_large(self, state: SearchState, found: list[Demand]) -> bool:
+        """True when a request gives its claim more results than it may have."""
         if self._limit is not None:
             counts: dict[int, int] = {}
             for demand in found:
                 claim = demand.claim
                 counts[claim] = counts.get(claim, state.counts[claim]) + demand.need
                 if counts[claim] > self._limit:
-                    return demand.request
-        return None
+                    return True
+        return False
 
     # --- constraints -------------------------------------------------------------------------------------------------
 
@@ -152,7 +156,7 @@ class Bounds:
         for claim, members in by_claim.items():
             result = self._narrow_claim(state, claim, members)
             if result is None:
-                self.blocking, self.reason = members[0].request, "no devices satisfy the constraints of the claim"
+                self.reason = "no devices satisfy the constraints of the claim"
                 return None
             narrowed.extend(result)
         return narrowed
@@ -163,7 +167,7 @@ class Bounds:
         if not matches:
             return members if self._diverse(members, distincts) else None
         first, rest = matches[0], matches[1:]
-        self._task.charge(len(constraints) + _cost(members))
+        self._task.charge(len(constraints) + self._cost(members))
         key = (
             tuple((every[index].match, id(every[index].table)) for index in constraints),
             tuple(state.constraint_states[index].tokens for index in matches),
@@ -183,7 +187,8 @@ class Bounds:
         """Whether some choice of values for the remaining matchAttributes leaves every request enough devices."""
         if not matches:
             needs = exclusive(members, self._task.shareable)
-            return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
+            enough = not self._hall or assignable(needs.items(), self._task.charge)
+            return enough and self._diverse(members, distincts)
         first, rest = matches[0], matches[1:]
         for group in _groups(self._task.constraints[first], state.constraint_states[first].tokens):
             inside = self._within(members, group, first)
@@ -193,10 +198,10 @@ class Bounds:
 
     def _within(self, members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
         """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
-        self._task.charge(_cost(members))
+        self._task.charge(self._cost(members))
         inside: list[Demand] = []
         for demand in members:
-            if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
+            if (demand.mask & group).bit_count() < demand.need and demand.covers >> constraint & 1:
                 return None
             part = demand.within(group, constraint)
             if part is None:
@@ -204,29 +209,28 @@ class Bounds:
             inside.append(part)
         return inside
 
+    def _cost(self, members: list[Demand]) -> int:
+        """Units of work to go through the alternatives of all members once."""
+        return 1 + (len(members) + MEMBER * sum([len(demand.choices) for demand in members])) * self._width
+
     def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
         """Whether there are as many different values as devices are needed."""
-        cost = _cost(members)
+        cost = self._cost(members)
         for index in distincts:
             self._task.charge(cost)
             need = mask = 0
             for demand in members:
-                if demand.covered(index):
+                if demand.covers >> index & 1:
                     need += demand.need
                     mask |= demand.mask
             if need > 1:
                 table = self._task.constraints[index].table
-                self._task.charge(1 + len(table.groups) // VALUES_PER_UNIT)
+                self._task.charge(1 + len(table.groups) * self._width // PARTS_PER_UNIT)
                 values = sum(1 for group in table.groups if group & mask)
                 values += (mask & table.present & ~table.known).bit_count()
                 if values < need:
                     return False
         return True
-
-
-def _cost(members: list[Demand]) -> int:
-    """Units of work to go through the alternatives of all members once."""
-    return 1 + MEMBER * sum([len(demand.choices) for demand in members])
 
 
 def _constraints(task: AllocationTask, *, match: bool, known: bool) -> list[list[int]]:
@@ -252,8 +256,7 @@ def _shape(members: list[Demand], first: int) -> Hashable:
     """What the demands of a claim are, however claims and constraints are numbered."""
     return tuple(
         tuple(
-            (choice.mask, choice.need, choice.option.admin, *(index - first for index in choice.option.constraints))
-            for choice in demand.choices
+            (choice.mask, choice.need, choice.option.admin, choice.option.covers >> first) for choice in demand.choices
         )
         for demand in members
     )

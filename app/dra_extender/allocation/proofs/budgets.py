@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
+
+PARTS_PER_UNIT: Final = 4
 
 
 class CounterSum:
@@ -56,16 +59,19 @@ class CounterBudgets:
 
     def __init__(self, task: AllocationTask) -> None:
         names = task.counters.names if task.counters is not None else []
+        task.charge(2 * task.counters.size // PARTS_PER_UNIT if task.counters is not None else 0)
         by_name: dict[str, list[int]] = defaultdict(list)
         for number, (_, _, name) in enumerate(names):
             by_name[name].append(number)
         sums = [[number] for number in range(len(names))]
         sums += [numbers for numbers in by_name.values() if len(numbers) > 1]
+        self._charge = task.charge
         self._budgets = [CounterSum(task, numbers) for numbers in sums]
 
     def suffice(self, state: SearchState, needs: Mapping[int, int]) -> bool:
         """Whether what is left may be enough for the `demands.exclusive` needs."""
         for budget in self._budgets:
+            self._charge(1 + (len(needs) * (2 + len(budget.steps)) + len(budget.numbers)) // PARTS_PER_UNIT)
             needed = sum(budget.least(mask, need) for mask, need in needs.items() if mask & budget.consuming)
             if needed and needed > budget.left(state):
                 return False

@@ -24,37 +24,37 @@ class OpenOption(NamedTuple):
 
 
 class Demand:
-    """One request still to be decided. `need` and `mask` are the least and the most over its choices."""
+    """One request still to be decided. `need` and `mask` are the least and the most over its choices; `covers` are the
+    constraints that cover its devices whatever is chosen.
+    """
 
-    __slots__ = ("choices", "claim", "mask", "need", "request")
+    __slots__ = ("choices", "claim", "covers", "mask", "need", "request")
 
     def __init__(self, request: int, claim: int, choices: list[OpenOption]) -> None:
         self.request = request
         self.claim = claim
         self.choices = choices
         if len(choices) == 1:
-            _, self.mask, self.need = choices[0]
+            option, self.mask, self.need = choices[0]
+            self.covers = option.covers
         else:
             self.need = min(choice.need for choice in choices)
-            self.mask = 0
+            self.mask, self.covers = 0, -1
             for choice in choices:
                 self.mask |= choice.mask
+                self.covers &= choice.option.covers
 
     @property
     def admin(self) -> bool:
         """Only exact requests can have admin access."""
         return self.choices[0].option.admin
 
-    def covered(self, constraint: int) -> bool:
-        """Whether the constraint covers the devices of the request whatever is chosen."""
-        return all(constraint in choice.option.constraints for choice in self.choices)
-
     def within(self, mask: int, constraint: int) -> Demand | None:
         """The demand when devices covered by the constraint have to be in the mask; None when it cannot be met."""
         choices: list[OpenOption] = []
         for choice in self.choices:
             option, possible, need = choice
-            if constraint in option.constraints:
+            if option.covers >> constraint & 1:
                 possible &= mask
                 if possible.bit_count() >= need:
                     choices.append(OpenOption(option, possible, need))
@@ -77,14 +77,8 @@ def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
     return needs
 
 
-class Unmet(NamedTuple):
-    """The request that has too few devices left."""
-
-    request: int
-
-
-def demands(task: AllocationTask, state: SearchState, position: Position) -> list[Demand] | Unmet:
-    """All demands from the position on, or the first that cannot be met on its own."""
+def demands(task: AllocationTask, state: SearchState, position: Position) -> list[Demand] | None:
+    """All demands from the position on; None if one of them cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
     for request in range(position.request, len(task.options)):
@@ -95,7 +89,7 @@ def demands(task: AllocationTask, state: SearchState, position: Position) -> lis
         else:
             choices = list(_choices(task, state, request, dry))
         if not choices:
-            return Unmet(request)
+            return None
         found.append(Demand(request, choices[0].option.claim, choices))
     return found
 
@@ -108,9 +102,8 @@ def _choices(task: AllocationTask, state: SearchState, request: int, dry: int) -
                 yield OpenOption(option, mask, option.need)
         elif option.need:
             mask = available(state, option, dry) & ~(0 if option.admin else task.holdings.owned)
-            wanted = sum(1 << device for device in option.devices)
-            if not wanted & ~mask:
-                yield OpenOption(option, wanted, option.need)
+            if not option.wanted & ~mask:
+                yield OpenOption(option, option.wanted, option.need)
 
 
 def available(state: SearchState, option: RequestOption, dry: int) -> int:
@@ -129,9 +122,4 @@ def dry_devices(task: AllocationTask, state: SearchState) -> int:
     if task.counters is None:
         return 0
     dry = task.counters.dry(state.left) | task.overdrawn
-    if dry & task.shareable:
-        dry &= ~(state.charged & task.shareable)
-        for device in task.holdings.shared:
-            if task.shareable >> device & 1:
-                dry &= ~(1 << device)
-    return dry
+    return dry & ~((state.charged | task.sharing) & task.shareable)

@@ -11,10 +11,12 @@ yes. Two questions are asked, each only where a task has them:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import gcd
+from operator import neg
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeTable
@@ -92,6 +94,7 @@ class Packing:
             for demand in narrowed
             if demand.need and demand.mask & task.shareable and not (demand.admin and demand.mask & ~task.shareable)
         ]
+        task.charge(1 + task.shareable.bit_length() // SIZES)
         for demand in wanting:
             mask |= demand.mask
         if sum(demand.need for demand in wanting) < 2:
@@ -99,7 +102,9 @@ class Packing:
         exclusive = (mask & ~task.shareable).bit_count()
         mask &= task.shareable
         devices = [device for device in range(mask.bit_length()) if mask >> device & 1]
-        task.charge(SHARE * len(devices) * (1 + sum(len(demand.choices) for demand in wanting)))
+        amounts = sum([len(task.view.devices[device].model.traits.capacity) for device in devices])
+        choices = 1 + sum([len(demand.choices) for demand in wanting])
+        task.charge(choices * (SHARE * len(devices) + amounts // SIZES))
         rooms: dict[str, list[int]] = defaultdict(list)
         for device in devices:
             for name, room in self._left(state, device):
@@ -140,7 +145,7 @@ class Packing:
         table = self._common_table(found)
         if table is None:
             return True
-        self._task.charge(table.grouping_cost)
+        self._task.charge(table.grouping_cost + len(found) * (1 + len(self._task.constraints) // SIZES))
         members = [
             demand for demand in found if demand.need and not demand.admin and not demand.mask & self._task.shareable
         ]
@@ -187,7 +192,7 @@ class Packing:
         """The constraint that keeps the devices of the request together with those of others."""
         for index in self._task.claim_constraints[demand.claim]:
             constraint = self._task.constraints[index]
-            if constraint.match and constraint.table is table and demand.covered(index):
+            if constraint.match and constraint.table is table and demand.covers >> index & 1:
                 return index
         return None
 
@@ -259,12 +264,13 @@ class Filling:
     def _fill(self, sizes: Sizes, rooms: Sizes) -> bool:
         if not sizes:
             return True
+        rooms = rooms[bisect_left(rooms, sizes[-1]) :]  # smaller ones hold nothing
         slack = sum(rooms) - sum(sizes)
-        if slack < 0 or sizes[0] > rooms[-1]:
+        if slack < 0 or not rooms or sizes[0] > rooms[-1]:
             return False
         if (sizes, rooms) in self._failed:
             return False
-        self._spend(1 + (len(sizes) + len(rooms)) // SIZES)
+        self._spend(1 + len(sizes) + len(rooms))
         reachable = Reachable(sizes)
         if sum(room - reachable.most(room) for room in rooms) <= slack:
             for left, rest in self._branches(sizes, rooms, slack, reachable):
@@ -295,9 +301,8 @@ class Filling:
         def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
             self._visit()
             # `kept` are the sizes that were passed over, all of them before `index`
-            while index < len(sizes) and sizes[index] > free:
-                kept = (*kept, sizes[index])
-                index += 1
+            fitting = bisect_left(sizes, -free, index, key=neg)
+            kept, index = kept + sizes[index:fitting], fitting
             if index == len(sizes):
                 if free <= slack and (not kept or kept[-1] > free):
                     yield kept
@@ -306,9 +311,7 @@ class Filling:
                 return
             size = sizes[index]
             yield from extend(index + 1, free - size, kept)
-            same = index
-            while same < len(sizes) and sizes[same] == size:
-                same += 1
+            same = bisect_left(sizes, 1 - size, index, key=neg)
             yield from extend(same, free, kept + sizes[index:same])
 
         return extend(first, room, ())

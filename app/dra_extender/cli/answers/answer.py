@@ -20,6 +20,7 @@ from dra_extender.cli.options import Form
 from dra_extender.cli.output import FAILED, complain
 from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
+from dra_extender.plaintext import printable
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The fast one if PyYAML has it: the device report of a large cluster has hundreds of thousands of lines."""
@@ -47,10 +48,12 @@ Answering = Callable[[Snapshot], Answer]
 def answered(found: object, form: Form | Literal["wide"], text: Callable[[], str], status: int) -> Answer:
     """The answer in the requested form: the struct as JSON or YAML, or its text."""
     if form == "json":
-        return Answer(msgspec.json.format(msgspec.json.encode(found)).decode(), status)
+        lines = msgspec.json.format(msgspec.json.encode(found)).decode().split("\n")
+        return Answer("\n".join(map(printable, lines)), status)
     if form == "yaml":
-        loaded = msgspec.json.decode(msgspec.json.encode(found))
-        dumped = str(yaml.dump(loaded, Dumper=_DUMPER, sort_keys=False, allow_unicode=True))
+        data = msgspec.json.encode(found)
+        as_is = data.decode().isprintable()  # no escape sequence of YAML is needed
+        dumped = str(yaml.dump(msgspec.json.decode(data), Dumper=_DUMPER, sort_keys=False, allow_unicode=as_is))
         return Answer(dumped.rstrip(), status, between="---")
     return Answer(text(), status, between=" ")
 
@@ -62,7 +65,7 @@ def unanswerable() -> Iterator[None]:
         yield
     except OSError as problem:
         raise UnanswerableError(f"{problem.filename}: {problem.strerror}" if problem.filename else problem) from None
-    except (ApiError, CredentialsError, ValueError, yaml.YAMLError) as problem:
+    except (ApiError, CredentialsError, ValueError) as problem:
         raise UnanswerableError(str(problem)) from None
 
 

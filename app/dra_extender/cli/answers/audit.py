@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dra_extender.cli.answers.answer import Answer, answered, complaining
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import AuditOptions
-from dra_extender.cli.output import NO, YES, folded, terminal_width
+from dra_extender.cli.output import NO, YES, terminal_width
+from dra_extender.cli.questions import AuditOptions
 from dra_extender.cli.source import Source
 from dra_extender.devices.audit import Violation
+from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.service import workloadfile
@@ -33,7 +34,7 @@ async def answer(given: AuditOptions) -> int:
 def _text(found: Sequence[Violation], allocated: int) -> str:
     lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
     total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
-    return folded("\n".join([*lines, total]), terminal_width())
+    return wrapped([*lines, total], terminal_width())
 
 
 @complaining

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import typer
+
 from dra_extender.cli.answers.answer import Answer, answered, complaining, text_of_option, unanswerable
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.answers.why import known_pod
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import CompactOptions
 from dra_extender.cli.output import NO, YES
+from dra_extender.cli.questions import CompactOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
 from dra_extender.insight.compaction.movable import EvictionRules
 from dra_extender.insight.manifests import claims_of
@@ -21,6 +23,8 @@ SCHEDULER: Final = "dra-scheduler"
 @complaining
 async def answer(given: CompactOptions) -> int:
     """Print which pods to evict. Returns the exit status."""
+    if given.pod and given.filename:
+        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
 
     def answering(snapshot: Snapshot) -> Answer:

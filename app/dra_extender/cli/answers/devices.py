@@ -12,8 +12,8 @@ import typer
 from dra_extender.cli.answers.answer import Answer, answered, complaining, unanswerable
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import DevicesOptions, TopOptions
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
+from dra_extender.cli.questions import DevicesOptions, TopOptions
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.report import (
     STATES,

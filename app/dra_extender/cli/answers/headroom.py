@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import typer
+
 from dra_extender.cli.answers.answer import Answer, answered, complaining, text_of_option, unanswerable
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import HeadroomOptions
-from dra_extender.cli.output import NO, YES, folded, terminal_width
+from dra_extender.cli.output import NO, YES, terminal_width
+from dra_extender.cli.questions import HeadroomOptions
 from dra_extender.insight.compaction.compaction import headroom_after_compaction, request_of_claims
 from dra_extender.insight.compaction.movable import EvictionRules
 from dra_extender.insight.headroom import HeadroomReport, class_request, headroom
 from dra_extender.insight.manifests import claims_of
+from dra_extender.plaintext import wrapped
 
 
 @complaining
 async def answer(given: HeadroomOptions) -> int:
     """Print how many more pods fit. Returns the exit status."""
+    if bool(given.device_class) == bool(given.filename):
+        raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
     text = text_of_option(given.filename)
 
     def answering(snapshot: Snapshot) -> Answer:
@@ -33,7 +38,7 @@ async def answer(given: HeadroomOptions) -> int:
         return answered(
             report,
             given.output,
-            lambda: folded(report.text(compacted=given.after_compaction), terminal_width()),
+            lambda: wrapped(report.lines(compacted=given.after_compaction), terminal_width()),
             YES if report.fits else NO,
         )
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import typer
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.cel import CelCompileError, CelGates, Programs
+from dra_extender.cel import CelCompileError, CelGates, Programs, batch
 from dra_extender.cel.trial import DeviceMatch, try_selector
 from dra_extender.cli.answers.answer import UnanswerableError, answered, complaining, unanswerable
 from dra_extender.cli.cluster import read_slices
-from dra_extender.cli.options import SelectorOptions
 from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, terminal_width
+from dra_extender.cli.questions import SelectorOptions
+from dra_extender.cli.scenarios import answer_lines
 from dra_extender.insight.manifests import objects, text_of
+from dra_extender.plaintext import printable
 from dra_extender.plurals import counted
 
 _WORDS: Final = {True: "yes", False: "no", None: "error"}
@@ -39,9 +41,13 @@ class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
 @complaining
 async def answer(given: SelectorOptions) -> int:
     """Print which devices match. Returns the exit status."""
+    if given.batch:
+        return _batch()
+    if given.expression is None:
+        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
     gates, programs = CelGates(list_attributes=given.list_attributes), Programs()
     try:
-        program = programs.compile(given.expression or "", gates)
+        program = programs.compile(given.expression, gates)
     except CelCompileError as error:
         raise UnanswerableError(f"the selector does not compile: {error}") from None
     with unanswerable():
@@ -54,9 +60,19 @@ async def answer(given: SelectorOptions) -> int:
     return status
 
 
+def _batch() -> int:
+    programs = Programs()
+
+    def complain(name: str, problem: str) -> dict[str, Any]:
+        return {"name": name, "result": "error", "message": problem}
+
+    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, lambda case: batch.answer(case, programs), complain)
+    return FAILED if unreadable else YES
+
+
 def _slices_of(file: str) -> list[ResourceSlice]:
     """All ResourceSlices of a file. Raises ValueError."""
-    found = [item for item in objects(text_of(file)) if item.get("kind") == "ResourceSlice"]
+    found = [item for item in objects(file, text_of(file)) if item.get("kind") == "ResourceSlice"]
     if not found:
         raise ValueError(f"{file} contains no object of kind ResourceSlice")
     return [convert(ResourceSlice, item) for item in found]
@@ -69,7 +85,7 @@ def _lines(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Itera
         yield from table(head, rows, width=terminal_width(), paint=_paint)
     for place, count in Counter(trial.place for trial in trials if trial.place).items():
         yield f"It fails for {counted(count, 'device')} here:"
-        yield place
+        yield from map(printable, place.splitlines())
     devices = f"{counts[True]} of {counted(len(trials), 'device')} {'matches' if len(trials) == 1 else 'match'}"
     yield f"{devices}, {counted(counts[None], 'error')}"
 

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Final
 
@@ -80,12 +80,15 @@ async def follow(source: Source, answering: Answering, *, evictions: bool = Fals
         end = await stack.enter_async_context(_ended())
         watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)
         following = asyncio.create_task(watches.run())
+        following.add_done_callback(lambda _: end.set())
         try:
-            return await _answered(live, watches, answering, end)
+            status = await _answered(live, watches, answering, end)
         finally:
             following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            await asyncio.wait([following])
+        if not following.cancelled():
+            raise UnanswerableError("the API server was set back to an older state: start again")
+        return status
 
 
 @asynccontextmanager

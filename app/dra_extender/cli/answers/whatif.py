@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import typer
+
 from dra_extender.cli.answers.answer import Answer, answered, complaining, unanswerable
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import WhatIfOptions
-from dra_extender.cli.output import NO, YES, folded, terminal_width
+from dra_extender.cli.output import NO, YES, terminal_width
+from dra_extender.cli.questions import WhatIfOptions
 from dra_extender.insight.manifests import Draft, hypothetical_objects, text_of, toleration
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.whatif import what_if
+from dra_extender.plaintext import wrapped
 
 
 @complaining
 async def answer(given: WhatIfOptions) -> int:
     """Print which pods would fit. Returns the exit status."""
+    if given.pod and given.filename:
+        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     namespace = given.namespace or given.default_namespace()
     schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
     with unanswerable():
@@ -37,7 +42,7 @@ async def answer(given: WhatIfOptions) -> int:
             )
             found = what_if(snapshot.view(schedulers=schedulers), changes, pods)
         status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
-        return answered(found, given.output, lambda: folded(found.text(), terminal_width()), status)
+        return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
 
     return await ask(given, answering)
 

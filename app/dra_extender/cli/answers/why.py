@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import typer
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import NotFoundError, RejectedError
@@ -12,8 +13,8 @@ from dra_extender.api.resource import ResourceClaimSpec
 from dra_extender.cli.answers.answer import Answer, UnanswerableError, answered, complaining, unanswerable
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot, connected
-from dra_extender.cli.options import WhyOptions
 from dra_extender.cli.output import NO, YES, terminal_width
+from dra_extender.cli.questions import WhyOptions
 from dra_extender.cli.source import Source
 from dra_extender.insight.manifests import Draft, Manifests, draft, pods_of, template_spec, text_of
 from dra_extender.insight.requests import nodes_named, pod_named
@@ -29,6 +30,8 @@ _KINDS: Final = ("pod", "pods", "po")
 @complaining
 async def answer(given: WhyOptions) -> int:
     """Print why the pods are not scheduled. Returns the exit status."""
+    if bool(given.pod) == bool(given.filename):
+        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     policy = next((name for name in POLICIES if name == (given.placement or POLICIES[0])), None)
     schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
     namespace = given.namespace or given.default_namespace()
@@ -67,7 +70,7 @@ def known_pod(snapshot: Snapshot, given: str, namespace: str) -> Pod:
 
 async def drafts(source: Source, file: str, namespace: str) -> list[Draft]:
     """The pods of a file, or of standard input for "-". Templates that the file lacks are read from the cluster. Raises
-    OSError, YAMLError, DecodeError, ApiError, CredentialsError, and ValueError when there is no pod.
+    OSError, DecodeError, ApiError, CredentialsError and ValueError.
     """
     found = pods_of(file, text_of(file))
     stored = await _stored_templates(source, found, namespace)

@@ -4,7 +4,8 @@
 times a second. The number of subscribers is bounded; each costs at most one set of part keys.
 
 `RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
-a small share of the time. A part is not refreshed before `LATE` while nothing has changed; new parts come first.
+a small share of the time. A part is not refreshed before `LATE` while nothing has changed. Namespaces take turns, and
+so do the parts of no namespace; within a turn, the part that was refreshed longest ago comes first.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.fairqueue import FairQueue
 from dra_extender.http.insight.queue import Insight
 from dra_extender.http.page.parts import (
     DIAGNOSIS,
@@ -50,7 +52,7 @@ LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
 MOST_SUBSCRIBERS: Final = 32
 MOST_PODS: Final = 100
-"""Pending pods that are listed, oldest first."""
+"""Pending pods that are listed: the oldest of each namespace, in turns."""
 MOST_CLASSES: Final = 50
 MOST_CORDONED: Final = 1_000
 PORTION: Final = 500
@@ -70,6 +72,7 @@ class _Refresh(msgspec.Struct):
     """When a part was refreshed last, and the value of `change` then."""
 
     compute: Compute
+    namespace: str
     at: float = float("-inf")
     change: int = -1
 
@@ -83,24 +86,35 @@ class RefreshQueue:
         self._state = state
         self._clock = clock
         self._parts: dict[str, _Refresh] = {}
+        self._queue = FairQueue[str]()
+        self._queued: set[str] = set()
 
-    def keep(self, prefix: str, keys: Iterable[str], compute: Callable[[str], Compute]) -> None:
-        """Refresh exactly these keys with the prefix; drop the other parts with it."""
-        wanted = dict.fromkeys(keys)
+    def keep(self, prefix: str, wanted: Mapping[str, str], compute: Callable[[str], Compute]) -> None:
+        """Refresh exactly these keys with the prefix; drop the other parts with it. `wanted`: namespaces by key."""
         for key in [key for key in self._parts if key.startswith(prefix) and key not in wanted]:
             del self._parts[key]
             self._state.drop(key)
         for key in wanted:
             if key not in self._parts:
-                self._parts[key] = _Refresh(compute(key))
+                self._parts[key] = _Refresh(compute(key), wanted[key])
 
     def due(self) -> str | None:
         """The key to refresh next; None when no part is due."""
         now = self._clock()
         due = [
-            key for key, part in self._parts.items() if now - part.at >= (SOON if part.change != self.change else LATE)
+            key
+            for key, part in self._parts.items()
+            if key not in self._queued and now - part.at >= (SOON if part.change != self.change else LATE)
         ]
-        return min(due, key=lambda key: self._parts[key].at, default=None)
+        for key in sorted(due, key=lambda key: self._parts[key].at):
+            self._queued.add(key)
+            self._queue.put(self._parts[key].namespace, None, key)
+        while len(self._queue):
+            key = self._queue.take()
+            self._queued.discard(key)
+            if key in self._parts:
+                return key
+        return None
 
     async def refresh(self, key: str) -> None:
         """Compute the part and publish it."""
@@ -250,7 +264,11 @@ class PageUpdates:
             if number % PORTION == 0:
                 yield
         found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.key))
-        self._pending = {pod.metadata.uid: pod for pod in found[:MOST_PODS]}
+        queue = FairQueue[Pod]()
+        for pod in found:
+            queue.put(pod.metadata.namespace, None, pod)
+        listed = [queue.take() for _ in range(min(len(queue), MOST_PODS))]
+        self._pending = {pod.metadata.uid: pod for pod in listed}
         parts = {part.key: part for part in map(pod_part, self._pending.values())}
         for key in self._pod_keys - parts.keys():
             self.queue.change += 1
@@ -262,9 +280,10 @@ class PageUpdates:
 
     def _update_queue(self, view: View) -> None:
         classes = sorted(view.cluster.classes)[:MOST_CLASSES]
-        self.queue.keep(DIAGNOSIS, [f"{DIAGNOSIS}{uid}" for uid in self._pending], self._diagnosis)
-        self.queue.keep(HEADROOM, [f"{HEADROOM}{name}" for name in classes], self._headroom)
-        self.queue.keep(PROBLEMS, [PROBLEMS], lambda key: self._problems)
+        pods = {f"{DIAGNOSIS}{uid}": pod.metadata.namespace for uid, pod in self._pending.items()}
+        self.queue.keep(DIAGNOSIS, pods, self._diagnosis)
+        self.queue.keep(HEADROOM, {f"{HEADROOM}{name}": HEADROOM for name in classes}, self._headroom)
+        self.queue.keep(PROBLEMS, {PROBLEMS: PROBLEMS}, lambda key: self._problems)
 
     def _diagnosis(self, key: str) -> Compute:
         uid = key.removeprefix(DIAGNOSIS)

@@ -9,7 +9,7 @@ import msgspec
 
 from dra_extender.devices.overlay import Planned
 from dra_extender.insight.compaction.moves import Move
-from dra_extender.insight.why.text import wrapped
+from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 
 WIDTH: Final = 80

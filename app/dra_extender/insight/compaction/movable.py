@@ -12,13 +12,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import MIRROR, Pod
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extended import existing_claim
-from dra_extender.scheduling.preemption.budgets import counts, violating
-from dra_extender.scheduling.preemption.preemptible import MIRROR
+from dra_extender.scheduling.preemption.budgets import by_namespace, counts, violating
 from dra_extender.scheduling.view import View
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -121,7 +120,8 @@ def _busy_claim(view: View, pod: Pod, claims: Iterable[ResourceClaim]) -> str:
 
 def _budget(budgets: Sequence[PodDisruptionBudget], pod: Pod) -> str:
     """The budgets that allow no eviction."""
-    if not violating((pod,), budgets):
+    found = by_namespace(budgets)
+    if not violating((pod,), found):
         return ""
-    names = (b.metadata.key for b in budgets if counts(pod, b) and b.status.disruptions_allowed <= 0)
+    names = (b.metadata.key for b in found.covering(pod) if counts(pod, b) and b.status.disruptions_allowed <= 0)
     return f"disruption budget {', '.join(sorted(names))} allows no eviction"

@@ -21,7 +21,7 @@ from dra_extender.insight.compaction.movable import Movable
 from dra_extender.insight.compaction.wholes import GroupID, PartlyUsedFirst, WholeDevices
 from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
 from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.preemption.budgets import violating
+from dra_extender.scheduling.preemption.budgets import by_namespace, violating
 from dra_extender.scheduling.view import View
 
 NODES: Final = 8
@@ -74,7 +74,7 @@ class Moving:
         self.start = AfterMoves(snapshot(view))
         self.decisions = 0
         self.most = most
-        self._budgets = budgets
+        self._budgets = by_namespace(budgets)
         self._wants: dict[str, Wants] = {}
         self._fullness: dict[str, int] = {}
 

@@ -50,9 +50,10 @@ class Holding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
-    """One device. `node`: empty unless the device belongs to one node. `classes`: the classes that select it. `taints`:
-    the taints that keep pods away, as key=value:effect. `capacity`: for a device that can be shared. `counters`: the
-    counters that it consumes. `fill`: percentage in use; for a shared device that of its fullest capacity.
+    """One device. `node`: the node that the device belongs to; empty if several nodes can use it. `classes`: the
+    classes that select it. `taints`: the taints that keep pods away, as key=value:effect. `capacity`: only for a device
+    that can be shared. `counters`: the counters that it consumes. `fill`: the percentage in use; of a shared device,
+    the percentage of its fullest capacity.
     """
 
     driver: str

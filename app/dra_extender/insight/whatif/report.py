@@ -22,8 +22,8 @@ _TITLES: Final[tuple[tuple[Verdict, str], ...]] = (
 
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One pod (namespace/name). `displaced`: it would lose its node. `now`: the node that it fits, or runs on, without
-    the changes; `node`: the node that it would fit; empty if there is none. `reason`: why it would not fit; `remedy`: a
-    verified change that would help then; empty if no single change would, or none was tried.
+    the changes. `node`: the node that it would fit after the changes; empty if it would fit no node. `reason`: why it
+    would not fit. `remedy`: a verified change with which it would then fit; empty if no such change was found.
     """
 
     pod: str
@@ -65,11 +65,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     work: int = 0
 
-    def text(self) -> str:
+    def lines(self) -> Iterator[str]:
         """For people."""
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
         if self.nodes_added:
             yield f"With {counted(len(self.nodes_added), 'more node')}: {', '.join(self.nodes_added)}."
         for problem in self.problems:

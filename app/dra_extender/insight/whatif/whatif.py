@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import MIRROR, Node, Pod
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft
@@ -29,7 +29,6 @@ from dra_extender.insight.whatif.report import PodOutcome, WhatIf, totals_of, ve
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
-from dra_extender.scheduling.preemption.preemptible import MIRROR
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
 

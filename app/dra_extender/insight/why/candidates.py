@@ -1,7 +1,8 @@
-"""Candidate changes of a claim, a pod or a node: their types, and the functions that build them.
+"""Candidate changes of a claim, a pod or a node: their types, how they are made and how they are tried.
 
 Promises: if a claim was created from a template, its change names the template, because users edit the template. The
 spec of a claim is immutable. So a `Change` of a claim describes the manifest for creating it again after its deletion.
+A change of a field is tried as it is reported: as an operation of a JSON patch.
 `near` compares names as `difflib.get_close_matches` does, and counts the work. Names longer than `LONGEST` match
 nothing.
 """
@@ -11,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod
@@ -34,10 +36,13 @@ PAIRS: Final = 5
 
 Apply = Callable[[SimulatedPod], SimulatedPod]
 
+T = TypeVar("T")
+
 
 class CandidateChange(NamedTuple):
-    """A change that may let the pod fit. `only`: try it on these nodes only; empty: on all groups. `more`: further
-    changes that users make together with it. `fragment`: the lines for a manifest, if `text` does not contain them.
+    """A change that may let the pod fit. `apply` makes it. `only`: try it on these nodes only; empty: on all groups.
+    `more`: further changes that users make together with it. `fragment`: the lines for a manifest, if `text` does not
+    contain them.
     """
 
     text: str
@@ -49,40 +54,50 @@ class CandidateChange(NamedTuple):
     more: tuple[Change, ...] = ()
 
 
-class Family(NamedTuple):
-    """Candidates of one kind, the smallest change first. Only the first candidate that helps is reported. `monotone`:
-    if a candidate helps, all later ones help too, so bisection finds the first. Families with the lowest `rank` are
-    tried first.
+class ChangeList(NamedTuple):
+    """ChangeList of one kind, the smallest change first. Only the first candidate that helps is reported. `monotone`:
+    if a candidate helps, all later ones help too, so bisection finds the first. Lists with the lowest `order` are tried
+    first.
     """
 
-    rank: int
+    order: int
     candidates: Sequence[CandidateChange]
     monotone: bool = False
 
 
-Families = Generator[Family | None, None, None]
-"""Yields each family when it is found, and None where the caller may end its turn."""
+ChangeLists = Generator[ChangeList | None, None, None]
+"""Yields each list when it is found, and None where the caller may end its turn."""
 
 
-class Target(NamedTuple):
-    """The object that users edit: the claim, or its template. `prefix`: the path of the claim's spec."""
+class EditableClaim(NamedTuple):
+    """A claim of the pod, and the `object` that users edit to change it: the claim, or its template. `prefix`: the path
+    of the claim's spec in this object. `entry`: the name that users know the claim by.
+    """
 
+    claim: ResourceClaim
     object: Literal["ResourceClaim", "ResourceClaimTemplate"]
-    namespace: str
     name: str
     prefix: str
     entry: str
 
-    def change(self, kind: ChangeKind, path: str, value: Any = None, op: str = "replace") -> Change:
-        made = {"kind": kind, "object": self.object, "name": self.name, "namespace": self.namespace, "op": op}
-        return msgspec.convert({**made, "path": self.prefix + path, "value": value}, Change)
+    def edit(
+        self, kind: ChangeKind, path: str, value: Any, text: str, short: str, op: str = "replace", fragment: Any = None
+    ) -> CandidateChange:
+        """A change of the claim's spec. `path` is relative to the spec."""
+        meta = self.claim.metadata
+        change = object_change(kind, self.object, replace(meta, name=self.name), self.prefix + path, value, op)
+
+        def apply(pod: SimulatedPod) -> SimulatedPod:
+            now = pod.snapshot.claim(meta.namespace, meta.name) or self.claim
+            return pod.on(pod.snapshot.with_claim(replace(now, spec=patched(now.spec, change, self.prefix))))
+
+        return CandidateChange(text, short, change, apply, fragment)
 
 
 class EditableRequest(NamedTuple):
     """A request of a claim, or one of its alternatives."""
 
-    claim: ResourceClaim
-    target: Target
+    editable: EditableClaim
     request: int
     alternative: int | None
     source: ExactDeviceRequest | DeviceSubRequest
@@ -90,119 +105,105 @@ class EditableRequest(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the request in allocation results."""
-        request = self.claim.spec.devices.requests[self.request].name
+        request = self.editable.claim.spec.devices.requests[self.request].name
         return request if self.alternative is None else f"{request}/{getattr(self.source, 'name', '')}"
-
-    @property
-    def path(self) -> str:
-        where = "exactly" if self.alternative is None else f"firstAvailable/{self.alternative}"
-        return f"/devices/requests/{self.request}/{where}"
 
     @property
     def label(self) -> str:
         """The name that users know the claim by. If the claim has several requests, the request follows."""
-        several = len(self.claim.spec.devices.requests) > 1 or self.alternative is not None
-        return f"claim {self.target.entry}" + (f", request {self.name}" if several else "")
+        several = len(self.editable.claim.spec.devices.requests) > 1 or self.alternative is not None
+        return f"claim {self.editable.entry}" + (f", request {self.name}" if several else "")
 
-    def candidate(self, text: str, short: str, change: Change, fragment: Any = None, **fields: Any) -> CandidateChange:
-        """The change that gives the request these fields."""
-        return CandidateChange(text, short, change, claim_becomes(self.claim, self.with_fields(**fields)), fragment)
-
-    def change(self, kind: ChangeKind, path: str, value: Any = None, op: str = "replace") -> Change:
-        """`path` is relative to the request."""
-        return self.target.change(kind, self.path + path, value, op)
-
-    def with_fields(self, **fields: Any) -> ResourceClaim:
-        """The claim after these fields of the request are set."""
-        source, devices = replace(self.source, **fields), self.claim.spec.devices
-        request = devices.requests[self.request]
-        if isinstance(source, ExactDeviceRequest):
-            request = replace(request, exactly=source)
-        elif self.alternative is not None:
-            request = replace(request, first_available=replaced(request.first_available, self.alternative, source))
-        return with_devices(self.claim, requests=replaced(devices.requests, self.request, request))
+    def edit(
+        self, kind: ChangeKind, path: str, value: Any, text: str, short: str, op: str = "replace", fragment: Any = None
+    ) -> CandidateChange:
+        """A change of the request. `path` is relative to the request."""
+        where = "exactly" if self.alternative is None else f"firstAvailable/{self.alternative}"
+        path = f"/devices/requests/{self.request}/{where}{path}"
+        return self.editable.edit(kind, path, value, text, short, op, fragment)
 
 
-def replaced(items: tuple[Any, ...], index: int, *new: Any) -> tuple[Any, ...]:
-    """The items with `new` in place of the one at the index."""
-    return (*items[:index], *new, *items[index + 1 :])
+def patched(spec: T, change: Change, prefix: str = "/spec") -> T:
+    """The spec after this operation of a JSON patch. `prefix`: the path of the spec in the manifest."""
+    tokens = change.path.removeprefix(prefix).split("/")[1:]
+    made: T = _patched(spec, [token.replace("~1", "/").replace("~0", "~") for token in tokens], change)
+    return made
 
 
-def with_devices(claim: ResourceClaim, **fields: Any) -> ResourceClaim:
-    """The claim after these fields of `spec.devices` are set."""
-    return replace(claim, spec=replace(claim.spec, devices=replace(claim.spec.devices, **fields)))
+def _patched(value: Any, tokens: Sequence[str], change: Change) -> Any:
+    """Encodes only the innermost struct on the path, because the others can be large."""
+    first, *rest = tokens
+    if isinstance(value, tuple):
+        index = int(first)
+        item = (_patched(value[index], rest, change),) if rest else ()  # no candidate replaces a whole item
+        return (*value[:index], *item, *value[index + 1 :])
+    name = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))[first]
+    inner = getattr(value, name)
+    if rest and isinstance(inner, msgspec.Struct | tuple):
+        return replace(value, **{name: _patched(inner, rest, change)})
+    place = document = to_builtins(value)
+    for token in tokens[:-1]:
+        place = place.setdefault(token, {})
+    if change.op == "remove":
+        del place[tokens[-1]]
+    else:
+        place[tokens[-1]] = change.value
+    return convert(type(value), document)
 
 
-def with_spec(pod: Pod, **fields: Any) -> Pod:
-    """The pod after these fields of its spec are set."""
-    return replace(pod, spec=replace(pod.spec, **fields))
+def pod_edit(
+    pod: Pod, kind: ChangeKind, path: str, value: Any, text: str, short: str = "", op: str = "replace",
+    more: tuple[Change, ...] = (), fragment: Any = None,
+) -> CandidateChange:  # fmt: skip
+    """A change of the pod. `path` is relative to the pod's spec."""
+    change = pod_change(pod, kind, path, value, op)
+
+    def apply(simulated: SimulatedPod) -> SimulatedPod:
+        spec = simulated.pod.spec
+        for each in (change, *more):
+            spec = patched(spec, each)
+        return simulated.with_pod(replace(simulated.pod, spec=spec))
+
+    return CandidateChange(text, short or text, change, apply, fragment, more=more)
 
 
-def merged(now: Any, before: Any, after: Any) -> Any:
-    """Apply the difference between `before` and `after` to `now`, which may differ from `before` in other fields."""
-    if before == after:
-        return now
-    if isinstance(after, msgspec.Struct) and type(now) is type(before) is type(after):
-        names = after.__struct_fields__
-        fields = {name: merged(getattr(now, name), getattr(before, name), getattr(after, name)) for name in names}
-        return replace(now, **fields)
-    if isinstance(after, tuple) and isinstance(before, tuple) and len(now) == len(before) == len(after):
-        return tuple(map(merged, now, before, after))
-    if isinstance(after, dict):
-        kept = {key: value for key, value in now.items() if key in after or key not in before}
-        return kept | {key: value for key, value in after.items() if before.get(key) != value}
-    return after
+def pod_change(pod: Pod, kind: ChangeKind, path: str, value: Any = None, op: str = "replace") -> Change:
+    """`path` is relative to the pod's spec."""
+    return object_change(kind, "Pod", pod.metadata, f"/spec{path}", value, op)
 
 
-def claim_becomes(before: ResourceClaim, after: ResourceClaim) -> Apply:
-    def apply(found: SimulatedPod) -> SimulatedPod:
-        now = found.snapshot.claim(before.metadata.namespace, before.metadata.name) or before
-        return found.on(found.snapshot.with_claim(merged(now, before, after)))
-
-    return apply
-
-
-def pod_becomes(before: Pod, after: Pod) -> Apply:
-    return lambda found: found.with_pod(merged(found.pod, before, after))
-
-
-def claims_with_targets(found: SimulatedPod) -> Iterator[tuple[ResourceClaim, Target]]:
-    """The existing claims of the pod with the objects that users edit, each once, in the order of the pod's spec."""
-    namespace = found.pod.metadata.namespace
+def editable_claims(simulated: SimulatedPod) -> Iterator[EditableClaim]:
+    """The existing claims of the pod, each once, in the order of the pod's spec."""
     seen: set[str] = set()
-    for entry in found.pod.spec.resource_claims:
-        name = found.claim_names.get(entry.name, "")
-        claim = found.claim(name) if name and name not in seen else None
+    for entry in simulated.pod.spec.resource_claims:
+        name = simulated.claim_names.get(entry.name, "")
+        claim = simulated.claim(name) if name and name not in seen else None
         if claim is None:
             continue
         seen.add(name)
         template = entry.resource_claim_template_name
         if template and not entry.resource_claim_name:
-            yield claim, Target("ResourceClaimTemplate", namespace, template, "/spec/spec", entry.name)
+            yield EditableClaim(claim, "ResourceClaimTemplate", template, "/spec/spec", entry.name)
         else:
-            yield claim, Target("ResourceClaim", namespace, name, "/spec", name)
+            yield EditableClaim(claim, "ResourceClaim", name, "/spec", name)
 
 
-def requests_of(claim: ResourceClaim, target: Target) -> Iterator[EditableRequest]:
+def requests_of(editable: EditableClaim) -> Iterator[EditableRequest]:
     """All requests and alternatives of a claim."""
-    for index, request in enumerate(claim.spec.devices.requests):
+    for index, request in enumerate(editable.claim.spec.devices.requests):
         if request.exactly is not None:
-            yield EditableRequest(claim, target, index, None, request.exactly)
+            yield EditableRequest(editable, index, None, request.exactly)
         for number, source in enumerate(request.first_available):
-            yield EditableRequest(claim, target, index, number, source)
+            yield EditableRequest(editable, index, number, source)
 
 
 def object_change(
     kind: ChangeKind, object: str, meta: ObjectMeta, path: str = "", value: Any = None, op: str = "replace",
     like: str = "",
 ) -> Change:  # fmt: skip
-    """A change of a pod, a claim or a node, by its metadata."""
+    """A change of an object, by its metadata."""
     made = {"kind": kind, "object": object, "name": meta.name, "namespace": meta.namespace, "op": op}
     return msgspec.convert({**made, "path": path, "value": value, "like": like}, Change)
-
-
-def pod_change(pod: Pod, kind: ChangeKind, path: str, value: Any = None, op: str = "replace") -> Change:
-    return object_change(kind, "Pod", pod.metadata, path, value, op)
 
 
 def as_yaml(value: Any) -> str:

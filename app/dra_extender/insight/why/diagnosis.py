@@ -17,7 +17,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
 from dra_extender.insight.why import summary
-from dra_extender.insight.why.candidates import claims_with_targets, requests_of
+from dra_extender.insight.why.candidates import editable_claims, requests_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis
@@ -27,6 +27,7 @@ from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 
@@ -60,11 +61,13 @@ def diagnosing(
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
+    reader: Reader = ADMINISTRATOR,
 ) -> Turns[Diagnosis]:
     """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
 
-    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A pod that
-    is too large gets no remedies. If the state changes between turns, the answer mixes both states.
+    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. `reader`:
+    who reads the summary; other texts have all names. A pod that is too large gets no remedies. If the state changes
+    between turns, the answer mixes both states.
     """
     view = view.with_pod(pod)
     living = Tenants() if tenants is None else tenants
@@ -81,7 +84,7 @@ def diagnosing(
     fits = [] if whole is not None else [group for group in found if group.fits]
     if large := is_large(pod):
         budget.complete = False
-    reason = whole or (summary.of_nodes(found, _names(simulated)) if not fits else summary.Summary("", ""))
+    reason = whole or (summary.of_nodes(found, _names(simulated), reader) if not fits else summary.Summary("", ""))
     helping = () if fits or large else (yield from remedies(nodes, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
@@ -135,7 +138,7 @@ def _unchecked(found: SimulatedPod) -> Iterator[str]:
 
 def _attributes(found: SimulatedPod) -> list[str]:
     """Full names of attributes that a changed constraint could compare; empty if no claim has constraints."""
-    if not any(claim.spec.devices.constraints for claim, _ in claims_with_targets(found)):
+    if not any(editable.claim.spec.devices.constraints for editable in editable_claims(found)):
         return []
     names: dict[str, None] = {}
     for node in list(found.view.cluster.nodes)[:1]:
@@ -150,19 +153,18 @@ def _attributes(found: SimulatedPod) -> list[str]:
 def _names(found: SimulatedPod) -> summary.Names:
     """By claim: the name that users know. A claim from a template has the name of its entry in the pod's spec."""
     return {
-        claim.metadata.key: summary.Name(target.entry, sum(1 for _ in requests_of(claim, target)))
-        for claim, target in claims_with_targets(found)
+        editable.claim.metadata.key: summary.Name(editable.entry, sum(1 for _ in requests_of(editable)))
+        for editable in editable_claims(found)
     }
 
 
 def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
-    for claim, target in claims_with_targets(found):
-        allocated = None
+    for editable in editable_claims(found):
+        claim, allocated = editable.claim, None
         if claim.allocation is not None:
             allocated = tuple("/".join(result.id) for result in claim.allocation.devices.results)
-        template = target.name if target.object == "ResourceClaimTemplate" else ""
-        consumers = len(claim.status.reserved_for)
-        yield ClaimState(claim.metadata.key, target.entry, template, allocated, consumers)
+        template = editable.name if editable.object == "ResourceClaimTemplate" else ""
+        yield ClaimState(claim.metadata.key, editable.entry, template, allocated, len(claim.status.reserved_for))
 
 
 # --- placement and preemption -----------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def explaining(
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)
         result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
-        preempts = result.text if isinstance(result, Preemption) else f"no pod: {result.reason}"
+        preempts = result.text(ADMINISTRATOR) if isinstance(result, Preemption) else f"no pod: {result.reason}"
         return msgspec.structs.replace(found, preemption=f"would preempt {preempts}")
     return found
 

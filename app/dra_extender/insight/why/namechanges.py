@@ -18,14 +18,11 @@ from dra_extender.insight.manifests import claim_from_template
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import (
     CandidateChange,
-    Families,
-    Family,
+    ChangeList,
+    ChangeLists,
     near,
     object_change,
-    pod_becomes,
-    pod_change,
-    replaced,
-    with_spec,
+    pod_edit,
 )
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.turns import QueryBudget, Turns
@@ -33,36 +30,32 @@ from dra_extender.scheduling.turns import QueryBudget, Turns
 AGAIN: Final = "-again"
 
 
-def of_names(found: SimulatedPod, budget: QueryBudget) -> Families:
-    """All families."""
+def of_names(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
+    """All changes of names."""
     yield from _claims(found, budget)
     yield from _templates(found, budget)
     yield from _deleted(found, budget)
 
 
-def _with_entry(pod: Pod, index: int, entry: PodResourceClaim) -> Pod:
-    return with_spec(pod, resource_claims=replaced(pod.spec.resource_claims, index, entry))
-
-
-def _claims(found: SimulatedPod, budget: QueryBudget) -> Families:
+def _claims(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     """For a claim that does not exist, claims with a similar name."""
     pod = found.pod
     missing = [
-        (index, entry, entry.resource_claim_name)
+        (index, entry.resource_claim_name)
         for index, entry in enumerate(pod.spec.resource_claims)
         if entry.resource_claim_name and found.claim(entry.resource_claim_name) is None
     ]
     yield from budget.charge(len(pod.spec.resource_claims))
     known = (yield from _claim_names(found, budget)) if missing else []
-    for index, entry, name in missing:
-        candidates: list[CandidateChange] = []
-        for other in (yield from near(name, known, budget)):
-            after = _with_entry(pod, index, replace(entry, resource_claim_name=other))
-            change = pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimName", other)
-            text = f"claim {name} does not exist; did you mean {other}?"
-            candidates.append(CandidateChange(text, f"did you mean {other}?", change, pod_becomes(pod, after)))
-        if candidates:
-            yield Family(0, candidates)
+    for index, name in missing:
+        path, problem = f"/resourceClaims/{index}/resourceClaimName", f"claim {name} does not exist"
+        close = yield from near(name, known, budget)
+        if close:
+            yield ChangeList(0, [_meant(pod, path, other, problem) for other in close])
+
+
+def _meant(pod: Pod, path: str, other: str, problem: str) -> CandidateChange:
+    return pod_edit(pod, "name", path, other, f"{problem}; did you mean {other}?", f"did you mean {other}?")
 
 
 def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
@@ -79,7 +72,7 @@ def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _templates(found: SimulatedPod, budget: QueryBudget) -> Families:
+def _templates(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     """For a template without a claim, templates with a similar name."""
     pod = found.pod
     created = created_names(pod)
@@ -93,7 +86,7 @@ def _templates(found: SimulatedPod, budget: QueryBudget) -> Families:
     for index, entry, name in missing:
         close = (yield from near(name, known, budget)) if name not in known else []
         if close:
-            yield Family(0, [_template(pod, index, entry, other, known[other]) for other in close])
+            yield ChangeList(0, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
 def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, ResourceClaimSpec]]:
@@ -115,28 +108,27 @@ def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[
 
 def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: ResourceClaimSpec) -> CandidateChange:
     claim = claim_from_template(pod.metadata, entry.name, spec)
-    changed = _with_entry(pod, index, replace(entry, resource_claim_template_name=other))
-    statuses = (*pod.status.resource_claim_statuses, PodResourceClaimStatus(entry.name, claim.metadata.name))
-    status = replace(pod.status, resource_claim_statuses=statuses)
-    after = pod_becomes(pod, replace(changed, status=status))
-    return CandidateChange(
-        f"no claim was created from template {entry.resource_claim_template_name}; did you mean {other}?",
-        f"did you mean {other}?",
-        pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimTemplateName", other),
-        lambda found: after(found.on(found.snapshot.with_claim(claim))),
-    )
+    path = f"/resourceClaims/{index}/resourceClaimTemplateName"
+    meant = _meant(pod, path, other, f"no claim was created from template {entry.resource_claim_template_name}")
+
+    def apply(simulated: SimulatedPod) -> SimulatedPod:
+        after = meant.apply(simulated.on(simulated.snapshot.with_claim(claim)))
+        statuses = (*pod.status.resource_claim_statuses, PodResourceClaimStatus(entry.name, claim.metadata.name))
+        return after.with_pod(replace(after.pod, status=replace(pod.status, resource_claim_statuses=statuses)))
+
+    return meant._replace(apply=apply)
 
 
 # --- claims that are being deleted ------------------------------------------------------------------------------------
 
 
-def _deleted(found: SimulatedPod, budget: QueryBudget) -> Families:
+def _deleted(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     """For a claim that is being deleted: create it again afterwards."""
     for entry in found.pod.spec.resource_claims:
         yield from budget.charge(1)
         claim = found.claim(entry.resource_claim_name) if entry.resource_claim_name else None
         if claim is not None and claim.metadata.deletion_timestamp:
-            yield Family(2, [_again(claim)])
+            yield ChangeList(2, [_again(claim)])
 
 
 def _again(claim: ResourceClaim) -> CandidateChange:

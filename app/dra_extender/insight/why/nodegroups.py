@@ -15,15 +15,13 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
-import msgspec
-
-from dra_extender.allocation.plan import Failure, Feasibility, Unfit
+from dra_extender.allocation.plan import Failure, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.report import BindingRule, DiagnosedRequest, HoldingClaim, NodeGroup
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Unschedulable, resolve_claims
+from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pending_claims
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
@@ -232,7 +230,7 @@ def _keys(
     pod: SimulatedPod, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
 ) -> Turns[dict[str, Hashable] | None]:
     prefiltered = pod.prefiltered
-    claims = resolve_claims(pod.pod, pod.snapshot.claim, pod.view.features)
+    claims = pod.view.claims_of(pod.pod, pod.snapshot.claim)
     found = yield from budget.turn(
         lambda view: dict(
             view.decisions.alike(() if isinstance(claims, Unschedulable) else claims, portion, attributes)
@@ -250,28 +248,19 @@ def _keys(
 # --- the report of each group -----------------------------------------------------------------------------------------
 
 
-class _Outcome(msgspec.Struct, frozen=True):
-    """The decision about the devices of one node."""
-
-    fits: bool
-    reason: str
-    tally: NodeTally | None = None
-
-
 def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]]:
     """All nodes, the largest groups first. Nodes with the same outcome and the same obstacles are one group."""
     kinds: dict[Hashable, int] = {}
     members: dict[Hashable, list[str]] = {}
-    outcomes: dict[Hashable, _Outcome] = {}
+    outcomes: dict[Hashable, NodeTally] = {}
     for number, group in enumerate(nodes.groups):
-        outcome: _Outcome | None = None
+        outcome: NodeTally | None = None
         if number < EXAMINED and not budget.spent():
             outcome = yield from _outcome(nodes.pod, group[0], budget)
             yield
         else:
             budget.complete = False
-        what = outcome and (outcome.fits, outcome.reason, outcome.tally and outcome.tally.anonymous())
-        kind = kinds.setdefault(what, len(kinds))
+        kind = kinds.setdefault(outcome and outcome.anonymous(), len(kinds))
         for name in group:
             key = kind, tuple(found.rule for found in nodes.obstacles[name])
             members.setdefault(key, []).append(name)
@@ -285,35 +274,30 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
     return sorted(found, key=lambda group: -group.count)
 
 
-def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[_Outcome | None]:
+def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[NodeTally]:
+    """The decision about the devices of one node, with its tally if the search was reached."""
     prefiltered, node = pod.prefiltered, pod.snapshot.node(name)
     if isinstance(prefiltered, Unschedulable):
-        return _Outcome(False, prefiltered.reason)
+        return NodeTally(name, "refused", prefiltered.reason)
     if isinstance(prefiltered, Failure):
-        return _Outcome(False, prefiltered.error)
+        return NodeTally(name, "error", prefiltered.error)
     if node is None:  # deleted since the last step
-        return _Outcome(False, UNDECIDED)
+        return NodeTally(name, "undecided", UNDECIDED)
     pending = pending_claims(prefiltered, node)
     if isinstance(pending, Unfit):
-        return _Outcome(False, pending.reason)
+        return NodeTally(name, "refused", pending.reason)
     if not pending.claims:
-        return _Outcome(True, "")
+        return NodeTally(name, "fits", "")
     found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
-    if found is None:
-        return _Outcome(False, UNDECIDED)
-    return _Outcome(found.verdict == "fits", found.reason, found)
+    return NodeTally(name, "undecided", UNDECIDED) if found is None else found
 
 
-def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, budget: QueryBudget) -> Turns[NodeGroup]:
+def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, budget: QueryBudget) -> Turns[NodeGroup]:
     yield from budget.charge(1)
     shown = tuple(names[:NAMED])
     obstacles = nodes.obstacles[names[0]]
-    if outcome is None:
-        return NodeGroup(len(names), shown, "undecided", UNDECIDED, obstacles, examined=False)
-    tally = outcome.tally
     if tally is None:
-        verdict: Feasibility = "fits" if outcome.fits else "refused"
-        return NodeGroup(len(names), shown, verdict, outcome.reason, obstacles, example=names[0])
+        return NodeGroup(len(names), shown, "undecided", UNDECIDED, obstacles, examined=False)
     requests: list[DiagnosedRequest] = []
     for request in tally.requests:
         held_by = yield from _holders(nodes.pod.view, request, budget)
@@ -328,7 +312,7 @@ def _group(nodes: NodeGroups, names: Sequence[str], outcome: _Outcome | None, bu
         requests=tuple(requests),
         constraints=tally.constraints,
         pools=tally.pools,
-        cause=tally.stuck.cause if tally.stuck is not None and not tally.stuck.after else "",
+        cause=tally.cause,
         wanted=tally.wanted,
         available=tally.available,
     )

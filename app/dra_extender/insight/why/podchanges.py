@@ -8,27 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import Container, NodeAffinity, Pod, Taint, Toleration
-from dra_extender.api.quantity import Format, Quantity
+from dra_extender.api.core import Container, Pod, Taint, Toleration
+from dra_extender.api.decoding import to_builtins
+from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import (
     CandidateChange,
-    Families,
-    Family,
+    ChangeList,
+    ChangeLists,
     near,
     object_change,
-    pod_becomes,
     pod_change,
-    replaced,
-    with_spec,
+    pod_edit,
 )
-from dra_extender.insight.why.report import Change, ChangeKind
 from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obstacle, amount_text
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
@@ -47,8 +44,8 @@ Obstacles = Mapping[str, tuple[Obstacle, ...]]
 
 def of_pod(
     found: SimulatedPod, obstacles: Obstacles, left: Mapping[str, Collection[int]], budget: QueryBudget
-) -> Families:
-    """All families. `left`: for each resource, the amounts that nodes have free, in nano units."""
+) -> ChangeLists:
+    """All changes. `left`: for each resource, the amounts that nodes have free, in nano units."""
     yield from _gates(found)
     present: set[str] = set()
     for each in obstacles.values():
@@ -61,41 +58,23 @@ def of_pod(
         yield from _labels(found, budget)
 
 
-def _candidate(
-    pod: Pod, kind: ChangeKind, path: str, value: object, text: str, short: str = "", op: str = "replace",
-    more: tuple[Change, ...] = (), fragment: object = None, **fields: Any,
-) -> CandidateChange:  # fmt: skip
-    """The change that gives the pod's spec these fields."""
-    change, after = pod_change(pod, kind, path, value, op), with_spec(pod, **fields)
-    return CandidateChange(text, short or text, change, pod_becomes(pod, after), fragment, more=more)
-
-
 # --- what keeps the pod from all nodes --------------------------------------------------------------------------------
 
 
-def _gates(found: SimulatedPod) -> Iterator[Family]:
-    pod = found.pod
+def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
+    pod = simulated.pod
     if pod.spec.scheduling_gates:
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
         text = f"have the owner of scheduling gate {names} remove it"
-        yield Family(
-            0,
-            [_candidate(pod, "gate", "/spec/schedulingGates", [], text, f"remove gate {names}", scheduling_gates=())],
-        )
-    served = found.view.config.scheduler_names
-    if served and found.scheduler not in served:
+        yield ChangeList(0, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
+    served = simulated.view.config.scheduler_names
+    if served and simulated.scheduler not in served:
         names_like = get_close_matches(pod.spec.scheduler_name, sorted(served), len(served), 0.0)
-        path = "/spec/schedulerName"
-        yield Family(
-            0,
-            [
-                _candidate(
-                    pod, "scheduler", path, name, f"set schedulerName to {name}", f"schedulerName {name}",
-                    scheduler_name=name,
-                )
-                for name in names_like
-            ],
-        )  # fmt: skip
+        edits = [
+            pod_edit(pod, "scheduler", "/schedulerName", name, f"set schedulerName to {name}", f"schedulerName {name}")
+            for name in names_like
+        ]
+        yield ChangeList(0, edits)
 
 
 # --- resources --------------------------------------------------------------------------------------------------------
@@ -116,21 +95,11 @@ class _ContainerResource(NamedTuple):
 
     @property
     def path(self) -> str:
-        camel = "initContainers" if self.kind == "init_containers" else self.kind
-        return f"/spec/{camel}/{self.number}/resources"
-
-    def candidate(
-        self, kind: ChangeKind, path: str, value: object, text: str, short: str, requests: Mapping[str, Quantity],
-        more: tuple[Change, ...],
-    ) -> CandidateChange:  # fmt: skip
-        containers = getattr(self.pod.spec, self.kind)
-        resources = replace(self.container.resources, requests=dict(requests))
-        after = replaced(containers, self.number, replace(self.container, resources=resources))
-        spec: dict[str, Any] = {self.kind: after}
-        return _candidate(self.pod, kind, self.path + path, value, text, short, more=more, **spec)
+        """The path of the container's resources in the pod's spec."""
+        return f"/{'initContainers' if self.kind == 'init_containers' else self.kind}/{self.number}/resources"
 
 
-def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget: QueryBudget) -> Families:
+def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget: QueryBudget) -> ChangeLists:
     """For each requested resource: smaller amounts that fit some node, and similar names."""
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     yield from budget.charge(sum(map(len, free.values())))
@@ -151,10 +120,10 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
                 yield from _lesser(resource, [nano for nano in lefts if 0 < nano < amount.nano])
 
 
-def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> Families:
+def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> ChangeLists:
     """Smaller amounts of the resource, the largest first."""
     if amounts:
-        yield Family(12, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
+        yield ChangeList(12, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
@@ -176,48 +145,50 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     binary = name in ("memory", "ephemeral-storage")
     unit = 10**6 if name == "cpu" else 2**20 * 10**9 if binary else 10**9
     nano = nano // unit * unit or nano
-    text, amount = amount_text(name, nano), Quantity(nano, Format.BINARY_SI if binary else Format.DECIMAL_SI)
-    path = f"requests/{name.replace('/', '~1')}"
-    limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{name.replace('/', '~1')}", text)
+    text = amount_text(name, nano)
+    key = name.replace("/", "~1")
+    limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{key}", text)
     what = {"cpu": "CPU"}.get(name, name)
     label, was = container.name or f"#{resource.number}", container.resources.requests[name].text
-    return resource.candidate(
+    return pod_edit(
+        resource.pod,
         "resources",
-        f"/{path}",
+        f"{resource.path}/requests/{key}",
         text,
         f"request at most {text} of {what} instead of {was} in container {label}",
         f"{name} <= {text}",
-        {**container.resources.requests, name: amount},
-        (limit,) if "/" in name and name in container.resources.limits else (),
+        more=(limit,) if "/" in name and name in container.resources.limits else (),
     )
 
 
-def _extended(resource: _ContainerResource, amount: Quantity, offered: Sequence[str], budget: QueryBudget) -> Families:
+def _extended(
+    resource: _ContainerResource, amount: Quantity, offered: Sequence[str], budget: QueryBudget
+) -> ChangeLists:
     """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
     most = min(amount.value() - 1, UNITS)
     if most > 0:
-        yield Family(10, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True)
+        yield ChangeList(10, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True)
     if resource.name not in offered:
         found = [_other(resource, other) for other in (yield from near(resource.name, offered, budget))]
         if found:
-            yield Family(0, found)
+            yield ChangeList(0, found)
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
     """The same amount of another resource."""
     name, resources = resource.name, resource.container.resources
-    requests = {other if key == name else key: amount for key, amount in resources.requests.items()}
+    requests = {other if key == name else key: amount.text for key, amount in resources.requests.items()}
     limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}
     more = (pod_change(resource.pod, "name", f"{resource.path}/limits", limits),) if name in resources.limits else ()
     text = f"no node and no device class provides {name}; did you mean {other}?"
-    value = {key: amount.text for key, amount in requests.items()}
-    return resource.candidate("name", "/requests", value, text, f"did you mean {other}?", requests, more)
+    path = f"{resource.path}/requests"
+    return pod_edit(resource.pod, "name", path, requests, text, f"did you mean {other}?", more=more)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> Families:
+def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> ChangeLists:
     kinds: Counter[tuple[Taint, ...]] = Counter()
     cordoned: list[str] = []
     for name, each in obstacles.items():
@@ -236,10 +207,10 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> F
     if len(kinds) > VALUES or len(cordoned) > NODES:
         budget.complete = False
     if kinds:
-        yield Family(20, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)])
+        yield ChangeList(20, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)])
     if cordoned:
         made = (_uncordon(found, name) for name in cordoned[:NODES])
-        yield Family(22, [candidate for candidate in made if candidate is not None])
+        yield ChangeList(22, [candidate for candidate in made if candidate is not None])
 
 
 def _toleration(pod: Pod, taints: Sequence[Taint]) -> CandidateChange:
@@ -247,12 +218,11 @@ def _toleration(pod: Pod, taints: Sequence[Taint]) -> CandidateChange:
         Toleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
         for taint in taints
     ]
-    tolerations = (*pod.spec.tolerations, *more)
     shown = ", ".join(map(str, taints))
-    value = msgspec.to_builtins(list(tolerations))
-    return _candidate(
-        pod, "pod toleration", "/spec/tolerations", value, f"add a toleration of {shown} to the pod",
-        f"tolerate {shown}", "add", fragment={"tolerations": more}, tolerations=tolerations,
+    value = to_builtins([*pod.spec.tolerations, *more])
+    return pod_edit(
+        pod, "pod toleration", "/tolerations", value, f"add a toleration of {shown} to the pod", f"tolerate {shown}",
+        "add", fragment={"tolerations": more},
     )  # fmt: skip
 
 
@@ -268,7 +238,7 @@ def _uncordon(found: SimulatedPod, name: str) -> CandidateChange | None:
     )
 
 
-def _labels(found: SimulatedPod, budget: QueryBudget) -> Families:
+def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     pod = found.pod
     labels = yield from _known_labels(found, budget)
     for key, value in pod.spec.node_selector.items():
@@ -276,13 +246,9 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> Families:
             break
         yield from _label(pod, key, value, labels, budget)
     if pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
-        affinity = replace(pod.spec.affinity, node_affinity=NodeAffinity())
-        path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+        path = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
         text = "remove the required node affinity"
-        yield Family(
-            24,
-            [_candidate(pod, "node affinity", path, None, text, "without node affinity", "remove", affinity=affinity)],
-        )
+        yield ChangeList(24, [pod_edit(pod, "node affinity", path, None, text, "without node affinity", "remove")])
 
 
 def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, None]]]:
@@ -299,7 +265,9 @@ def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str
     return known
 
 
-def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], budget: QueryBudget) -> Families:
+def _label(
+    pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], budget: QueryBudget
+) -> ChangeLists:
     """Changes of one label of the nodeSelector."""
     rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
     values = labels.get(key, {})
@@ -313,17 +281,15 @@ def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, Non
             _selector(pod, selector, f"nodeSelector {old}: did you mean {new}?", f"did you mean {new}?")
             for selector, old, new in misspelt
         ]
-        yield Family(1, meant)
+        yield ChangeList(1, meant)
     others = [other for other in values if other != value and other not in close]
     if len(others) > VALUES:
         budget.complete = False
     if others:
         chosen = others[:VALUES]
-        yield Family(23, [_selector(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen])
-    yield Family(24, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
+        yield ChangeList(23, [_selector(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen])
+    yield ChangeList(24, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
 
 
 def _selector(pod: Pod, selector: Mapping[str, str], text: str, short: str = "") -> CandidateChange:
-    return _candidate(
-        pod, "node selector", "/spec/nodeSelector", dict(selector), text, short, node_selector=dict(selector)
-    )
+    return pod_edit(pod, "node selector", "/nodeSelector", dict(selector), text, short)

@@ -25,14 +25,14 @@ from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
 from dra_extender.insight.why.candidates import (
     CandidateChange,
-    Families,
-    Family,
+    ChangeList,
+    ChangeLists,
     as_yaml,
-    claims_with_targets,
+    editable_claims,
     requests_of,
 )
 from dra_extender.insight.why.nodegroups import Fit, NodeGroups
-from dra_extender.insight.why.report import NodeGroup, Remedy
+from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -53,42 +53,42 @@ PAIRED: Final = 24
 
 
 def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
-    """At most one remedy of each family. If no family has one, the first pair of changes that helps."""
+    """At most one remedy of each list of candidates. If no list has one, the first pair of changes that helps."""
     victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
-    families = list(victims or ())
-    for family in _families(nodes, found, budget):
-        if family is None:
-            yield  # the family generator may end its turn here
-        elif family.candidates:
-            families.append(family)
+    lists = list(victims or ())
+    for tried in _candidates(nodes, found, budget):
+        if tried is None:
+            yield  # the generator may end its turn here
+        elif tried.candidates:
+            lists.append(tried)
         if budget.spent():
             break
-    families.sort(key=lambda family: family.rank)
+    lists.sort(key=lambda each: each.order)
     helping: list[Remedy] = []
-    for family in families:
+    for each in lists:
         if len(helping) >= MOST or budget.spent():
             break
-        remedy = yield from (_bisected if family.monotone else _first)(nodes, family, budget)
+        remedy = yield from (_bisected if each.monotone else _first)(nodes, each.candidates, budget)
         if remedy is not None and not any(remedy.changes == other.changes for other in helping):
             helping.append(remedy)
     if not helping:
-        remedy = yield from _pair(nodes, families, budget)
+        remedy = yield from _pair(nodes, lists, budget)
         helping.extend([remedy] if remedy is not None else [])
     return tuple(helping)
 
 
-def _families(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Families:
+def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> ChangeLists:
     pod, known = nodes.pod, claimchanges.tallies(found)
     yield from budget.charge(sum(len(group.requests) for group in found))
     vocabulary, devices = yield from _vocabulary(pod, found, budget)
     classes = yield from _drivers(pod, devices, budget)
     names = claimchanges.KnownNames(classes, list(vocabulary.attributes))
-    for claim, target in claims_with_targets(pod):
-        if claim.allocation is not None:
+    for editable in editable_claims(pod):
+        if editable.claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(claim, target, known, names, budget)
-        for request in requests_of(claim, target):
-            tallies = known.get((claim.metadata.key, request.name), ())
+        yield from claimchanges.of_claim(editable, known, names, budget)
+        for request in requests_of(editable):
+            tallies = known.get((editable.claim.metadata.key, request.name), ())
             yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
     yield from namechanges.of_names(pod, budget)
     yield from podchanges.of_pod(pod, nodes.obstacles, nodes.left, budget)
@@ -152,8 +152,8 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Remedy | None]:
-    for candidate in family.candidates:
+def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+    for candidate in candidates:
         if budget.spent():
             return None
         fits = yield from _fit(nodes, [candidate], budget)
@@ -162,34 +162,34 @@ def _first(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Reme
     return None
 
 
-def _bisected(nodes: NodeGroups, family: Family, budget: QueryBudget) -> Turns[Remedy | None]:
+def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
     """The first candidate that helps, by bisection. If any candidate helps, the last one does."""
-    low, high = 0, len(family.candidates) - 1
-    best = yield from _fit(nodes, [family.candidates[high]], budget)
+    low, high = 0, len(candidates) - 1
+    best = yield from _fit(nodes, [candidates[high]], budget)
     if best is None:
         return None
     while low < high:
         if budget.spent():
             break
         middle = (low + high) // 2
-        fits = yield from _fit(nodes, [family.candidates[middle]], budget)
+        fits = yield from _fit(nodes, [candidates[middle]], budget)
         if fits is None:
             low = middle + 1
         else:
             high, best = middle, fits
-    return _remedy([family.candidates[high]], best)
+    return _remedy([candidates[high]], best)
 
 
-def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) -> Turns[Remedy | None]:
-    """The first pair of changes that helps. Each pair has the smallest or largest changes of two different families."""
+def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -> Turns[Remedy | None]:
+    """The first pair of changes that helps. Each pair has the smallest or largest changes of two different lists."""
     ends: list[tuple[int, CandidateChange]] = []
-    for number, family in enumerate(families[:PAIRED]):
-        ends.append((number, family.candidates[0]))
-        if len(family.candidates) > 1:
-            ends.append((number, family.candidates[-1]))
+    for number, (_, candidates, _) in enumerate(lists[:PAIRED]):
+        ends.append((number, candidates[0]))
+        if len(candidates) > 1:
+            ends.append((number, candidates[-1]))
     pairs = combinations(ends[:PAIRED], 2)
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
-        if number == other or first.change.path == second.change.path:
+        if number == other or _is_in_conflict(first.change, second.change):
             continue
         if budget.spent():
             return None
@@ -197,6 +197,12 @@ def _pair(nodes: NodeGroups, families: Sequence[Family], budget: QueryBudget) ->
         if fits is not None:
             return _remedy([first, second], fits)
     return None
+
+
+def _is_in_conflict(first: Change, second: Change) -> bool:
+    """True when both set one field, or one removes an item of a list and the other changes the list."""
+    lists = [change.path.rpartition("/")[0] for change in (first, second) if change.op == "remove"]
+    return first.path == second.path or any(f"{place}/" in first.path and f"{place}/" in second.path for place in lists)
 
 
 def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Fit | None]:

@@ -36,7 +36,9 @@ ChangeKind = Literal[
 
 
 class HoldingClaim(msgspec.Struct, frozen=True):
-    """A claim (namespace/name) that holds `devices` devices of the node; `pods` (namespace/name) use it."""
+    """A claim (namespace/name) that uses devices of the node. `devices`: their number. `pods`: the pods
+    (namespace/name) that use the claim. `in_flight`: its allocation is decided, but not yet stored.
+    """
 
     claim: str
     pods: tuple[str, ...]
@@ -45,7 +47,9 @@ class HoldingClaim(msgspec.Struct, frozen=True):
 
 
 class DiagnosedRequest(msgspec.Struct, frozen=True):
-    """The tally of a request, and the claims that hold its devices. `rule`: after it too few devices were left."""
+    """The `tally` of a request. `rule`: the first rule that leaves too few devices. `holders`: the claims that use
+    devices of the request.
+    """
 
     tally: RequestTally
     rule: BindingRule = ""
@@ -53,8 +57,9 @@ class DiagnosedRequest(msgspec.Struct, frozen=True):
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """`count` nodes with the same outcome; `nodes` are the first few. `verdict` is about devices; the pod fits if there
-    are no `obstacles` either. `requests` and the fields below are about `example`, one of the nodes.
+    """Nodes with the same result. `count`: their number. `nodes`: the first of them. `verdict`: whether they have
+    devices for the pod; `reason`: why not. `obstacles`: what else keeps the pod from these nodes. Not `examined`: the
+    details were not computed. `requests` and the fields that follow describe one of the nodes, `example`.
     """
 
     count: int
@@ -68,10 +73,10 @@ class NodeGroup(msgspec.Struct, frozen=True):
     constraints: tuple[ConstraintTally, ...] = ()
     pools: tuple[PoolProblem, ...] = ()
     cause: str = ""
-    """Where the search stopped, if no rule alone explains it."""
+    """Why the search found no solution, if each request alone has enough devices."""
     wanted: int = 0
     available: int = 0
-    """Devices that all requests without alternatives need together, and that the node has for them."""
+    """All requests without alternatives need `wanted` devices together; the node has `available` devices for them."""
 
     @property
     def fits(self) -> bool:
@@ -79,8 +84,8 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of one object. `op`: replace, add or remove at `path` (a JSON pointer), create or delete the object,
-    or wait until it is deleted. `value` is the new value, or the object to create.
+    """One change of one object. `op`: replace, add or remove the field at `path` (a JSON pointer); create or delete the
+    object; or wait until another component deletes it. `value`: the new value, or the object to create.
     """
 
     kind: ChangeKind
@@ -91,12 +96,13 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
     value: Any = None
     like: str = ""
-    """The object that an object to create resembles."""
+    """The existing object that the new object is a copy of."""
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """Changes after which the pod fits `nodes` nodes, one of them `example`: verified by a hypothetical decision.
-    `text` says what to do, `short` the same for an event; `yaml` is what to write, if that is more than a word.
+    """A verified suggestion: after these `changes` the pod fits. `nodes`: the number of nodes that it fits. `example`:
+    one of them. `text`: the suggestion as a sentence. `short`: the same in fewer words, for an event. `yaml`: the lines
+    to add to the manifest, if `text` does not contain them.
     """
 
     text: str
@@ -108,7 +114,9 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 class ClaimState(msgspec.Struct, frozen=True):
-    """A claim of the pod (namespace/name). `template`: the template it was created from."""
+    """A claim of the pod (namespace/name). `entry`: the name that users know it by. `template`: the template that it
+    was created from. `consumers`: the number of pods that it is reserved for.
+    """
 
     claim: str
     entry: str
@@ -119,8 +127,10 @@ class ClaimState(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """`summary` is one sentence about the binding `rule`, and `claim` the claim that causes it, if one does. The pod
-    fits `fits` nodes, of which `examples` are the first; `devices_fit` nodes have devices for it.
+    """Whether a pod fits, and if not, why. `rule`: the first rule that the pod fails. `summary`: the rule as a
+    sentence. `claim`: the claim that causes it, if one does. `nodes`: the number of nodes that were checked. `fits`:
+    the number of nodes that the pod fits. `examples`: the first of these. `devices_fit`: the number of nodes that have
+    devices for it.
     """
 
     pod: str

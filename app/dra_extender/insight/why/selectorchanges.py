@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import CELDeviceSelector, DeviceSelector
 from dra_extender.api.semver import Semver
 from dra_extender.cel.clauses import Respelled, brief, clauses, respelled, without
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
-from dra_extender.insight.why.candidates import CandidateChange, EditableRequest, Families, Family, near, replaced
+from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, near
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 VALUES: Final = 8
@@ -72,8 +71,8 @@ class Vocabulary:
 
 def of_selectors(
     request: EditableRequest, found: Sequence[RequestTally], vocabulary: Vocabulary, budget: QueryBudget
-) -> Families:
-    """The families of one request. They change only clauses that some device does not satisfy, or that fail."""
+) -> ChangeLists:
+    """All changes of one request's selectors. They change only clauses that a device does not satisfy, or that fail."""
     failing: dict[tuple[int, int], str] = {}
     for tally in found:
         yield from budget.charge(1 + len(tally.clauses))
@@ -93,10 +92,10 @@ def of_selectors(
         text = clauses(expression)[number]
         misspelt, other = yield from _spellings(request, index, number, text, reads, vocabulary, budget)
         if misspelt:
-            yield Family(0, misspelt)
+            yield ChangeList(0, misspelt)
         if other:
-            yield Family(25, other)
-        yield Family(26, [_removed(request, index, number, text)])
+            yield ChangeList(25, other)
+        yield ChangeList(26, [_removed(request, index, number, text)])
         yield from budget.charge(CHANGE + len(expression) // LETTERS)
 
 
@@ -231,11 +230,6 @@ def _removed(request: EditableRequest, index: int, number: int, clause: str) -> 
 
 
 def _candidate(request: EditableRequest, index: int, expression: str, text: str, short: str) -> CandidateChange:
-    path, selectors = f"/selectors/{index}", request.source.selectors
     if expression:
-        change = request.change("selector", f"{path}/cel/expression", expression)
-        selectors = replaced(selectors, index, DeviceSelector(cel=CELDeviceSelector(expression)))
-    else:
-        change = request.change("selector", path, None, "remove")
-        selectors = replaced(selectors, index)
-    return request.candidate(text, short, change, selectors=selectors)
+        return request.edit("selector", f"/selectors/{index}/cel/expression", expression, text, short)
+    return request.edit("selector", f"/selectors/{index}", None, text, short, "remove")

@@ -20,6 +20,7 @@ from dra_extender.insight.why.report import BindingRule, DiagnosedRequest, NodeG
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable, full_reason
 from dra_extender.scheduling.noderules import Obstacle
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 
 VALUES: Final = 4
 HOLDERS: Final = 2
@@ -92,9 +93,10 @@ def _unusable_claim(found: SimulatedPod) -> Summary | None:
         key = claim.metadata.key
         if view.is_unreadable(claim):
             return Summary("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
-        if view.in_flight(claim):
+        preempted = view.is_preempted(claim, found.pod)
+        if view.in_flight(claim) or (preempted and claim.allocation is None):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
-        if view.is_preempted(claim, found.pod):
+        if preempted:
             text = f"claim {key} will be deallocated: its pods are preempted for another pod"
             return Summary("claim in flight", text, key)
         if claim.allocation is not None:
@@ -142,23 +144,23 @@ def _short(tally: RequestTally) -> int:
     return max(wanted - tally.left, 0)
 
 
-def of_nodes(groups: Sequence[NodeGroup], names: Names) -> Summary:
+def of_nodes(groups: Sequence[NodeGroup], names: Names, reader: Reader = ADMINISTRATOR) -> Summary:
     """Why the pod fits no node."""
     group = closest(groups)
     if group is None:
         return Summary("no nodes", "the cluster has no nodes")
     if group.verdict == "fits" or not group.requests:
         if group.obstacles:
-            return _obstacle(groups, group)
+            return _obstacle(groups, group, reader)
         return Summary("claim" if group.verdict == "error" else "search", group.reason)
-    found = _devices(groups, group, names)
+    found = _devices(groups, group, names, reader)
     if group.obstacles:
-        other = ", ".join(dict.fromkeys(obstacle_text(obstacle) for obstacle in group.obstacles))
+        other = ", ".join(dict.fromkeys(obstacle_text(obstacle, reader) for obstacle in group.obstacles))
         return found._replace(text=f"{found.text}; also {other}")
     return found
 
 
-def obstacle_text(obstacle: Obstacle) -> str:
+def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR) -> str:
     """What keeps the pod from a node, for people."""
     match obstacle.rule:
         case "cordoned":
@@ -171,7 +173,8 @@ def obstacle_text(obstacle: Obstacle) -> str:
         case "node affinity":
             return "the required node affinity does not match"
         case "host port":
-            return f"host port {obstacle.what} is in use" + (f" by pod {obstacle.has}" if obstacle.has else "")
+            user = reader.listed("pod", filter(None, (obstacle.has,)))
+            return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
         case "pods":
             return f"the node has its maximum number of pods ({obstacle.has} free)"
         case "claim elsewhere":
@@ -182,27 +185,23 @@ def obstacle_text(obstacle: Obstacle) -> str:
             return f"{obstacle.what}: {obstacle.asked} requested, {obstacle.has or '0'} free"
 
 
-def _obstacle(groups: Sequence[NodeGroup], group: NodeGroup) -> Summary:
+def _obstacle(groups: Sequence[NodeGroup], group: NodeGroup, reader: Reader) -> Summary:
     """The summary for a group whose devices suffice, but whose nodes have obstacles."""
     first = group.obstacles[0]
-    text = "; ".join(
-        filter(
-            None,
-            (obstacle_text(first), ", ".join(dict.fromkeys(obstacle_text(other) for other in group.obstacles[1:]))),
-        )
-    )
+    others = ", ".join(dict.fromkeys(obstacle_text(other, reader) for other in group.obstacles[1:]))
+    text = "; ".join(filter(None, (obstacle_text(first, reader), others)))
     if group.requests:
         count = sum(item.count for item in groups if item.verdict == "fits")
         text = f"devices fit on {counted(count, 'node')}, but {text}"
     return Summary(first.rule, text, first.what if first.rule == "claim elsewhere" else "")
 
 
-def _devices(groups: Sequence[NodeGroup], group: NodeGroup, names: Names) -> Summary:
+def _devices(groups: Sequence[NodeGroup], group: NodeGroup, names: Names, reader: Reader) -> Summary:
     if group.pools and not any(request.tally.offered for request in group.requests):
         return Summary("pools", group.pools[0].text(), group.requests[0].tally.claim)
     for request in group.requests:
         if request.rule:
-            return _request(groups, request, names)
+            return _request(groups, request, names, reader)
     for constraint in group.constraints:
         if constraint.best < constraint.wanted:
             return _constraint(groups, constraint, names)
@@ -229,7 +228,7 @@ def label(tally: RequestTally, names: Names) -> str:
     return f"claim {name.entry}" + (f", request {tally.request}" if name.requests > 1 else "")
 
 
-def _request(groups: Sequence[NodeGroup], request: DiagnosedRequest, names: Names) -> Summary:
+def _request(groups: Sequence[NodeGroup], request: DiagnosedRequest, names: Names, reader: Reader) -> Summary:
     tally = request.tally
     if request.rule == "error":
         return _error(request, names)
@@ -243,7 +242,7 @@ def _request(groups: Sequence[NodeGroup], request: DiagnosedRequest, names: Name
         "offered": lambda: f"a node has at most {max(item.tally.offered for _, item in same)}",
         "selector": lambda: f"{_selected(tally)} satisfy {_clauses(same)}",
         "taint": lambda: f"{_lost(tally, 'taint')} {_taints(tally)}",
-        "in use": lambda: f"{_lost(tally, 'in use')} in use{_held(request)}",
+        "in use": lambda: f"{_lost(tally, 'in use')} in use{_held(request, reader)}",
         "capacity": lambda: _capacity(tally),
         "counters": lambda: _counters(tally),
         "node": lambda: f"{_lost(tally, 'node')} for other nodes",
@@ -301,9 +300,11 @@ def _taints(tally: RequestTally) -> str:
     return f"tainted {shown}, which is not tolerated"
 
 
-def _held(request: DiagnosedRequest) -> str:
-    users = [", ".join(holder.pods) or f"claim {holder.claim}" for holder in request.holders]
-    shown = ", ".join(users[:HOLDERS]) + (", …" if len(users) > HOLDERS else "")
+def _held(request: DiagnosedRequest, reader: Reader) -> str:
+    seen = [holder for holder in request.holders if reader.sees(holder.claim)]
+    users = [", ".join(holder.pods) or f"claim {holder.claim}" for holder in seen]
+    others = reader.others("claim", len(request.holders) - len(seen))
+    shown = ", ".join([*users[:HOLDERS], *["…"] * (len(users) > HOLDERS), *filter(None, (others,))])
     return f" (by {shown})" if shown else ""
 
 

@@ -14,7 +14,13 @@ from dra_extender.api.core import Pod
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, node_like
-from dra_extender.insight.why.candidates import CandidateChange, Families, Family, claims_with_targets, object_change
+from dra_extender.insight.why.candidates import (
+    CandidateChange,
+    ChangeList,
+    ChangeLists,
+    editable_claims,
+    object_change,
+)
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.scheduling.preemption.evaluator import find_preemption
 from dra_extender.scheduling.preemption.result import Preemption
@@ -29,8 +35,8 @@ CHANGE: Final = 10
 """Units of work per change."""
 
 
-def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Families:
-    """All families."""
+def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> ChangeLists:
+    """All changes of other objects."""
     pods = yield from _in_the_way(found, groups, budget)
     ours = found.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
@@ -39,15 +45,15 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
         budget.complete = False
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     if others:
-        yield Family(50, [_ended(pod) for pod in others[:PODS]])
+        yield ChangeList(50, [_ended(pod) for pod in others[:PODS]])
     if lower:
-        yield Family(51, [_deleted(pod) for pod in lower[:PODS]])
+        yield ChangeList(51, [_deleted(pod) for pod in lower[:PODS]])
     unused = yield from _unused(found, groups, budget)
     if unused:
-        yield Family(52, [_freed(claim) for claim in unused[:PODS]])
+        yield ChangeList(52, [_freed(claim) for claim in unused[:PODS]])
     like = [_node_like(found, name) for name in _examples(found, groups[:NODES])]
     if like:
-        yield Family(60, like)
+        yield ChangeList(60, like)
 
 
 def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
@@ -66,9 +72,10 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
         yield from budget.charge(1 + len(tenants))
         for pod in tenants:
             pods.setdefault(pod.metadata.uid, pod)
-    for claim, _ in claims_with_targets(found):
-        yield from budget.charge(1 + len(claim.status.reserved_for))
-        for user in claim.status.reserved_for:
+    for editable in editable_claims(found):
+        users = editable.claim.status.reserved_for
+        yield from budget.charge(1 + len(users))
+        for user in users:
             pod = view.pods.get(user.uid)
             if pod is not None:
                 pods.setdefault(user.uid, pod)
@@ -90,7 +97,7 @@ def _deletion(pod: Pod) -> Change:
     return object_change("pod deleted", "Pod", pod.metadata, op="delete")
 
 
-def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Family]:
+def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[ChangeList]:
     """Several pods of lower priority that preemption would evict together. Raises TurnSpent and Deferred."""
     preemption = find_preemption(view, found.pod, names) if names and not found.snapshot.claims else None
     if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
@@ -99,7 +106,7 @@ def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Famil
     short = f"delete pods {' and '.join(pod.metadata.key for pod in pods)}"
     first, *more = map(_deletion, pods)
     candidate = _without(pods, f"{short}, which have lower priority", short, first)._replace(more=tuple(more))
-    return [Family(53, [candidate])]
+    return [ChangeList(53, [candidate])]
 
 
 def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> CandidateChange:

@@ -6,18 +6,19 @@ contain. The note of an event has at most `LONGEST` characters, including the re
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, get_args
 
 from dra_extender.allocation.plan import rule_text
-from dra_extender.allocation.tally import ClauseTally, ErrorTally, RequestTally
+from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
 from dra_extender.insight.why.report import BindingRule, ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
 from dra_extender.insight.why.summary import obstacle_text
+from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.noderules import NodeRule
+from dra_extender.scheduling.reader import Reader
 
 WIDTH: Final = 80
 FEW: Final = 3
@@ -62,21 +63,37 @@ class DiagnosisEvent(NamedTuple):
     claim: str
 
 
-def event_of(found: Diagnosis) -> DiagnosisEvent | None:
-    """The event for a refused pod. None for other pods, and for rules that need no event."""
+def event_of(found: Diagnosis, reader: Reader) -> DiagnosisEvent | None:
+    """The event for a refused pod. `reader`: whom the diagnosis was made for. None for other pods, and for rules that
+    need no event.
+    """
     if found.state != "refused" or found.rule in _WITHOUT_EVENT:
         return None
     reason = _REASONS.get(found.rule, "NodesUnavailable" if found.rule in get_args(NodeRule) else "DevicesUnavailable")
-    return DiagnosisEvent(reason, _note(found), found.claim)
+    return DiagnosisEvent(reason, _note(found, reader), found.claim)
 
 
-def _note(found: Diagnosis) -> str:
+def _note(found: Diagnosis, reader: Reader) -> str:
     for remedy in found.remedies[:1]:
+        if not (short := _short(remedy, reader)):
+            continue
         fits = "" if _adds_node(remedy) else f" fits {counted(remedy.nodes, 'node')}"
-        tail = f"; {remedy.short}{fits}"
+        tail = f"; {short}{fits}"
         if len(tail) <= LONGEST_REMEDY:
             return _cut(found.summary, LONGEST - len(tail)) + tail
     return _cut(found.summary, LONGEST)
+
+
+def _short(remedy: Remedy, reader: Reader) -> str:
+    """Empty when the remedy consists of several changes, and the reader does not see all of the objects."""
+    keys = [f"{change.namespace}/{change.name}" for change in remedy.changes if change.namespace]
+    if all(map(reader.sees, keys)):
+        return remedy.short
+    kinds = {(change.op, change.object) for change in remedy.changes}
+    if len(kinds) > 1:
+        return ""
+    op, kind = kinds.pop()
+    return f"{'wait for' if op == 'wait' else op} {reader.listed('pod' if kind == 'Pod' else 'claim', keys)}"
 
 
 def _cut(text: str, most: int) -> str:
@@ -113,20 +130,6 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
     if found.preemption:
         lines.append(found.preemption)
     return wrapped(lines, width)
-
-
-def wrapped(lines: Iterable[str], width: int) -> str:
-    """Wrap each line, and indent its continuation by two. Lines indented by eight or more (YAML, CEL) do not change."""
-    folded: list[str] = []
-    for line in lines:
-        hanging = " " * (len(line) - len(line.lstrip(" ")) + 2)
-        if len(line) <= width or line.startswith("        "):
-            folded.append(line)
-        else:
-            folded += textwrap.wrap(
-                line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
-            )
-    return "\n".join(folded)
 
 
 def _result(found: Diagnosis) -> Iterator[str]:
@@ -181,19 +184,29 @@ def _group(group: NodeGroup) -> Iterator[str]:
         yield f"  {obstacle_text(obstacle)}"
     if not group.examined:
         yield "  not examined in detail"
-    for problem in group.pools:
+    yield from _findings(group, group.requests)
+
+
+def tally_text(tally: NodeTally) -> str:
+    """The tally of one node."""
+    first = f"node {tally.node}: {tally.verdict}" + (f": {tally.reason}" if tally.reason else "")
+    return "\n".join([first, *_findings(tally, [DiagnosedRequest(request) for request in tally.requests])])
+
+
+def _findings(found: NodeGroup | NodeTally, requests: Sequence[DiagnosedRequest]) -> Iterator[str]:
+    for problem in found.pools:
         yield f"  {problem.text()}"
-    for request in group.requests:
+    for request in requests:
         yield from _request(request)
-    for constraint in group.constraints:
+    for constraint in found.constraints:
         kind = "share" if constraint.kind == "matchAttribute" else "differ in"
         missing = f"; {counted(constraint.missing, 'device')} without it" if constraint.missing else ""
         yield (
             f"  claim {constraint.claim}: {constraint.wanted} devices have to {kind} {constraint.attribute}, "
             f"at most {constraint.best} do{missing}"
         )
-    if group.cause:
-        yield f"  the search ended at: {group.cause}"
+    if found.cause:
+        yield f"  the search ended at: {found.cause}"
 
 
 def _request(request: DiagnosedRequest) -> Iterator[str]:

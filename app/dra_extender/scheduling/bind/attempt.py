@@ -17,7 +17,6 @@ pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 import msgspec
@@ -25,14 +24,14 @@ import structlog
 
 from dra_extender.allocation.plan import Unfit
 from dra_extender.api.core import Pod
-from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from dra_extender.api.errors import ApiError, ConflictError, OutcomeUnknownError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError
-from dra_extender.scheduling import extended, readiness
+from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_mappings
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
@@ -60,6 +59,10 @@ class Attempt:
         self._args = args
         self._uid = args.PodUID
         self._live = LivePod(context, args)
+        self._version = ""
+        """The resourceVersion of the pod that the binding requires, from before the claims were written or marked."""
+        self._newest = ""
+        """The pod's resourceVersion as read last."""
         self._in_doubt_until = 0.0
         """Until then (monotonic seconds) a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
@@ -202,30 +205,16 @@ class Attempt:
     # --- the claims -------------------------------------------------------------------------------------------------
 
     async def _write(self, decision: NodeAllocation) -> None:
+        pod, created = decision.prefiltered.pod, self._extended
+        pod = self._view.pods.get(self._uid) or pod
+        if created is not None and decision.requests is not None:
+            if created.allocation is not None:
+                await create(self._context, pod, created, self._check_active)
+            name = created.claim.metadata.name
+            pod = await write_mappings(self._context, pod, name, decision.requests, self._check_active)
+        self._version = self._newest = pod.metadata.resource_version
         for write in self._writes:
-            if write is self._extended and write.allocation is not None:
-                await create(self._context, decision.prefiltered.pod, write, self._check_active)
             await write.write(self._check_active)
-        if self._extended is not None and decision.requests is not None:
-            await self._write_mappings(decision.prefiltered.pod, decision.requests)
-
-    async def _write_mappings(self, pod: Pod, requests: extended.Requests) -> None:
-        """Write which container uses which request, for kubelet. Writing it twice is harmless."""
-        if self._extended is None:
-            return
-        name = self._extended.claim.metadata.name
-        status = {
-            "extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name},
-        }
-        try:
-            await answered(
-                lambda: self._context.ports.patch_pod_status(pod, status), self._view.config, self._check_active
-            )
-        except (NotFoundError, ConflictError):
-            raise BindFailure(failure.REPLACED, "cancelled") from None
-        except ApiError as error:
-            log.warning("the mappings of extended resources were refused", pod=pod.metadata.key, error=repr(error))
-            raise BindFailure("the API server refused the mappings of extended resources") from None
 
     async def _verify(self) -> None:
         """Raises BindFailure when an earlier writer has one of the devices: of two writers the later one rolls back."""
@@ -246,18 +235,10 @@ class Attempt:
         for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
-                self._report_rivals(claim, rivals)
+                context.report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
             if view.is_doubtful(claim):
                 raise BindFailure(failure.COUNTERS_UNKNOWN, "conflict")
-
-    def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
-        """Other claims have a device of `claim`: count, log, and an event on the claim."""
-        self._context.observer.count(CONFLICTS, "device_taken")
-        names = ", ".join(sorted(rival.metadata.key for rival in rivals))
-        log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
-        note = f"a device was allocated to {names} at the same time; this allocation is rolled back"
-        self._context.ports.record_event(claim, "Warning", "DeviceConflict", note)
 
     def _check_claims(self) -> list[ResourceClaim]:
         """The claims as known now: all must be allocated as decided and reserved for the pod. Raises BindFailure."""
@@ -285,7 +266,8 @@ class Attempt:
             return
         note = f"waiting for binding conditions for device on node {self.node}"
         context.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
-        limit = min(self._remaining(), self._seconds_to_timeout())
+        claims, seconds = [write.claim for write in self._writes], view.config.binding_seconds
+        limit = min(self._remaining(), readiness.seconds_to_timeout(claims, view.clock.wall(), seconds))
         if await context.signals.until(self._are_ready, self._keys(), limit):
             return
         self._are_ready()
@@ -306,23 +288,22 @@ class Attempt:
             ready = ready and found.ready
         return ready
 
-    def _seconds_to_timeout(self) -> float:
-        """Seconds until the binding timeout of the first claim."""
-        seconds = self._view.config.binding_seconds
-        ends = [readiness.deadline(write.claim, seconds) for write in self._writes]
-        now = self._view.clock.wall().timestamp()
-        # A little more, so that the timeout has passed when the wait ends.
-        return max(0.0, min((end - now + 0.001 for end in ends if end is not None), default=seconds))
-
     # --- the binding ------------------------------------------------------------------------------------------------
 
     async def _bind(self) -> None:
-        """POST the binding until its outcome is known. Raises BindFailure or Unresolved."""
+        """POST the binding until its outcome is known. Raises BindFailure or Unresolved.
+
+        When the pod has changed, the claims are marked again: a replica that is about to release one has changed the
+        pod before, and then either the mark or the release fails.
+        """
         args, context, view = self._args, self._context, self._view
         started = view.clock.monotonic()
+        conflicts = 0
         async for _ in attempts(view.config):
             try:
                 self._check_active()
+                if self._is_outdated:
+                    await self._mark_again()
                 self._check_claims()
             except BindFailure:
                 if view.clock.monotonic() >= self._in_doubt_until:
@@ -331,7 +312,7 @@ class Attempt:
                     break
                 continue
             try:
-                await context.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
+                await context.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, self._version, args.Node)
                 break
             except OutcomeUnknownError:
                 self._in_doubt_until = view.clock.monotonic() + view.config.doubt_seconds
@@ -345,9 +326,24 @@ class Attempt:
                     break
                 if view.clock.monotonic() < self._in_doubt_until:
                     continue
+                conflicts += isinstance(error, ConflictError)
+                if self._is_outdated and 0 < conflicts < view.config.write_attempts:
+                    continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
         context.observer.took("binding", view.clock.monotonic() - started)
+
+    @property
+    def _is_outdated(self) -> bool:
+        """True when the pod has changed, and the binding would fail."""
+        return bool(self._version) and self._newest != self._version
+
+    async def _mark_again(self) -> None:
+        """Raises BindFailure when a claim is released, or about to be."""
+        self._version = self._newest
+        for write in self._writes:
+            await write.mark_again()
+        await self._verify()
 
     async def _is_bound(self) -> bool:
         """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when its state
@@ -359,6 +355,9 @@ class Attempt:
         if pod.spec.node_name and pod.spec.node_name != self.node:
             self._context.observer.count(CONFLICTS, "pod_bound")
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
+        self._newest = pod.metadata.resource_version
+        if self._is_outdated:
+            self._in_doubt_until = 0.0  # what was sent cannot arrive any more
         return pod.spec.node_name == self.node
 
     # --- rollback -----------------------------------------------------------------------------------------------------

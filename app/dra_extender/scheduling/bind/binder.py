@@ -16,6 +16,7 @@ from cachetools import TTLCache
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.api.meta import parse_time
+from dra_extender.plaintext import printable
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.context import BindContext
@@ -125,4 +126,4 @@ def _answer(task: asyncio.Task[str]) -> str:
             raise problem
         unexpected("bind", problem)
         return failure.BROKEN
-    return task.result()
+    return printable(task.result())  # kube-scheduler writes it to the pod

@@ -3,6 +3,8 @@
 Promises
 - The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
   onto a claim that was unallocated at the version the write is made for.
+- A write whose version is not above all that were known before it fails the bind: the API server was set back, and the
+  watches may show no earlier rival.
 - A bind that finds the pod's reservation in place takes it over: it marks the claim, and the replica that made the
   reservation reads the mark before rolling back. So two replicas can bind one pod without undoing each other's writes.
 - After a lost reply the claim is read before anything else happens. What is stored then counts as another writer's.
@@ -27,6 +29,8 @@ from dra_extender.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult
 from dra_extender.devices.ledger import HeldError, Hold
 from dra_extender.scheduling.bind.context import BindContext
 from dra_extender.scheduling.bind.failure import (
+    REPLACED,
+    SET_BACK,
     TAKEN,
     BindFailure,
     CheckActive,
@@ -36,7 +40,7 @@ from dra_extender.scheduling.bind.failure import (
     error_text,
 )
 from dra_extender.scheduling.claims import ADOPTED, consumer, full_reason
-from dra_extender.scheduling.extended import claim_body, claim_name
+from dra_extender.scheduling.extended import Requests, claim_body, claim_name
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES
 
 log = structlog.get_logger(__name__)
@@ -175,21 +179,47 @@ class ClaimWrite:
 
     async def _write_once(self, check_active: CheckActive) -> None:
         if self._is_complete():
-            mark = uuid.uuid4().hex
-            self.learned(await self._context.ports.annotate(self.claim, {ADOPTED: mark}))
-            self.adopted_mark, self._adopted = mark, True
+            await self._mark()
+            self._adopted = True
             return
+        newest = self._view.ledger.newest
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = self._view.clock.monotonic()
             self.learned(await self._context.ports.add_finalizer(self.claim))
             self._context.observer.took("finalizer", self._view.clock.monotonic() - started)
+            self._check_newer(newest)
             self._check()
             check_active()
-        started = self._view.clock.monotonic()
+        started, newest = self._view.clock.monotonic(), self._view.ledger.newest
         written = await self._write_status()
         self._context.observer.took("status", self._view.clock.monotonic() - started)
         self._stored = True
         self.learned(written)
+        self._check_newer(newest)
+
+    def _check_newer(self, newest: int) -> None:
+        """Raises BindFailure unless the claim, just written, is newer than everything that was known before."""
+        if 0 < self.claim.metadata.version <= newest:
+            raise BindFailure(SET_BACK)
+
+    async def _mark(self) -> None:
+        mark, newest = uuid.uuid4().hex, self._view.ledger.newest
+        self.learned(await self._context.ports.annotate(self.claim, {ADOPTED: mark}))
+        self.adopted_mark = mark
+        self._context.event_handler.idle.renew(self.claim.metadata.uid)
+        self._check_newer(newest)
+
+    async def mark_again(self) -> None:
+        """Change the claim, so that a release at its present version fails. Raises BindFailure when it is released."""
+        self.refresh()
+        if not self._is_complete():
+            raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
+        if self.claim.metadata.annotations.get(ADOPTED) != self.adopted_mark:
+            self._stored = False  # another replica has taken it over
+        try:
+            await self._mark()
+        except ApiError as error:
+            raise BindFailure(self._text(f"cannot be marked: {error_text(error)}"), "conflict") from None
 
     async def _write_status(self) -> ResourceClaim:
         """Write the status. From the moment it is sent until its outcome is known, `in_doubt` is set."""
@@ -300,6 +330,22 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
             _require_ours(pod, existing, write)
             write.use_created(existing)
             return
+
+
+async def write_mappings(
+    context: BindContext, pod: Pod, name: str, requests: Requests, check_active: CheckActive
+) -> Pod:
+    """Write which container uses which request of the claim, for kubelet, and return the pod as stored. Writing it
+    twice is harmless. Raises BindFailure.
+    """
+    status = {"extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name}}
+    try:
+        return await answered(lambda: context.ports.patch_pod_status(pod, status), context.view.config, check_active)
+    except (NotFoundError, ConflictError):
+        raise BindFailure(REPLACED, "cancelled") from None
+    except ApiError as error:
+        log.warning("the mappings of extended resources were refused", pod=pod.metadata.key, error=repr(error))
+        raise BindFailure("the API server refused the mappings of extended resources") from None
 
 
 def _refused(pod: Pod, error: ApiError) -> BindFailure:

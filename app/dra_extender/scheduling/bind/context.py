@@ -8,7 +8,7 @@ the call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -30,6 +30,7 @@ from dra_extender.scheduling.bind.failure import (
 )
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import Handle
+from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.signals import Signals
@@ -90,6 +91,15 @@ class BindContext(Handle, frozen=True, kw_only=True):
     resources: ResourceNames
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
+
+    def report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
+        """Other claims have a device of `claim`: count, log, and an event on the claim."""
+        self.observer.count(CONFLICTS, "device_taken")
+        names = sorted(rival.metadata.key for rival in rivals)
+        log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
+        others = self.view.config.reader(claim.metadata.namespace).listed("claim", names)
+        note = f"a device was allocated to {others} at the same time; this allocation is rolled back"
+        self.ports.record_event(claim, "Warning", "DeviceConflict", note)
 
 
 class LivePod:

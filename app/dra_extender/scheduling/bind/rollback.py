@@ -138,6 +138,8 @@ class ClaimRollback:
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
         ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
         if not rest and (ours or abandoned):
+            if not ours and await self._context.clearer.fence(claim):
+                return "left"
             write.learned(await ports.deallocate(claim))
             return "deallocated"
         if rest != claim.status.reserved_for:

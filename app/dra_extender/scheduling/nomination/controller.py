@@ -5,7 +5,7 @@ Promises
 - The devices are kept for the pod from the moment of the choice. The nomination is stored before the first victim is
   evicted, and no victim is evicted unless the API server would allow all evictions at that moment.
 - In mode `advise` the same choice is made and reported, and nothing else happens.
-- After a restart or a change of leader the marks on pods are restored.
+- After a restart or a change of leader the nominations on pods are restored.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.lifecycle import NominationLifecycle
-from dra_extender.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
+from dra_extender.scheduling.nomination.nominations import Nomination, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptor, Preemptors
-from dra_extender.scheduling.nomination.restore import grace_seconds, restored, seconds_left
+from dra_extender.scheduling.nomination.restore import restored
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.reader import Reader
 from dra_extender.scheduling.release.clear import Clearer
 
 log = structlog.get_logger(__name__)
@@ -44,7 +46,7 @@ class PreemptionController:
         self,
         handle: Handle,
         nominations: Nominations,
-        budgets: Mapping[str, PodDisruptionBudget],
+        budgets: Mapping[str, Mapping[str, PodDisruptionBudget]],
         clearer: Clearer,
     ) -> None:
         self._view = handle.view
@@ -72,8 +74,7 @@ class PreemptionController:
         lowest = self._view.pods.lowest_priority
         if only_nominated or not listed or lowest is None or lowest >= pod.spec.priority:
             return
-        if self._view.config.may_clear_for(pod.spec.scheduler_name):
-            self._preemptors.put(pod.metadata.uid, listed, self._handle.requeue.generation)
+        self._preemptors.put(pod.metadata.uid, listed, self._handle.requeue.generation)
 
     def answered(self, pod_uid: str) -> None:
         """The verb preempt has answered kube-scheduler: the pod will soon show whether it preempts."""
@@ -86,10 +87,9 @@ class PreemptionController:
         self._preemptors.drop(pod_uid)
 
     def seen(self, pod: Pod) -> None:
-        """The watch shows a pod. A mark without a nomination is a write of ours that was stored late: remove it."""
-        if MARK in pod.metadata.annotations and self._restored and pod.metadata.uid not in self._nominations:
-            mark = mark_of(pod)
-            self._lifecycle.records.erase(pod.metadata.uid, mark.node if mark is not None else "")
+        """The watch shows a pod. Remove a condition without a nomination: our write was stored late."""
+        if self._restored and is_preempting(pod) and pod.metadata.uid not in self._nominations:
+            self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
 
     def terms(self, pod: Pod) -> PreemptionTerms:
         """The terms on which the pod may preempt others now. The view knows what is kept for other pods."""
@@ -98,7 +98,7 @@ class PreemptionController:
         return PreemptionTerms(
             preemptor=pod,
             args=args,
-            budgets=tuple(self._budgets.values()),
+            budgets=BudgetsByNamespace(self._budgets),
             terminating=frozenset(chain.from_iterable(victims)),
             stuck=self._evictions.stuck,
             spared=self._evictions.refused,
@@ -107,12 +107,11 @@ class PreemptionController:
     # --- work -------------------------------------------------------------------------------------------------------
 
     async def restore(self) -> None:
-        """Continue with the nominations of the previous leader."""
+        """Continue with the nominations of the previous leader, by priority."""
         self._restored = False
         self._nominations.clear()
-        for pod in self._view.pods:
-            if MARK in pod.metadata.annotations:
-                await self._restore(pod, mark_of(pod))
+        for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
+            await self._restore(pod)
         self._restored = True
 
     async def work(self) -> None:
@@ -133,7 +132,7 @@ class PreemptionController:
     async def _consider(self, preemptor: Preemptor) -> None:
         view, uid = self._view, preemptor.uid
         pod = view.pods.get(uid)
-        if pod is None or pod.spec.node_name or view.pods.is_terminating(uid):
+        if pod is None or pod.spec.node_name or view.pods.is_terminating(uid) or not self._is_scheduled(pod):
             self._preemptors.drop(uid)
             return
         if uid in self._nominations or uid in view.binding or not self._handle.leading():
@@ -145,13 +144,17 @@ class PreemptionController:
         self._preemptors.consider(preemptor, again=again)
         if isinstance(found, NoPreemption):
             self._handle.observer.count(PREEMPTIONS, _NO_RESULT.get(found.why, "hopeless"))
-            if found.why == "hopeless" and terms.budgets:
+            if found.why == "hopeless" and self._budgets:
                 await self._report_budgets(preemptor, pod, terms)
         elif view.config.preemption == "advise":
             self._handle.observer.count(PREEMPTIONS, "advised")
-            self._report(preemptor, pod, "WouldPreempt", f"would preempt {found.text}")
+            self._report(preemptor, pod, "WouldPreempt", f"would preempt {found.text(self._reader(pod))}")
         else:
             await self._nominate(preemptor, found)
+
+    def _is_scheduled(self, pod: Pod) -> bool:
+        """True when an allowed scheduler schedules this pod, which the watch shows. A caller of filter may lie."""
+        return not pod.spec.scheduling_gates and self._view.config.may_clear_for(pod.spec.scheduler_name)
 
     def _report(self, preemptor: Preemptor, pod: Pod, reason: str, note: str) -> None:
         """Record an event, unless the last one said the same."""
@@ -167,8 +170,11 @@ class PreemptionController:
         evaluator = PreemptionEvaluator(msgspec.structs.replace(terms, args=args), preemptor.nodes(terms.stuck))
         found, _ = await self._handle.deferred.decide(pod, evaluator.evaluate)
         if isinstance(found, Preemption):
-            note = f"a PodDisruptionBudget forbids to preempt {found.text}"
+            note = f"a PodDisruptionBudget forbids to preempt {found.text(self._reader(pod))}"
             self._report(preemptor, pod, "PreemptionForbidden", note)
+
+    def _reader(self, pod: Pod) -> Reader:
+        return self._view.config.reader(pod.metadata.namespace)
 
     # --- act --------------------------------------------------------------------------------------------------------
 
@@ -176,11 +182,13 @@ class PreemptionController:
         """Keep the devices, check that all evictions are allowed, store the nomination, evict."""
         nomination = self._nomination(found)
         pod, victims = nomination.pod, [victim.pod for victim in found.victims]
+        reader = self._reader(pod)
         self._nominations.put(nomination)
         try:
             protected = await self._evictions.forbidden(victims)
             if protected is not None:
-                note = f"a PodDisruptionBudget forbids to evict pod {protected.metadata.key} on node {found.node}"
+                known = reader.listed("pod", [protected.metadata.key])
+                note = f"a PodDisruptionBudget forbids to evict {known} on node {found.node}"
                 self._report(preemptor, pod, "PreemptionForbidden", note)
                 self._abandon(nomination, "forbidden")
                 return
@@ -194,21 +202,27 @@ class PreemptionController:
             return
         self._handle.observer.count(PREEMPTIONS, "nominated")
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
-        self._handle.ports.record_event(pod, "Normal", "Preempting", f"preempting {found.text}", action="Preempting")
+        self._handle.ports.record_event(
+            pod, "Normal", "Preempting", f"preempting {found.text(reader)}", action="Preempting"
+        )
         await self._lifecycle.begin(nomination, victims, sorted(preemptor.names))
 
     def _nomination(self, found: Preemption) -> Nomination:
-        grace = max(grace_seconds(victim.pod) for victim in found.victims)
-        seconds = grace + self._view.config.preemption_margin_seconds
         return Nomination(
             pod=found.preemptor,
             node=found.node,
             victims=tuple(victim.pod.metadata.uid for victim in found.victims),
             plans=found.plans,
-            until=self._view.clock.monotonic() + seconds,
+            until=self._until(victim.pod for victim in found.victims),
             claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
             devices={victim.pod.metadata.uid: found.needed(victim) for victim in found.victims},
         )
+
+    def _until(self, victims: Iterable[Pod]) -> float:
+        """When a nomination for which these victims terminate ends at the latest."""
+        config = self._view.config
+        grace = max((config.grace_seconds(pod.spec.termination_grace_period_seconds) for pod in victims), default=0.0)
+        return self._view.clock.monotonic() + grace + config.preemption_margin_seconds
 
     def _abandon(self, nomination: Nomination, result: PreemptionResult) -> None:
         """End a nomination before the first eviction."""
@@ -221,23 +235,24 @@ class PreemptionController:
 
     # --- after a restart --------------------------------------------------------------------------------------------
 
-    async def _restore(self, pod: Pod, mark: Mark | None) -> None:
-        view, uid = self._view, pod.metadata.uid
-        if mark is not None and not pod.spec.node_name and view.config.may_clear_for(pod.spec.scheduler_name):
-            victims = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
-            left, terms = seconds_left(view, mark, victims), self.terms(pod)
-            found, _ = await self._handle.deferred.decide(pod, lambda view: restored(view, pod, mark, terms))
-            if left > 0 and found is not None and not view.pods.is_terminating(uid):
+    async def _restore(self, pod: Pod) -> None:
+        view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name
+        waits = node and not pod.spec.node_name and not view.pods.is_terminating(uid)
+        if waits and view.config.may_clear_for(pod.spec.scheduler_name):
+            terms = self.terms(pod)
+            found, _ = await self._handle.deferred.decide(pod, lambda view: restored(view, terms, node))
+            if found is not None:
+                known = [victim for uid in found.victims if (victim := view.pods.get(uid)) is not None]
                 self._nominations.put(
                     Nomination(
                         pod=pod,
-                        node=mark.node,
+                        node=node,
                         victims=found.victims,
                         plans=found.plans,
-                        until=view.clock.monotonic() + left,
-                        claims=found.claims,
+                        until=self._until(known),
+                        claims=tuple(claim.metadata.uid for claim in found.claims),
                     )
                 )
-                log.info("restored a nomination", pod=pod.metadata.key, node=mark.node, victims=len(victims))
+                log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))
                 return
-        self._lifecycle.records.erase(uid, mark.node if mark is not None else "")
+        self._lifecycle.records.erase(uid, node)

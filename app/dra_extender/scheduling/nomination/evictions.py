@@ -19,6 +19,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError, is_passing
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID
+from dra_extender.plaintext import printable
 from dra_extender.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Observer, Ports
@@ -101,7 +102,8 @@ class Evictions:
         self._evicted[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
-        note = f"preempted by {known_to(victim, preemptor)} on node {node}{for_devices(devices)}"
+        reader = self._view.config.reader(victim.metadata.namespace)
+        note = f"preempted by {known_to(reader, preemptor)} on node {node}{for_devices(devices)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
 
@@ -113,7 +115,7 @@ class Evictions:
             "type": TARGET,
             "status": "True",
             "reason": PREEMPTED,
-            "message": f"{victim.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": f"{printable(victim.spec.scheduler_name)}: preempting to accommodate a higher priority pod",
             "lastTransitionTime": format_time(self._view.clock.wall()),
         }
         await self._ports.patch_pod_status(victim, {"conditions": [condition]})

@@ -132,12 +132,13 @@ class NominationLifecycle:
             await self.records.name_again(nomination, pod)
 
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
-        names = ", ".join(victim.metadata.key for victim in there)
+        reader = self._view.config.reader
         for victim in there:
             self._evictions.give_up(victim)
-            note = f"was preempted by {known_to(victim, pod)} and is not gone in time"
+            note = f"was preempted by {known_to(reader(victim.metadata.namespace), pod)} and is not gone in time"
             self._handle.ports.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
-        note = f"{counted(len(there), 'preempted pod')} on node {nomination.node} not gone in time: {names}"
+        victims = reader(pod.metadata.namespace).listed("pod", (victim.metadata.key for victim in there))
+        note = f"{counted(len(there), 'preempted pod')} on node {nomination.node} not gone in time: {victims}"
         self._handle.ports.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
         self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
         self.end(nomination, "stuck")

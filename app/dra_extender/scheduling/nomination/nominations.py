@@ -4,8 +4,8 @@ Promises
 - In every verb, devices kept for a pod count as in use for all pods except those of higher priority. This holds for
   each device separately, also for a device that is free already while other victims are still terminating. Without
   nominations, no device is kept and no decision costs more.
-- The annotation (`Mark`) and status.nominatedNodeName are written in one request before the first victim is evicted.
-  The annotation is enough to restore the nomination after a restart.
+- The condition `PREEMPTING` and status.nominatedNodeName are written in one request before the first victim is evicted.
+  Users who may only write pods cannot write either, so the next leader relies on them.
 - Both are removed when the nomination has ended. The removal is retried until it succeeds. A node that kube-scheduler
   nominated in between is left alone.
 """
@@ -13,7 +13,6 @@ Promises
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +21,7 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.meta import format_time
-from dra_extender.api.resource import DeviceID
+from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import PodWriter
@@ -31,32 +30,13 @@ from dra_extender.scheduling.view import View
 log = structlog.get_logger(__name__)
 
 FORBIDDEN: Final = 403
-MARK: Final = "dra-extender.dev/preemption"
-"""Annotation of pods that this service has nominated: a `Mark` as JSON."""
+PREEMPTING: Final = "dra-extender.dev/Preempting"
+"""Condition of pods that preemption has nominated for status.nominatedNodeName."""
 
 
-class Mark(msgspec.Struct, frozen=True, gc=False):
-    """What the next leader has to know of a nomination."""
-
-    node: str
-    victims: tuple[str, ...]
-    """UIDs of pods."""
-    until: str
-    """When the nomination ends at the latest, as RFC 3339."""
-
-
-_mark = msgspec.json.Decoder(Mark)
-
-
-def mark_of(pod: Pod) -> Mark | None:
-    """The mark on the pod; None when it has none or the mark cannot be decoded."""
-    text = pod.metadata.annotations.get(MARK)
-    if text is None:
-        return None
-    try:
-        return _mark.decode(text)
-    except (msgspec.DecodeError, ValueError):
-        return None
+def is_preempting(pod: Pod) -> bool:
+    """True when preemption has nominated the pod, whichever replica did."""
+    return any(condition.type == PREEMPTING for condition in pod.status.conditions)
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +56,10 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     """By UID of a victim: the devices that the pod needs of it, where known."""
     freed: float | None = None
     """Since when all victims are gone, monotonic seconds."""
+
+    def has_plan(self, claim_uid: str) -> bool:
+        """True when the claim is to be allocated for the pod."""
+        return any(claim.metadata.uid == claim_uid for claim, _ in self.plans)
 
 
 class Nominations:
@@ -111,11 +95,15 @@ class Nominations:
             for plan in nomination.plans
         ]
 
-    def promises(self, claim_uid: str, pod: Pod) -> bool:
-        """True when the claim will be deallocated for another pod whose priority is not lower."""
-        uid, priority = pod.metadata.uid, pod.spec.priority
+    def promises(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """True when the claim will be deallocated, or allocated on the nominated node, for another pod whose priority
+        is not lower.
+        """
+        pod_uid, priority, uid = pod.metadata.uid, pod.spec.priority, claim.metadata.uid
         return any(
-            other != uid and nomination.pod.spec.priority >= priority and claim_uid in nomination.claims
+            other != pod_uid
+            and nomination.pod.spec.priority >= priority
+            and (uid in nomination.claims if claim.allocation is not None else nomination.has_plan(uid))
             for other, nomination in self._by_pod.items()
         )
 
@@ -140,13 +128,17 @@ class NominationRecords:
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     async def write(self, nomination: Nomination) -> None:
-        """Write mark and nominated node. Raises ApiError."""
+        """Write condition and nominated node. Raises ApiError."""
         self._leftovers.pop(nomination.pod.metadata.uid, None)
-        clock = self._view.clock
-        until = clock.wall() + timedelta(seconds=nomination.until - clock.monotonic())
-        mark = Mark(nomination.node, nomination.victims, format_time(until))
-        status = {"nominatedNodeName": nomination.node}
-        await self._ports.patch_pod_status(nomination.pod, status, {MARK: msgspec.json.encode(mark).decode()})
+        condition = {
+            "type": PREEMPTING,
+            "status": "True",
+            "reason": "PodsEvicted",
+            "message": "pods of lower priority are evicted on the nominated node",
+            "lastTransitionTime": format_time(self._view.clock.wall()),
+        }
+        status = {"nominatedNodeName": nomination.node, "conditions": [condition]}
+        await self._ports.patch_pod_status(nomination.pod, status)
 
     async def name_again(self, nomination: Nomination, pod: Pod) -> None:
         """Write the nominated node again when kube-scheduler has cleared it at the end of an earlier attempt."""
@@ -162,7 +154,7 @@ class NominationRecords:
     def erase(self, uid: str, node: str) -> None:
         """The nomination has ended: remove it from the pod."""
         self._pauses.forget(uid)
-        self._leftovers[uid] = node
+        self._leftovers.setdefault(uid, node)
 
     async def work(self) -> None:
         """Remove what is still on pods."""
@@ -175,9 +167,11 @@ class NominationRecords:
 
     async def _erase(self, pod: Pod, node: str) -> None:
         uid = pod.metadata.uid
-        status: dict[str, Any] = {"nominatedNodeName": None} if pod.status.nominated_node_name in ("", node) else {}
+        status: dict[str, Any] = {"conditions": [{"type": PREEMPTING, "$patch": "delete"}]}
+        if pod.status.nominated_node_name in ("", node):
+            status["nominatedNodeName"] = None
         try:
-            await self._ports.patch_pod_status(pod, status, {MARK: None})
+            await self._ports.patch_pod_status(pod, status)
         except ApiError as error:
             if is_passing(error) or error.status == FORBIDDEN:
                 self._pauses.failed(uid)

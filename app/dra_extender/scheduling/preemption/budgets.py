@@ -2,9 +2,9 @@
 
 Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. One difference
 follows the Eviction API (pkg/registry/core/pod/storage/eviction.go): an empty selector selects every pod of the
-namespace, also pods without labels. An invalid selector selects nothing. A selector with more than `PARTS_OF_SELECTOR`
-parts selects everything: evaluating it for every pod would take too long, and its author could have written an empty
-one.
+namespace, also pods without labels. An invalid selector selects nothing. When the budgets of a namespace have more than
+`PARTS_OF_BUDGETS` parts, one budget that protects every pod stands for them: evaluating them for every pod would take
+too long, and their author could have written that one.
 """
 
 from __future__ import annotations
@@ -12,39 +12,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dra_extender.api.core import Pod
-from dra_extender.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
-from dra_extender.limits import PARTS_OF_SELECTOR
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.policy import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+)
+from dra_extender.limits import PARTS_OF_BUDGETS
 
 
 class BudgetsByNamespace:
-    """An index for clusters with thousands of pods and budgets."""
+    """The budgets of one question, by namespace and by `namespace/name`. It reads a namespace when the question is
+    first about one of its pods, and evaluates the selectors once for each pod.
+    """
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
-        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
-        for budget in budgets:
-            self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+    def __init__(self, namespaces: Mapping[str, Mapping[str, PodDisruptionBudget]] | None = None) -> None:
+        self._namespaces = namespaces or {}
+        self._read: dict[str, tuple[Sequence[PodDisruptionBudget], int]] = {}
+        self._covering: dict[str, tuple[Pod, Sequence[PodDisruptionBudget]]] = {}
 
-    def of(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
-        """The budgets of the pod's namespace."""
-        return self._by_namespace.get(pod.metadata.namespace, ())
+    def parts(self, pod: Pod) -> int:
+        """How many parts of selectors `covering` has to compare with the pod; 0 when it has done so."""
+        known = self._covering.get(pod.metadata.uid)
+        return 0 if known is not None and known[0] is pod else self._of(pod)[1]
+
+    def covering(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
+        """The budgets that select the pod."""
+        known = self._covering.get(pod.metadata.uid)
+        if known is None or known[0] is not pod:
+            labels = pod.metadata.labels
+            found = [b for b in self._of(pod)[0] if b.spec.selector is not None and selects(b.spec.selector, labels)]
+            known = self._covering[pod.metadata.uid] = pod, found
+        return known[1]
 
     def forbid(self, pod: Pod) -> bool:
         """True when the Eviction API would refuse to evict the pod now: a budget allows no disruption, or several
         budgets select the pod, which the Eviction API treats as an error.
         """
-        budgets = self.of(pod)
-        return bool(violating((pod,), budgets)) or sum(_covers(pod, budget) for budget in budgets) > 1
+        return len(self.covering(pod)) > 1 or bool(violating((pod,), self))
+
+    def _of(self, pod: Pod) -> tuple[Sequence[PodDisruptionBudget], int]:
+        """The budgets of the pod's namespace, and their parts."""
+        namespace = pod.metadata.namespace
+        if namespace not in self._read:
+            self._read[namespace] = _limited(namespace, self._namespaces.get(namespace, {}).values())
+        return self._read[namespace]
 
 
-def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> frozenset[str]:
+def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:
+    """The index of these budgets."""
+    namespaces: dict[str, dict[str, PodDisruptionBudget]] = {}
+    for budget in budgets:
+        namespaces.setdefault(budget.metadata.namespace, {})[budget.metadata.key] = budget
+    return BudgetsByNamespace(namespaces)
+
+
+def violating(pods: Iterable[Pod], budgets: BudgetsByNamespace) -> frozenset[str]:
     """The UIDs of the pods whose eviction, in this order, exceeds the disruptions that a budget allows."""
-    if not budgets:
-        return frozenset()
-    grouped = BudgetsByNamespace(budgets)
     allowed: dict[str, int] = {}
     found: set[str] = set()
     for pod in pods:
-        for budget in grouped.of(pod):
+        for budget in budgets.covering(pod):
             if counts(pod, budget):
                 key = budget.metadata.key
                 allowed[key] = allowed.get(key, budget.status.disruptions_allowed) - 1
@@ -54,32 +83,36 @@ def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> fr
 
 
 def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
-    """True when evicting the pod uses up a disruption. A pod in `disruptedPods` has used one up already."""
-    return pod.metadata.name not in budget.status.disrupted_pods and _covers(pod, budget)
+    """True when evicting a pod that the budget selects uses up a disruption. A pod in `disruptedPods` has used one up
+    already.
+    """
+    return pod.metadata.name not in budget.status.disrupted_pods
 
 
-def _covers(pod: Pod, budget: PodDisruptionBudget) -> bool:
-    return (
-        budget.metadata.namespace == pod.metadata.namespace
-        and budget.spec.selector is not None
-        and selects(budget.spec.selector, pod.metadata.labels)
-    )
+def _limited(namespace: str, budgets: Iterable[PodDisruptionBudget]) -> tuple[Sequence[PodDisruptionBudget], int]:
+    """The budgets with their parts, or one budget that protects every pod. Looks at no more parts than the limit."""
+    found, total = [], 0
+    for budget in budgets:
+        found.append(budget)
+        total += 1
+        selector = budget.spec.selector
+        if selector is not None:
+            total += len(selector.match_labels) + len(selector.match_expressions)
+            if total <= PARTS_OF_BUDGETS:
+                total += sum(len(each.values) for each in selector.match_expressions)
+        if total > PARTS_OF_BUDGETS:
+            every = PodDisruptionBudgetSpec(LabelSelector())
+            return (PodDisruptionBudget(ObjectMeta(name="*", namespace=namespace), every),), 1
+    return found, total
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """True when the selector selects these labels."""
-    if _is_large(selector):
-        return True
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     if not all(map(_is_valid, selector.match_expressions)):
         return False
     return all(_holds(requirement, labels) for requirement in selector.match_expressions)
-
-
-def _is_large(selector: LabelSelector) -> bool:
-    parts = len(selector.match_labels) + len(selector.match_expressions)
-    return parts > PARTS_OF_SELECTOR or sum(len(each.values) for each in selector.match_expressions) > PARTS_OF_SELECTOR
 
 
 def _is_valid(requirement: LabelSelectorRequirement) -> bool:

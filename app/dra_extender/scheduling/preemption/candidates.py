@@ -24,7 +24,7 @@ from dra_extender.scheduling.feasibility import (
     node_statuses,
     pending_claims,
 )
-from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
+from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import (
     PreemptibleClaim,
     PreemptibleClaims,
@@ -145,7 +145,6 @@ class _Scan:
         self._prefiltered = prefiltered
         self._terms = terms
         self._found = found
-        self._budgets = BudgetsByNamespace(terms.budgets)
         self._doubtful = False
 
     def run(self, names: Sequence[str], *, unknown: bool) -> Scanned:
@@ -161,7 +160,7 @@ class _Scan:
 
     def _violates(self, claim: PreemptibleClaim) -> bool:
         """True when freeing the claim violates a budget even if no other pod is evicted."""
-        return any(violating((pod,), self._budgets.of(pod)) for pod in claim.pods)
+        return any(violating((pod,), self._terms.budgets) for pod in claim.pods)
 
     def _lowest(self, names: Sequence[str], claims: Sequence[PreemptibleClaim]) -> Iterator[tuple[str, int]]:
         """Each node, on all of which freeing `claims` helps, with the lowest priority up to which they have to go."""

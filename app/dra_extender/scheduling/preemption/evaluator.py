@@ -14,13 +14,12 @@ plugins/defaultpreemption.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from operator import is_
 from typing import Final
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.api.core import Pod
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.claims import Unschedulable
@@ -51,14 +50,13 @@ def find_preemption(
     preemptor: Pod,
     nodes: Sequence[str],
     *,
-    budgets: Iterable[PodDisruptionBudget] = (),
     args: PreemptionArgs = PreemptionArgs(),  # frozen
     stuck: Collection[str] = (),
 ) -> Preemption | NoPreemption:
     """The preemption that costs least. `nodes`: where the pod lacks nothing but devices. See `PreemptionTerms` for the
     other parameters. Devices that the view keeps for other pods count as in use.
     """
-    terms = PreemptionTerms(preemptor=preemptor, args=args, budgets=tuple(budgets), stuck=frozenset(stuck))
+    terms = PreemptionTerms(preemptor=preemptor, args=args, stuck=frozenset(stuck))
     return PreemptionEvaluator(terms, nodes).evaluate(view)
 
 

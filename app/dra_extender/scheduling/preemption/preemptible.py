@@ -4,7 +4,8 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 - A claim is not preemptible when it belongs to the preemptor, a write to it is in flight, it cannot be decoded, a pod
   that is being bound is about to use it, or it has no consumer or one that is not a pod.
 - A consumer that is finished, being deleted or gone counts as terminating, unless it is stuck.
-- Every other consumer must be evictable: bound, not a mirror pod, of lower priority, and of an allowed scheduler.
+- Every other consumer must be evictable: bound, of lower priority, and of an allowed scheduler. Its annotations do
+  not count: users write them, and static pods, which have mirror pods, cannot use claims.
 - A claim whose consumers are all terminating needs no eviction: it becomes free by itself.
 - Results with admin access use up nothing, so a claim that has only such results is left out.
 """
@@ -21,15 +22,13 @@ from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.claims import known_claims
-from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
-MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of mirror pods. Evicting a mirror pod does not stop its static pod."""
-
 PER_CLAIM: Final = 5
 """Units of work for examining a claim and its consumers."""
+PARTS: Final = 2
+"""Parts of the selectors of budgets that are compared with a pod per unit of work."""
 
 
 class PreemptibleClaim(msgspec.Struct, frozen=True):
@@ -75,14 +74,14 @@ def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolI
     """The preemptible claims with devices in these pools. Raises TurnSpent and Deferred."""
     users = _users(view, pools)
     charge(view, PER_CLAIM * len(users))
-    joined, budgets = _about_to_be_used(view), BudgetsByNamespace(terms.budgets)
+    joined = _about_to_be_used(view)
     terminating: list[ResourceClaim] = []
     evictable: list[PreemptibleClaim] = []
     for uid in users:
         claim = view.ledger.by_uid(uid)
         if claim is None or uid in terms.own or uid in joined or not _is_stored(view, claim):
             continue
-        pods = _evictable_consumers(view, terms, budgets, claim)
+        pods = _evictable_consumers(view, terms, claim)
         if pods:
             devices = tuple(dict.fromkeys(device for device, _ in view.ledger.uses(uid)))
             evictable.append(PreemptibleClaim(claim, pods, devices))
@@ -96,6 +95,12 @@ def charge(view: View, units: int) -> None:
     always fits into the rest. Raises TurnSpent and Deferred.
     """
     view.decisions.spend(min(units, view.config.turn_work // 8))
+
+
+def charge_budgets(view: View, terms: PreemptionTerms, pod: Pod) -> None:
+    """Evaluate the budgets of the pod's namespace for the pod, unless a turn has. Raises TurnSpent and Deferred."""
+    charge(view, terms.budgets.parts(pod) // PARTS)
+    terms.budgets.covering(pod)
 
 
 def _users(view: View, pools: Iterable[PoolID]) -> list[str]:
@@ -123,9 +128,7 @@ def _is_stored(view: View, claim: ResourceClaim) -> bool:
     return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
 
 
-def _evictable_consumers(
-    view: View, terms: PreemptionTerms, budgets: BudgetsByNamespace, claim: ResourceClaim
-) -> tuple[Pod, ...] | None:
+def _evictable_consumers(view: View, terms: PreemptionTerms, claim: ResourceClaim) -> tuple[Pod, ...] | None:
     """The pods to evict for the claim; empty when all are terminating; None when one of them cannot be evicted."""
     if not claim.status.reserved_for:
         return None
@@ -136,7 +139,7 @@ def _evictable_consumers(
         if _is_terminating(view, terms, consumer):
             continue
         pod = view.pods.get(consumer.uid)
-        if pod is None or not _is_evictable(terms, budgets, pod):
+        if pod is None or not _is_evictable(view, terms, pod):
             return None
         found.append(pod)
     return tuple(found)
@@ -161,14 +164,17 @@ def is_stuck(view: View, terms: PreemptionTerms, pod: Pod) -> bool:
     due = parse_time(pod.metadata.deletion_timestamp or "")  # the end of its grace period
     if due is None:
         return False
-    return (view.clock.wall() - due).total_seconds() > view.config.preemption_margin_seconds
+    config, period = view.config, pod.metadata.deletion_grace_period_seconds or 0
+    longest = config.grace_seconds(period) + config.preemption_margin_seconds
+    return (view.clock.wall() - due).total_seconds() + period > longest
 
 
-def _is_evictable(terms: PreemptionTerms, budgets: BudgetsByNamespace, pod: Pod) -> bool:
+def _is_evictable(view: View, terms: PreemptionTerms, pod: Pod) -> bool:
     """True when a pod that is not terminating may be a victim."""
     stuck = pod.metadata.deletion_timestamp or pod.metadata.uid in terms.stuck
-    if stuck or pod.metadata.uid in terms.spared or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
+    if stuck or pod.metadata.uid in terms.spared or not pod.spec.node_name:
         return False
-    if not terms.args.violate_budgets and budgets.forbid(pod):
+    if not terms.may_evict(pod) or terms.node not in ("", pod.spec.node_name):
         return False
-    return terms.may_evict(pod) and terms.node in ("", pod.spec.node_name)
+    charge_budgets(view, terms, pod)
+    return terms.args.violate_budgets or not terms.budgets.forbid(pod)

@@ -10,6 +10,7 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.reader import Reader
 
 
 class Victim(msgspec.Struct, frozen=True):
@@ -45,17 +46,16 @@ class Preemption(msgspec.Struct, frozen=True):
         got = {result.id for _, allocation in self.plans for result in allocation.devices.results}
         return tuple(device for device in victim.devices if device in got) or victim.devices
 
-    @property
-    def text(self) -> str:
+    def text(self, reader: Reader) -> str:
         """Victims, node and devices as the end of a sentence."""
-        names = ", ".join(victim.pod.metadata.key for victim in self.victims)
+        pods = reader.listed("pod", (victim.pod.metadata.key for victim in self.victims))
         devices = dict.fromkeys(device for victim in self.victims for device in self.needed(victim))
-        return f"{'pod' if len(self.victims) == 1 else 'pods'} {names} on node {self.node}{for_devices(tuple(devices))}"
+        return f"{pods} on node {self.node}{for_devices(tuple(devices))}"
 
 
-def known_to(reader: Pod, pod: Pod) -> str:
+def known_to(reader: Reader, pod: Pod) -> str:
     """The name of the pod in an event on another pod: its UID for a pod of another namespace, as in kube-scheduler."""
-    return f"pod {pod.metadata.key if pod.metadata.namespace == reader.metadata.namespace else pod.metadata.uid}"
+    return f"pod {pod.metadata.key if reader.sees(pod.metadata.key) else pod.metadata.uid}"
 
 
 def for_devices(devices: Sequence[DeviceID]) -> str:

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 
 NEVER: Final = "Never"
 
@@ -44,7 +44,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     preemptor: Pod
     args: PreemptionArgs = PreemptionArgs()
-    budgets: tuple[PodDisruptionBudget, ...] = ()
+    budgets: BudgetsByNamespace = msgspec.field(default_factory=BudgetsByNamespace)
     terminating: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
     spared: frozenset[str] = frozenset()

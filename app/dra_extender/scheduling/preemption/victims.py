@@ -19,9 +19,8 @@ from typing import Final
 
 from dra_extender.api.core import Pod
 from dra_extender.api.meta import parse_time
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.preemption.budgets import violating
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaim, PreemptibleClaims, importance
 from dra_extender.scheduling.preemption.result import Victim
 
@@ -58,7 +57,7 @@ def _started(pod: Pod) -> float:
 
 def fewest(
     found: PreemptibleClaims,
-    budgets: Sequence[PodDisruptionBudget],
+    budgets: BudgetsByNamespace,
     fits: Fits,
     *,
     known: FitsByClaims,
@@ -108,7 +107,7 @@ def _reprieve(order: Sequence[Pod], fits: Callable[[Collection[str]], bool]) -> 
 
 
 def _as_victims(
-    found: PreemptibleClaims, budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod], already: Sequence[Pod]
+    found: PreemptibleClaims, budgets: BudgetsByNamespace, pods: Sequence[Pod], already: Sequence[Pod]
 ) -> tuple[Victim, ...]:
     """Violations are counted again, because reprieved pods use up no disruption."""
     ordered = sorted(pods, key=importance)

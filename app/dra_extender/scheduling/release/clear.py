@@ -2,9 +2,9 @@
 
 Promises
 - One write clears the allocation. It requires the version of the claim that the decision was made on, so a later
-  reservation or mark wins. A claim with a bound pod is kept. The clearer reads each pod of the claim from the API
-  server, because the watch of pods may be behind. After the last answer it checks the watched state again, with no
-  await before the write.
+  reservation or mark wins. A claim with a bound pod is kept. Before it, each pod of the claim is read and
+  changed in the API server: a binding requires the version that the pod had before the claim was written, so one that
+  is under way fails. After the last answer the watched state is checked again, with no await before the write.
 - While the write is in progress, no bind of this service relies on the claim.
 - After a conflict, the claim is read and the caller decides again. A refused or undecodable write is reported once, and
   retried after growing pauses, or at once when the claim has changed.
@@ -23,7 +23,7 @@ import structlog
 from cachetools import LRUCache
 
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
-from dra_extender.api.meta import ObjectKey
+from dra_extender.api.meta import ObjectKey, format_time
 from dra_extender.api.resource import FINALIZER, ResourceClaim
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.handle import Handle
@@ -31,6 +31,11 @@ from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, 
 from dra_extender.scheduling.pauses import Pauses
 
 log = structlog.get_logger(__name__)
+
+RELEASED = "dra-extender.dev/ClaimReleased"
+"""A condition of pods: the claim that was released last, and its version. Its only purpose is to change the pod. Users
+can fill the annotations of their pods up to the limit, and then nothing could be added; they cannot write conditions.
+"""
 
 MOST_PROBLEMS = 1_000
 
@@ -75,7 +80,7 @@ class Clearer:
             return False
         with self._marked(claim):
             try:
-                if await self._runs_somewhere(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
+                if await self.fence(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
                     return False
                 self._event_handler.replied(await self._ports.deallocate(claim))
             except NotFoundError:
@@ -118,15 +123,32 @@ class Clearer:
             self._clearing.discard(claim.metadata.uid)
             self._requeue.improved()
 
-    async def _runs_somewhere(self, claim: ResourceClaim) -> bool:
-        """True when one of the claim's pods is bound, as stored now. Raises ApiError."""
+    async def fence(self, claim: ResourceClaim) -> bool:
+        """True when one of the claim's pods is bound, as stored now. The others get a new version, so that a binding
+        of a replica that was paused fails, however late it arrives. Raises ApiError.
+        """
         for consumer in claim.status.reserved_for:
             pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
-            if pod is not None and pod.metadata.uid == consumer.uid:
-                self._event_handler.replied(pod)
-                if pod.spec.node_name:
-                    return True
+            if pod is None or pod.metadata.uid != consumer.uid:
+                continue
+            if not pod.spec.node_name:
+                try:
+                    pod = await self._ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
+                except NotFoundError:
+                    continue
+            self._event_handler.replied(pod)
+            if pod.spec.node_name:
+                return True
         return False
+
+    def _released(self, claim: ResourceClaim) -> dict[str, str]:
+        return {
+            "type": RELEASED,
+            "status": "True",
+            "reason": "DevicesReleased",
+            "message": f"claim {claim.metadata.name} is released at version {claim.metadata.resource_version}",
+            "lastTransitionTime": format_time(self._view.clock.wall()),
+        }
 
     def _is_as_judged(self, claim: ResourceClaim) -> bool:
         known = self._view.ledger.by_uid(claim.metadata.uid)

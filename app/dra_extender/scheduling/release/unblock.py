@@ -6,8 +6,8 @@ of these claims is cleared after `deallocate_seconds`. The change of the claim r
 
 Guards: the call was not about the nominated node only; the pod's scheduler calls this service, if the settings name the
 schedulers, and has reported the pod as unschedulable; no later filter found a node; no bind of the pod is in progress
-here or, judging by time, in another replica; the claim is unchanged, and reserved for this pod only or for pods that
-all wait like this one.
+here or, judging by time, in another replica; the status of the claim is unchanged, and it is reserved for this pod only
+or for pods that all wait like this one.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -20,7 +20,7 @@ import msgspec
 from cachetools import LRUCache
 
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.view import View
@@ -51,7 +51,8 @@ class Unblocker:
             self.withdraw(pod.metadata.uid)
             return
         known = self._candidates.get(pod.metadata.uid)
-        since = known.since if known is not None and known.claims == blocking else self._view.clock.monotonic()
+        same = known is not None and _statuses(known.claims) == _statuses(blocking)
+        since = known.since if known is not None and same else self._view.clock.monotonic()
         self._candidates[pod.metadata.uid] = _Candidate(claims=blocking, since=since)
 
     def withdraw(self, pod_uid: str) -> None:
@@ -85,27 +86,25 @@ class Unblocker:
         if view.pods.is_terminating(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
         elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
-            for claim in candidate.claims:
-                if self._free_to_clear(claim, pod_uid, age):
+            for judged in candidate.claims:
+                claim = view.ledger.by_uid(judged.metadata.uid)
+                if claim is not None and claim.status == judged.status and self._free_to_clear(claim, pod_uid, age):
                     self.withdraw(pod_uid)
                     note = "the devices are released: the claim's pod fits elsewhere"
                     await self._clearer.clear(claim, "in_the_way", note)
                     return
 
     def _free_to_clear(self, claim: ResourceClaim, pod_uid: str, age: float) -> bool:
-        """True when the claim is as it was judged, and no other pod relies on it."""
+        """True when no other pod relies on the claim."""
         view = self._view
-        now = view.ledger.by_uid(claim.metadata.uid)
-        if now is None or now.metadata.resource_version != claim.metadata.resource_version or view.in_flight(now):
+        if view.in_flight(claim) or not self._clearer.may_try(claim):
             return False
-        if not self._clearer.may_try(now):
-            return False
-        consumers = [consumer.uid for consumer in now.status.reserved_for]
+        consumers = [consumer.uid for consumer in claim.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
-            return view.is_abandoned(now)
+            return view.is_abandoned(claim)
         # A device in two claims keeps the pods of both from running, so a claim without a running pod is released. Pods
         # that share a claim from before a crash, on a node where none of them fits, would wait for each other.
-        return age >= view.config.abandoned_seconds and self._is_useless(now, consumers)
+        return age >= view.config.abandoned_seconds and self._is_useless(claim, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """True when no consumer is bound or will be: another claim has a device of this one, or the schedulers found no
@@ -131,6 +130,11 @@ class Unblocker:
             pod is not None and pod.spec.scheduler_name in config.scheduler_names and reported_unschedulable(pod)
             for pod in pods
         )
+
+
+def _statuses(claims: Sequence[ResourceClaim]) -> list[tuple[str, ResourceClaimStatus]]:
+    """What counts of the claims: users can write the rest."""
+    return [(claim.metadata.uid, claim.status) for claim in claims]
 
 
 def reported_unschedulable(pod: Pod) -> bool:

@@ -24,6 +24,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.limits import CLAIMS_OF_POD
+from dra_extender.plaintext import printable
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable, claim_names
 from dra_extender.scheduling.deferred import WORKERS
@@ -259,7 +260,7 @@ class FilterVerb:
             self._handle.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
-            return ExtenderFilterResult(Error=statuses.error)
+            return ExtenderFilterResult(Error=printable(statuses.error))
         return self._result(pod, found.offered, statuses.refused, found.resolvable)
 
     def _decide(
@@ -316,13 +317,15 @@ class FilterVerb:
         self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
     ) -> ExtenderFilterResult:
         """The node on which victims are being evicted is in FailedNodes: if it were unresolvable, kube-scheduler would
-        clear the nomination instead of waiting.
+        clear the nomination instead of waiting. kube-scheduler writes the reasons to the pod, so they are printable.
         """
+        texts = {reason: printable(reason) for reason in set(refused.values())}
+        refused = {name: texts[reason] for name, reason in refused.items()}
         nomination = self._nominations.get(pod.metadata.uid)
         if nomination is not None:
             resolvable = frozenset((nomination.node,))
         if not resolvable or resolvable.isdisjoint(refused):
-            return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=dict(refused))
+            return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=refused)
         failed = {name: reason for name, reason in refused.items() if name in resolvable}
         others = {name: reason for name, reason in refused.items() if name not in resolvable}
         return ExtenderFilterResult(NodeNames=offered, FailedNodes=failed, FailedAndUnresolvableNodes=others)

@@ -18,7 +18,7 @@ from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemption
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.preemption.candidates import statuses_without
-from dra_extender.scheduling.preemption.preemptible import importance, preemptible_claims
+from dra_extender.scheduling.preemption.preemptible import charge_budgets, importance, preemptible_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.preemption.victims import fewest
 from dra_extender.scheduling.view import View
@@ -82,6 +82,8 @@ def _with_more(
         return bool(statuses_without(view, prefiltered, terms, (name,), gone).fits)
 
     found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
+    for pod in already:
+        charge_budgets(view, terms, pod)
     more = fewest(found, terms.budgets, fits, known={}, already=already)
     violations = sum(victim.violates_budget for victim in more or ())
     if more is None or (violations and not terms.args.violate_budgets):

@@ -1,6 +1,15 @@
 // @ts-check
 /** Elements. Values from the cluster are text, never markup. */
 
+/**
+ * The text with an escape sequence for each control or format character, so that it cannot reorder or hide what stands
+ * around it. Line feeds stay.
+ * @param {string} text
+ */
+export function printable(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, (found) => (found === "\n" ? found : `\\u${found.codePointAt(0)?.toString(16).padStart(4, "0")}`));
+}
+
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
@@ -17,8 +26,8 @@ export function element(name, properties = {}, ...children) {
     if (value === undefined || value === null) continue;
     if (key === "on") for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
     else if (key === "class") made.className = value;
-    else if (key.includes("-") || key === "role" || key === "for") made.setAttribute(key, String(value));
-    else made[key] = value;
+    else if (key.includes("-") || key === "role" || key === "for") made.setAttribute(key, key.startsWith("aria-") ? printable(String(value)) : String(value));
+    else made[key] = key === "title" ? printable(String(value)) : value;
   }
   fill(made, ...children);
   return made;
@@ -30,7 +39,7 @@ export function element(name, properties = {}, ...children) {
  * @param {...Child} children
  */
 export function fill(parent, ...children) {
-  parent.replaceChildren(...children.filter((child) => child || child === 0).map((child) => (child instanceof Node ? child : String(child))));
+  parent.replaceChildren(...children.filter((child) => child || child === 0).map((child) => (child instanceof Node ? child : printable(String(child)))));
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page: messages of the feed update the model, and the model is drawn once per frame. */
 import { Details } from "./details.js";
-import { byId, counted } from "./dom.js";
+import { byId, counted, printable } from "./dom.js";
 import { follow } from "./feed.js";
 import { parse } from "./filter.js";
 import { Grid, work } from "./grid.js";
@@ -116,7 +116,7 @@ function everything() {
 function status() {
   const banner = byId("banner");
   banner.hidden = !model.status.unknown;
-  banner.textContent = model.status.unknown ? `The cluster is not known yet: ${model.status.unknown}` : "";
+  banner.textContent = model.status.unknown ? printable(`The cluster is not known yet: ${model.status.unknown}`) : "";
   showCount(grid.rows.length);
 }
 

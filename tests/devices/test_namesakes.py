@@ -1,0 +1,108 @@
+"""Own slices of one node say nothing about the devices of another node, even in a pool of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.nodeselection import one_node
+from tests.support.devices.changing import drop, put
+from tests.support.devices.objects import make_claim, make_node, make_slice
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster(FeatureGates())
+    for node in ("n1", "n2"):
+        put(cluster, make_node(node))
+    return cluster
+
+
+def allocate(cluster: Cluster, name: str, node: str, device: str | Mapping[str, Any]) -> ResourceClaim:
+    """A stored claim with the device in pool n1, allocated for the node; for any node if it is empty."""
+    claim = make_claim(name, 7, [device])
+    assert claim.allocation is not None
+    if node:
+        allocation = msgspec.structs.replace(claim.allocation, node_selector=one_node(node))
+        claim = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, allocation=allocation))
+    put(cluster, claim)
+    return claim
+
+
+def share(number: int, memory: str) -> dict[str, Any]:
+    return {
+        "request": "r", "driver": "gpu", "pool": "n1", "device": "g0",
+        "shareID": f"s{number}", "consumedCapacity": {"memory": memory},
+    }  # fmt: skip
+
+
+def shareable(memory: str) -> dict[str, Any]:
+    return {"name": "g0", "allowMultipleAllocations": True, "capacity": {"memory": {"value": memory}}}
+
+
+FOREIGN_GENERATIONS = pytest.mark.parametrize("generation", [0, 1, 99], ids=["older", "the same", "newer"])
+
+
+@FOREIGN_GENERATIONS
+def test_a_slice_of_another_node_makes_no_allocation_unverifiable(cluster: Cluster, generation: int) -> None:
+    put(cluster, make_slice("a", "n1", ["g0", "g1"], nodeName="n1"))
+    first, second = (allocate(cluster, f"c{number}", "n1", f"gpu/n1/g{number}") for number in (0, 1))
+    put(cluster, make_slice("foreign", "n1", ["x"], nodeName="n2", generation=generation))
+    assert not cluster.ledger.is_unverifiable(first)
+    assert not cluster.ledger.is_unverifiable(second)
+
+
+@FOREIGN_GENERATIONS
+@pytest.mark.parametrize("foreign", ["1Gi", "100Gi"])
+@pytest.mark.parametrize(("each", "overdrawn"), [("4Gi", False), ("6Gi", True)])
+def test_shares_are_judged_by_the_capacity_that_their_node_sees(
+    cluster: Cluster, generation: int, foreign: str, each: str, overdrawn: bool
+) -> None:
+    put(cluster, make_slice("a", "n1", [shareable("10Gi")], nodeName="n1"))
+    first, second = (allocate(cluster, f"c{number}", "n1", share(number, each)) for number in (0, 1))
+    put(cluster, make_slice("foreign", "n1", [shareable(foreign)], nodeName="n2", generation=generation))
+    assert cluster.ledger.rivals(second) == ((first,) if overdrawn else ())
+    assert [found.kind for found in cluster.ledger.violations()] == ["capacity"] * overdrawn
+    assert cluster.ledger.violations_of(second) == cluster.ledger.violations()
+
+
+@FOREIGN_GENERATIONS
+@pytest.mark.parametrize(("each", "overdrawn"), [("4", False), ("6", True)])
+def test_partitions_on_several_nodes_share_the_counters_of_their_pool(
+    cluster: Cluster, generation: int, each: str, overdrawn: bool
+) -> None:
+    """The pool has the counters in a slice for all nodes, and a partition on each node."""
+    put(cluster, make_node("n3"))
+    counters = [{"name": "gpu", "counters": {"slices": {"value": "10"}}}]
+    put(cluster, make_slice("counters", "n1", allNodes=True, count=3, sharedCounters=counters))
+    consumed = [{"counterSet": "gpu", "counters": {"slices": {"value": each}}}]
+    claims = []
+    for number, node in enumerate(("n1", "n2")):
+        partition = {"name": f"p{number}", "consumesCounters": consumed}
+        put(cluster, make_slice(f"of-{node}", "n1", [partition], count=3, nodeName=node))
+        claims.append(allocate(cluster, f"c{number}", node, f"gpu/n1/p{number}"))
+    if generation != 1:
+        put(cluster, make_slice("foreign", "n1", ["x"], nodeName="n3", generation=generation))
+    first, second = claims
+    assert cluster.ledger.rivals(second) == ((first,) if overdrawn else ())
+    assert not cluster.ledger.is_unverifiable(second)
+    assert [found.kind for found in cluster.ledger.violations()] == ["counter"] * overdrawn
+
+
+@pytest.mark.parametrize("node", ["n1", ""], ids=["for one node", "for any node"])
+@pytest.mark.parametrize("where", [{"allNodes": True}, {"nodeName": "n1"}], ids=["all nodes", "one node"])
+def test_a_device_that_vanished_has_no_limits(cluster: Cluster, node: str, where: dict[str, Any]) -> None:
+    slices = [make_slice("a", "n1", ["g0"], count=2, **where), make_slice("b", "n1", ["g1"], count=2, **where)]
+    for item in slices:
+        put(cluster, item)
+    first, second = (allocate(cluster, f"c{number}", node, f"gpu/n1/g{number}") for number in (0, 1))
+    assert not cluster.ledger.is_unverifiable(first)
+    drop(cluster, slices[0])
+    assert cluster.ledger.is_unverifiable(first)
+    assert not cluster.ledger.is_unverifiable(second)

@@ -1,0 +1,149 @@
+"""Namespace a floods what all namespaces share. Then namespace b has one item, and gets it within its fair turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from dra_extender.allocation.workerrequests import EvaluateRequest, WorkerRequest
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.http.page.parts import DIAGNOSIS
+from dra_extender.http.page.updates import MOST_PODS, PageUpdates
+from dra_extender.insight.problems import ClusterProblem
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.turns import Turns, run_at_once
+from dra_extender.scheduling.view import View
+from dra_extender.service.diagnoses import Diagnoses
+from tests.support.allocation.heavy import LOOPS, selecting
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.world import Service, World
+
+FLOOD = 120
+K = TypeVar("K", Pod, ResourceClaim)
+
+
+def item(namespace: str, number: int) -> str:
+    return f"{namespace}-{number}"
+
+
+def inside(namespace: str, obj: K) -> K:
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, namespace=namespace))
+
+
+async def filter_pod(world: World, service: Service, name: str, claim: ResourceClaim) -> list[str]:
+    """Filter a new pod of the namespace with which its name begins."""
+    namespace = name[0]
+    pod = inside(namespace, make_pod(name, name))
+    world.add(inside(namespace, claim), pod)
+    await world.settle(0.01)
+    return list((await service.filter(pod)).NodeNames or ())
+
+
+async def flooded(world: World) -> Service:
+    """A service that has refused many different pods of namespace a, then one of namespace b."""
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["d"]))
+    service = world.service()
+    await world.settle()
+    for number in range(FLOOD):
+        assert not await filter_pod(world, service, item("a", number), make_claim(item("a", number), count=2 + number))
+    assert not await filter_pod(world, service, "b-0", make_claim("b-0", count=2))
+    return service
+
+
+async def workers(world: World) -> Sequence[str]:
+    """What worker processes get to do, with one process."""
+    order: list[str] = []
+
+    def seconds(request: WorkerRequest) -> float:
+        assert isinstance(request, EvaluateRequest), request
+        order.append("a" if "'a'" in request.expression else "b")
+        return 1.0
+
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["d"]))
+    service = world.service(workers=VirtualWorkers(seconds, capacity=1))
+    await world.settle()
+    for name in (*(item("a", number) for number in range(6)), "b-0"):
+        expression = f"{LOOPS} && '{name[0]}' != '' && '{name}' != ''"
+        await filter_pod(world, service, name, selecting(name, expression))
+    await world.settle(10.0)
+    return order
+
+
+async def diagnoses(world: World) -> Sequence[str]:
+    """What is diagnosed, one after the other."""
+    service, order = await flooded(world), list[str]()
+
+    def report(about: Pod | ResourceClaim, reason: str, note: str) -> None:
+        order.extend([about.metadata.namespace] if isinstance(about, Pod) else ())
+
+    told = Diagnoses(service.extender.view, lambda: service.extender.requeue.pods, report)
+    while len(order) <= FLOOD:
+        assert await told.diagnose_next() is not None
+    return order
+
+
+async def late_diagnoses(world: World) -> Sequence[str]:
+    """The same when the pod of namespace b is refused while those of namespace a are being diagnosed."""
+    service, order, now = await flooded(world), list[str](), 0.0
+
+    def report(about: Pod | ResourceClaim, reason: str, note: str) -> None:
+        order.extend([about.metadata.name] if isinstance(about, Pod) else ())
+
+    told = Diagnoses(service.extender.view, lambda: service.extender.requeue.pods, report, clock=lambda: now)
+    for _ in range(20):
+        await told.diagnose_next()
+    assert not await filter_pod(world, service, "b-1", make_claim("b-1", count=7))
+    now, before = 1.0, len(order)
+    while len(order) <= FLOOD + 1:
+        assert await told.diagnose_next() is not None
+    return [{"b-1": "b"}.get(name, "a") for name in order[before:]]
+
+
+async def page(world: World) -> Sequence[str]:
+    """The pods that the page lists, in the order in which it refreshes their diagnoses."""
+    service = await flooded(world)
+    updates = PageUpdates(InsightOf(service.extender.view), clock=lambda: 0.0)
+    run_at_once(updates.update())
+    keys = [updates.queue.due() or "" for _ in range(MOST_PODS)]
+    pods = [service.extender.view.pods.get(key.removeprefix(DIAGNOSIS)) for key in keys]
+    return [pod.metadata.namespace for pod in pods if pod is not None]
+
+
+class InsightOf:
+    """Insight of a cluster that is known."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def unknown(self) -> str:
+        return ""
+
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        return None
+
+    def problems(self) -> Turns[list[ClusterProblem]]:
+        yield
+        return []
+
+
+SHARED: dict[str, Callable[[World], Awaitable[Sequence[str]]]] = {
+    "worker processes": workers,
+    "diagnoses": diagnoses,
+    "diagnoses of later refusals": late_diagnoses,
+    "the page": page,
+}
+
+
+@pytest.mark.parametrize("shared", SHARED.values(), ids=SHARED.keys())
+async def test_a_namespace_waits_for_no_more_than_two_items_of_one_that_floods_what_they_share(
+    world: World, shared: Callable[[World], Awaitable[Sequence[str]]]
+) -> None:
+    """Two: one is being worked on, one may have the first turn."""
+    order = await shared(world)
+    assert "b" in order[:3], order[:20]
+    assert order.count("a") >= 6

@@ -1,0 +1,98 @@
+"""An API server that is set back to an older state while the service runs: a restored backup."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dra_extender.service.service import Service
+from embedded_cluster import RequestFault
+from tests.support.patience import LONGEST, until
+from tests.support.service.world import DEVICES, Json, World
+
+
+def users(world: World) -> dict[str, list[str]]:
+    """By device in `pool/device`: the bound pods that have it."""
+    found: dict[str, list[str]] = {}
+    for claim in world.store.list("resourceclaims"):
+        results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        for pod in claim.get("status", {}).get("reservedFor", []):
+            if world.stored("pods", pod["name"])["spec"].get("nodeName"):
+                for result in results:
+                    found.setdefault(f"{result['pool']}/{result['device']}", []).append(pod["name"])
+    return found
+
+
+def end(world: World, pod: str, claim: str) -> None:
+    """The pod is deleted, and the claim controller deallocates its claim."""
+    world.store.delete("pods", pod, "default")
+    stored = world.stored("resourceclaims", claim)
+    stored["status"] = {}
+    world.store.update(stored, subresource="status")
+
+
+async def fits(world: World, service: Service, pod: Json, node: str) -> bool:
+    return node in ((await world.filter(service, pod))["NodeNames"] or ())
+
+
+@pytest.mark.parametrize("bump", [0, 1_000_000], ids=["older versions", "versions bumped"])
+async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobody_else(
+    world: World, service: Service, bump: int
+) -> None:
+    """The service knew that the first pod's claim was free, ignored the older version, and gave all its devices to
+    the second pod: two bound pods with gpu-0, the replica Ready, and no problem reported.
+    """
+    node = world.nodes[0]
+    for name in ("first", "second"):
+        world.claim(name, count=DEVICES)
+        world.pod(name, name)
+    second = world.stored("pods", "second")
+    await until(lambda: service.replica.running.cluster.pods.named("default", "second") is not None)
+    assert await world.bind(service, world.stored("pods", "first"), node) == ""
+    backup = world.backup()
+    end(world, "first", "first")
+    while not await fits(world, service, second, node):
+        pass
+
+    world.restore(backup, bump=bump)
+    await until(lambda: service.replica.set_backs == 1)
+    await service.until_ready(LONGEST)
+    assert not await fits(world, service, second, node)
+    assert await world.bind(service, second, node) != ""
+    assert users(world) == {device: ["first"] for device in users(world)}
+
+    _, problems = await world.get(service.url + "/insight/problems")
+    assert [problem["kind"] for problem in problems["problems"]] == ["server"]
+    _, text = await world.get(service.url + "/metrics")
+    assert "dra_extender_set_backs_total 1.0" in text
+    end(world, "first", "first")
+    while not await fits(world, service, second, node):
+        pass
+    assert await world.bind(service, second, node) == ""
+
+
+async def test_a_bind_under_way_during_a_restore_gives_nothing_twice(world: World, service: Service) -> None:
+    """Its claim was written before; in the restored state another pod has the devices."""
+    node = world.nodes[0]
+    for name in ("first", "second"):
+        world.claim(name, count=DEVICES)
+        world.pod(name, name)
+    second = world.stored("pods", "second")
+    await until(lambda: service.replica.running.cluster.pods.named("default", "second") is not None)
+    assert await world.bind(service, world.stored("pods", "first"), node) == ""
+    backup = world.backup()
+    end(world, "first", "first")
+    while not await fits(world, service, second, node):
+        pass
+    held = RequestFault(resource="pods/binding", until=asyncio.Event(), times=1)
+    world.api.faults.add(held)
+    binding = asyncio.create_task(world.bind(service, second, node))
+    await until(lambda: held.hits == 1)
+    world.restore(backup)
+    assert await binding != ""
+    await service.until_ready(LONGEST)
+    assert users(world) == {device: ["first"] for device in users(world)}
+    assert held.until is not None
+    held.until.set()
+    assert users(world) == {device: ["first"] for device in users(world)}

@@ -1,0 +1,37 @@
+"""A service with a planted bug: a decision on a claim with a request called `stuck` never ends and fills memory.
+
+`python -m tests.support.service.stuck MIB ...` runs `dra-extender serve ...`. The kernel kills a process that reaches
+its memory limit. Here the process kills itself when it has filled so much. It fills a MiB in about ten milliseconds of
+CPU time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.cli.main import app
+
+
+def plant(limit: int) -> None:
+    prepare: Any = vars(Decisions)["_prepare"]
+
+    def stuck(self: Decisions, claims: Any, *rest: Any) -> Any:
+        filled: list[bytes] = []
+        while any(request.name == "stuck" for claim in claims for request in claim.spec.devices.requests):
+            if len(filled) < limit:
+                filled.append(b"x" * 2**20)
+                sum(range(400_000))
+            elif limit:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return prepare(self, claims, *rest)
+
+    Decisions._prepare = stuck  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    plant(int(sys.argv[1]))
+    app(["serve", *sys.argv[2:]])
