@@ -53,7 +53,12 @@ def test_a_run_in_which_nothing_happened_is_good() -> None:
 def test_a_stall_of_100_ms_beyond_the_longest_of_the_quiet_time_counts(what: str) -> None:
     made = report(trial(look(0.151, what=what)))
     assert made.verdict() == "stalled: 1, lost: 0"
-    assert list(made.problems()) == ["STALLED: family: thing: 0.15 s"]
+    assert list(made.problems()) == [f"STALLED: family: thing: 0.15 s ({what})"]
+
+
+def test_a_long_turn_is_reported_with_what_the_loop_did() -> None:
+    made = report(trial(Look("turn", 0.0, 0.2, 0.0, 0.2, 200, "parser.py:7 parse")))
+    assert list(made.problems()) == ["STALLED: family: thing: 0.20 s (turn): parser.py:7 parse"]
 
 
 def test_time_without_a_core_is_the_machines_and_is_shown_as_such() -> None:

@@ -102,6 +102,7 @@ async def test_a_turn_of_the_loop_is_seen_with_the_processor_time_that_it_takes(
     await asyncio.gather(ticking, return_exceptions=True)
     found = eyes.longest(turns(file, start, time.monotonic()))
     assert found is not None and found.own > PLANTED / 4
+    assert "test_a_turn_of_the_loop_is_seen" in found.where
     assert turns(file, 0.0, start - PLANTED) == []
 
 

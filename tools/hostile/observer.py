@@ -47,7 +47,7 @@ class Task(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """One answer: asked `at` (seconds of the machine's monotonic clock), and how long it took. `waited` of that nobody
     had a core for the service or for this process; `cpu` of it the service's main thread ran. `status`: 0 for none.
-    Or a turn of the service's event loop, which ended `at` that moment.
+    Or a turn of the service's event loop, which ended `at` that moment; `where`: what a long turn did.
     """
 
     what: What
@@ -56,6 +56,7 @@ class Look(msgspec.Struct, frozen=True):
     waited: float
     cpu: float
     status: int
+    where: str = ""
 
     @property
     def own(self) -> float:

@@ -9,6 +9,7 @@ from typing import Final
 from rich.table import Table
 
 from tools.hostile import eyes
+from tools.hostile.observer import Look
 from tools.hostile.ordeal import Family, Ordeal, Trial
 
 STALL: Final = 0.1
@@ -57,7 +58,7 @@ class Report:
         """One line each; none when all is well."""
         for trial in self.stalled():
             found = eyes.longest(trial.looks)
-            late = trial.killed or f"{found.own:.2f} s" if found else trial.killed
+            late = trial.killed or (_described(found) if found else "")
             yield f"STALLED: {trial.fed.thing.family}: {trial.fed.thing.name}: {late}"
         for trial in (trial for family in self._ordeal.families for trial in family.trials if trial.fed.starved):
             yield f"STARVED: {trial.fed.thing.family}: {trial.fed.thing.name}: a pod of another namespace got no event"
@@ -117,6 +118,11 @@ class Report:
             f"{family.workers / _MIB:.0f}",
             _most_told(family),
         ]
+
+
+def _described(stall: Look) -> str:
+    """How long, who saw it, and what the loop did, as far as that is known."""
+    return f"{stall.own:.2f} s ({stall.what})" + (f": {stall.where}" if stall.where else "")
 
 
 def _most_told(family: Family) -> str:
