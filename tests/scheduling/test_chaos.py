@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dra_extender.api.resource import ResourceClaim
+from tests.support.simulation.api import Api
+from tests.support.simulation.objects import make_claim
+from tests.support.simulation.world import World, replay
 from tools.chaos.chaos import Chaos, run
+from tools.chaos.preempting import Preempting
 
 
 def bindings(chaos: Chaos) -> int:
@@ -23,6 +28,30 @@ def test_a_run_is_its_seed() -> None:
         first, second = run(seed, 60), run(seed, 60)
         assert first.trace == second.trace
         assert first.seconds == second.seconds
+
+
+def test_a_replica_that_ends_before_peace_is_replaced_by_one_that_schedules() -> None:
+    async def story(world: World) -> None:
+        chaos = Chaos(world, next(seed for seed in range(100) if Preempting(Api(), seed).on))
+        chaos.workload.add_pod()
+        for service in chaos.services:
+            service.client.die()
+        await chaos.end()
+        await chaos.check()
+        assert bindings(chaos) == 1
+
+    replay(story)
+
+
+def test_a_restored_object_is_as_readable_as_in_the_backup() -> None:
+    api = Api()
+    spoilt, later = api.put(make_claim("spoilt")), api.put(make_claim("later"))
+    api.spoil(spoilt)
+    backup = api.backup()
+    api.mend(spoilt)
+    api.spoil(later)
+    api.set_back(backup, ResourceClaim)
+    assert api.unreadable == {(ResourceClaim, "default/spoilt")}
 
 
 @pytest.mark.slow

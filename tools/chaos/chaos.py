@@ -265,9 +265,7 @@ class Chaos:
         others.
         """
         await self.mishaps.end()
-        asked = self.services
         if self.preempting.on:
-            asked = self.services[:1]
             self.refused.clear()
         self.preempting.end()
         self.hardware.restore()
@@ -276,6 +274,7 @@ class Chaos:
         for index, service in enumerate(self.services):
             if service.client.dead:  # it has noticed a set-back when it went on
                 await self.replace(index)
+        asked = self.services[:1] if self.preempting.on else self.services
         await self.check_audit()
         for number in range(ROUNDS):
             if self.strangers is not None and number in (0, ROUNDS // 2):

@@ -54,6 +54,7 @@ class Backup(msgspec.Struct, frozen=True):
     objects: dict[tuple[type, str], Any]
     intrusions: frozenset[tuple[str, str]]
     nominated_ahead: dict[str, str]
+    unreadable: frozenset[tuple[type, str]]
 
 
 class Api:
@@ -167,14 +168,15 @@ class Api:
         self.version = backup.version
         self.objects = {key: obj for key, obj in backup.objects.items() if key[0] in kinds}
         self.intrusions, self.nominated_ahead = set(backup.intrusions), dict(backup.nominated_ahead)
-        self.unreadable.clear()
+        self.unreadable = {key for key in backup.unreadable if key[0] in kinds}
         self.restores += 1
         self.log.append(("set back", str(backup.version)))
         for obj in others:
             self.put(obj)
 
     def backup(self) -> Backup:
-        return Backup(self.version, dict(self.objects), frozenset(self.intrusions), dict(self.nominated_ahead))
+        intrusions, unreadable = frozenset(self.intrusions), frozenset(self.unreadable)
+        return Backup(self.version, dict(self.objects), intrusions, dict(self.nominated_ahead), unreadable)
 
     # what others do
 
