@@ -1,4 +1,4 @@
-"""Namespaces take turns, and so do the contents in each. The namespace with most items loses one."""
+"""The namespace that has used least is next, and contents take turns. The namespace with most items loses one."""
 
 from __future__ import annotations
 
@@ -34,6 +34,42 @@ def taken(waiting: FairQueue[str]) -> list[str]:
 )
 def test_who_asks_more_does_not_come_more_often(waiting: list[str], order: list[str]) -> None:
     assert taken(queue(*waiting)) == order
+
+
+@pytest.mark.parametrize("variants", [1, 10, 500])
+def test_a_namespace_that_uses_much_waits_behind_one_that_uses_little_however_many_variants_it_has(
+    variants: int,
+) -> None:
+    """Items of a cost 100 units, items of b one: between two items of a there are 100 of b."""
+    made, used, order = FairQueue[str](), {"a": 0, "b": 0}, list[str]()
+    for number in range(500):
+        made.put("a", number % variants, "a")
+        made.put("b", 0, "b")
+    for _ in range(400):
+        order.append(namespace := made.take())
+        cost = 100 if namespace == "a" else 1
+        made.charge(namespace, cost - 1)
+        used[namespace] += cost
+        assert used["a"] <= used["b"] + 100
+    assert order.count("a") == 4
+
+
+def test_a_namespace_gains_nothing_for_the_time_without_items_and_owes_nothing_for_it() -> None:
+    made = queue(*["ax"] * 10)
+    assert [made.take() for _ in range(5)][-1] == "ax5"
+    for number in range(5):
+        made.put("b", "x", f"bx{number}")
+    assert [made.take()[0] for _ in range(6)] == ["b", "a", "b", "a", "b", "a"]
+
+
+def test_what_an_item_has_cost_counts_although_its_namespace_has_nothing_left() -> None:
+    made = queue("ax")
+    made.take()
+    made.charge("a", 5)
+    made.put("a", "x", "ax2")
+    for number in range(8):
+        made.put("b", "x", f"bx{number}")
+    assert [made.take()[0] for _ in range(9)] == [*"bbbbbb", "a", "b", "b"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +112,11 @@ def test_a_content_of_a_namespace_can_be_taken_at_once_and_counts_as_one_turn() 
     assert taken(made) == ["bx1", "ay1"]
 
 
-@given(st.lists(st.sampled_from(["ax", "ay", "bx", "by", "take", "take alike", "drop x", "yield ax", "yield by"])))
+@given(
+    st.lists(
+        st.sampled_from(["ax", "ay", "bx", "by", "take", "take alike", "drop x", "yield ax", "yield by", "charge a"])
+    )
+)
 def test_no_item_is_lost_and_none_comes_twice(moves: list[str]) -> None:
     made, waiting = FairQueue[str](), set[str]()
     for number, move in enumerate(moves):
@@ -88,6 +128,8 @@ def test_no_item_is_lost_and_none_comes_twice(moves: list[str]) -> None:
             waiting -= set(made.drop("x"))
         elif move.startswith("yield"):
             waiting -= {made.evict_for(move[-2], move[-1])} - {None}
+        elif move.startswith("charge"):
+            made.charge(move[-1], 3)
         elif not move.startswith("take"):
             made.put(move[0], move[1], f"{move}{number}")
             waiting.add(f"{move}{number}")

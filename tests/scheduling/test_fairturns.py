@@ -1,7 +1,10 @@
-"""Namespace a floods what all namespaces share. Then namespace b has one item, and gets it within its fair turn."""
+"""Namespace a floods what all namespaces share. Then namespace b has a few items, and gets them within its fair turn,
+however many variants namespace a has and however long each takes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -14,6 +17,8 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.http.page.parts import DIAGNOSIS
 from dra_extender.http.page.updates import MOST_PODS, PageUpdates
 from dra_extender.insight.problems import ClusterProblem
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.deferred import NAMESPACE_CLAIMS, UNITS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
@@ -147,3 +152,100 @@ async def test_a_namespace_waits_for_no_more_than_two_items_of_one_that_floods_w
     order = await shared(world)
     assert "b" in order[:3], order[:20]
     assert order.count("a") >= 6
+
+
+VARIANTS = 500
+MANY = 6
+"""Turns of a call that reaches its limit."""
+
+
+def distinct(world: World, nodes: int) -> list[str]:
+    """Nodes whose devices all have a serial number of their own."""
+    names = [f"n{number}" for number in range(nodes)]
+    world.add(make_class())
+    for name in names:
+        device = {"name": "d", "attributes": {"serial": {"string": name}}}
+        world.add(make_node(name), make_slice(name, [device]))
+    return names
+
+
+async def test_of_500_variants_no_more_than_two_are_answered_before_all_small_parts_of_another_namespace(
+    world: World,
+) -> None:
+    order: list[str] = []
+
+    def seconds(request: WorkerRequest) -> float:
+        assert isinstance(request, EvaluateRequest), request
+        order.append("a" if "'a'" in request.expression else "b")
+        return 1.9 if order[-1] == "a" else 0.05
+
+    distinct(world, 10)
+    service = world.service(workers=VirtualWorkers(seconds, capacity=1))
+    await world.settle()
+    serial = "device.attributes['gpu.example.com'].serial"
+    for number in range(VARIANTS):
+        name = item("a", number)
+        await filter_pod(world, service, name, selecting(name, f"{LOOPS} && 'a' != '' && '{name}' != {serial}"))
+    order.clear()
+    await filter_pod(world, service, "b-0", selecting("b-0", f"{LOOPS} && 'b' != '' && {serial} != ''"))
+    await world.settle(20.0)
+    assert order.count("b") == 10
+    assert order[:12].count("b") == 10, order[:20]
+
+
+async def turns_of(world: World, service: Service, name: str, claim: ResourceClaim, nodes: Sequence[str]) -> int:
+    """How many turns of the event loop one call of filter takes."""
+    pod = inside(name[0], make_pod(name, name))
+    world.add(inside(name[0], claim), pod)
+    await world.settle(0.01)
+    call, turns = service.spawn(service.filter(pod, *nodes)), 0
+    while not call.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def test_calls_for_500_variants_take_long_only_until_the_time_of_their_namespace_is_used(world: World) -> None:
+    names = distinct(world, 50)
+    config = SchedulingConfig(turn_work=100, call_work=1_000, worker_claim_seconds=0.01, nominate="never")
+    service = world.service(workers=VirtualWorkers(), config=config)
+    serial = "device.attributes['gpu.example.com'].serial"
+
+    async def variant(name: str) -> int:
+        return await turns_of(world, service, name, selecting(name, f"{serial}.endsWith('{name}')"), names)
+
+    turns = [await variant(item("a", number)) for number in range(VARIANTS)]
+    assert turns[0] >= MANY <= await variant("b-0")
+    work = NAMESPACE_CLAIMS * config.worker_claim_seconds * UNITS
+    assert sum(turns) < 2 * work / config.turn_work + 3 * VARIANTS
+    await world.settle(config.worker_forgiving_seconds)
+    assert await variant("a-later") >= MANY
+
+
+async def test_diagnoses_of_a_namespace_take_no_more_turns_than_those_of_another_that_waits(world: World) -> None:
+    """Apart from the diagnosis that is being made."""
+    distinct(world, 50)
+    service, order = world.service(config=SchedulingConfig(turn_work=100)), list[str]()
+    await world.settle()
+    for number in range(10):
+        name = item("a", number)
+        selectors = (f"'{name}' == '{part}'" for part in range(12))
+        await filter_pod(world, service, name, selecting(name, *selectors, count=2))
+    for number in range(10):
+        exactly = {"deviceClassName": "unknown", "allocationMode": "ExactCount", "count": 1 + number}
+        claim = make_claim(item("b", number), requests=[{"name": "r", "exactly": exactly}])
+        await filter_pod(world, service, item("b", number), claim)
+
+    def report(about: Pod | ResourceClaim, reason: str, note: str) -> None:
+        order.extend([about.metadata.namespace] if isinstance(about, Pod) else ())
+
+    told = Diagnoses(service.extender.view, lambda: service.extender.requeue.pods, report)
+    turns, longest = {"a": 0, "b": 0}, 0
+    while order.count("b") < 10:
+        diagnosis, taken = service.spawn(told.diagnose_next()), 0
+        while not diagnosis.done():
+            await asyncio.sleep(0)
+            taken += 1
+        longest = max(longest, taken)
+        turns[order[-1]] += taken
+        assert turns["a"] <= turns["b"] + longest, order

@@ -3,8 +3,11 @@
 Promises
 - `decide` makes a decision on one state, in as many turns as it needs, up to `call_work`. Nodes that are undecided then
   are refused, and the pod is requeued.
-- Deferred work is done once, however many pods, nodes and calls need it. Namespaces take turns, and within a namespace
-  the claims of one content do. When the queue is full, the namespace and the content with most items lose one.
+- Deferred work is done once, however many pods, nodes and calls need it. The namespace that has used least of the
+  workers' time is next; within a namespace the claims of one content take turns. When the queue is full, the namespace
+  and the content with most items lose one.
+- Calls for a namespace take one turn each while its calls have taken more than `NAMESPACE_CLAIMS` times
+  `worker_claim_seconds` beyond their first turns. Their pods are requeued, so they still get further.
 - Claims of one content get `worker_claim_seconds` of the workers' time and of calls that reach `call_work`. After that
   their queued work is dropped, and for `worker_forgiving_seconds` nothing is deferred for them.
 - A pod that was refused because of deferred work is requeued when all work of one content is done; a pod that was
@@ -21,7 +24,7 @@ from typing import Final, TypeVar
 
 import msgspec
 import structlog
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from dra_extender.allocation.budget import (
     MOST_REQUESTS,
@@ -48,11 +51,17 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+NAMESPACE_CLAIMS: Final = 3
+"""Calls for a namespace get so many times the time of claims with equal content, however many claims it has."""
+
 WORKERS: Final = "workers"
 """What a pod awaits, instead of the UID of a claim or a pod."""
 
 USED_UP: Final = "deciding on the pod's claims takes too long"
 UNAVAILABLE: Final = "no worker process can be started"
+
+MILLISECONDS: Final = 1_000
+"""The workers' time is charged to namespaces in milliseconds."""
 
 UNITS: Final = 1_000_000
 """Units of work that count as one second."""
@@ -64,10 +73,11 @@ REMEMBERED_CONTENTS: Final = 10_000
 
 
 class WorkItem(msgspec.Struct, frozen=True, eq=False):
-    """Work for a worker. `content`: of the claims that need it."""
+    """Work for a worker. `namespace` and `content`: of the claims that needed it first."""
 
     key: Hashable
     request: WorkerRequest
+    namespace: str
     content: Hashable
 
 
@@ -121,6 +131,8 @@ class DeferredWork:
             REMEMBERED_CONTENTS, view.config.worker_forgiving_seconds, timer=view.clock.monotonic
         )
         """By content: seconds used."""
+        self._forgiven: LRUCache[str, float] = LRUCache(REMEMBERED_CONTENTS)
+        """By namespace: the time at which its long calls are forgiven."""
         self._unavailable_until = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = asyncio.Event()
@@ -159,7 +171,8 @@ class DeferredWork:
             yield from self._identify(call)
         used_up = self._is_used_up(call)
         call.state = CallState(partial(self._refusal, call), USED_UP if used_up else SEARCHING)
-        budgets = call.budgets(partial(self._budget, call), config.turn_work if used_up else config.call_work)
+        brief = used_up or self._owes(call.namespace) >= config.worker_forgiving_seconds
+        budgets = call.budgets(partial(self._budget, call), config.turn_work if brief else config.call_work)
 
         def decide(budget: TurnBudget) -> T:
             return decision(self._view.with_pod(pod).with_budget(budget))
@@ -171,6 +184,7 @@ class DeferredWork:
             yield from self._identify(call)
             found = yield from in_turns(budgets, decide)
         self._defer(call)
+        self._charge_calls(call.namespace, call.used / UNITS)
         waits, unfinished = call.budget.waits, call.budget.unfinished and not used_up
         if unfinished:
             self._charge(call.content(), (call.used + call.budget.used) / UNITS)
@@ -214,6 +228,18 @@ class DeferredWork:
             for item in list(self._queue.drop(content)):
                 self._close(item)
 
+    def _owes(self, namespace: str) -> float:
+        """Seconds until the long calls for the namespace are forgiven."""
+        now = self._view.clock.monotonic()
+        return max(0.0, self._forgiven.get(namespace, now) - now)
+
+    def _charge_calls(self, namespace: str, seconds: float) -> None:
+        """Count what a call has taken beyond one turn. It is forgiven at a constant rate."""
+        config = self._view.config
+        if seconds:
+            rate = config.worker_forgiving_seconds / (NAMESPACE_CLAIMS * config.worker_claim_seconds)
+            self._forgiven[namespace] = self._view.clock.monotonic() + self._owes(namespace) + seconds * rate
+
     def _requeue_after(self, seconds: float) -> None:
         """Requeue the pods whose work is refused, when the pause is over."""
         asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
@@ -230,7 +256,7 @@ class DeferredWork:
                 break
             self._replies.open.add(key)
             self._open[content] = self._open.get(content, 0) + 1
-            self._queue.put(call.namespace, content, WorkItem(key, request, content))
+            self._queue.put(call.namespace, content, WorkItem(key, request, call.namespace, content))
         self._work()
 
     def _make_room(self, namespace: str, content: Hashable) -> bool:
@@ -268,6 +294,7 @@ class DeferredWork:
         else:
             self._replies.learn(item.key, item.request, answer)
         self._charge(item.content, reply.seconds)
+        self._queue.charge(item.namespace, reply.seconds * MILLISECONDS)
         self._close(item)
 
     def _close(self, item: WorkItem) -> None:

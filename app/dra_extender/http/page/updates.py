@@ -4,8 +4,9 @@
 times a second. The number of subscribers is bounded; each costs at most one set of part keys.
 
 `RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
-a small share of the time. A part is not refreshed before `LATE` while nothing has changed. Namespaces take turns, and
-so do the parts of no namespace; within a turn, the part that was refreshed longest ago comes first.
+a small share of the time. A part is not refreshed before `LATE` while nothing has changed. The namespace whose
+parts have taken fewest turns is next; parts of no namespace count as namespaces. Within a namespace, the part that was
+refreshed longest ago comes first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -123,7 +125,7 @@ class RefreshQueue:
         turns = part.compute()
         if turns is None:
             return
-        found = await run(turns)
+        found = await run(turns, partial(self._queue.charge, part.namespace, 1))
         self.refreshed += 1
         if key in self._parts:
             self._state.put(key, msgspec.json.encode(found))
