@@ -28,8 +28,10 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     binding_seconds: float = 600.0
     """bindingTimeout of kube-scheduler: how long devices may take to become ready, counted from their allocation."""
 
-    replay_seconds: float = 600.0
-    """How long the answer to a successful bind is kept for repetitions."""
+    replay_seconds: float = 30.0
+    """How long the answer to a successful bind is kept for repetitions: while the watch may not show the binding yet.
+    After that a call binds anew, in case a restore of the API server has lost the binding.
+    """
 
     tentative_seconds: float = 6.0
     """How long the plan made at filter counts for other pods: about twice the filter's httpTimeout."""

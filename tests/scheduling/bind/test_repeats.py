@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from dra_extender.api.core import Pod
 from dra_extender.api.errors import RejectedError
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CONFLICTS
-from tests.support.simulation.api import devices
+from tests.support.simulation.api import Backup, devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
 
@@ -22,6 +24,22 @@ async def test_a_finished_bind_is_answered_from_memory(world: World, pending: Ob
     calls = len(service.client.calls)
     assert await service.bind(world.api.pod("p"), node) == error
     assert len(service.client.calls) == calls
+
+
+async def test_a_binding_that_a_restore_has_lost_is_made_again(world: World, pending: Objects) -> None:
+    """Nothing shows this restore: no watch had brought the binding, and later writes have its version."""
+    service = world.service(*pending)
+    backups: list[Backup] = []
+    world.api.hooks["bind_pod"] = lambda: backups.append(world.api.backup())
+    service.watch.disconnect([Pod])
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    world.api.set_back(backups[0], Pod, ResourceClaim)
+    service.watch.reconnect()
+    await world.settle(SchedulingConfig().replay_seconds)
+    assert service.watch.alive
+    assert world.api.pod("p").spec.node_name == ""
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert world.api.pod("p").spec.node_name == "n1"
 
 
 async def test_a_repeated_call_joins_the_bind_under_way(world: World, pending: Objects) -> None:
