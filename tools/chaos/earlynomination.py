@@ -2,7 +2,7 @@
 
 - S12 the plans of nominated pods name no device twice: `overlaps` after every step. Nobody else's nomination is
   overwritten or taken away: `judge` at every write.
-- L7 when peace has lasted, no pod that waits, and is not terminating, is nominated ahead of the queue: `check`.
+- L7 when peace has lasted, no pod that waits is nominated ahead of the queue: `check`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class EarlyNominating:
             return []
         wrong = [f"{hint.uid} is still nominated" for hint in service.extender.early_nominations]
         pods = [pod for pod in self._api.all(Pod) if not pod.spec.node_name and pod.status.nominated_node_name]
-        pods = [pod for pod in pods if not pod.metadata.deletion_timestamp]  # theirs goes with them
         ahead = self._api.nominated_ahead
         left = [pod for pod in pods if ahead.get(pod.metadata.uid) == pod.status.nominated_node_name]
         return wrong + [f"{pod.metadata.name} says that it is nominated ahead of the queue" for pod in left]

@@ -21,6 +21,7 @@ from tests.support.scheduling.earlynomination import (
     with_devices,
 )
 from tests.support.simulation.objects import make_pod, make_wishes
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
@@ -188,6 +189,33 @@ async def test_what_others_have_nominated_stays(world: World) -> None:
     await world.settle(20.0)
     assert nominated(world) == {"a": "n9"}
     assert "nominate_pod" not in service.client.calls
+
+
+async def test_a_deleted_pod_that_a_finalizer_keeps_loses_its_nomination(world: World) -> None:
+    """kube-scheduler counts the resources of a nominated pod until the pod is gone, however long that takes."""
+    service = planning(world, n1=1)
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    deleted = {"finalizers": ("example.com/mine",), "deletion_timestamp": "2026-01-01T00:00:00Z"}
+    world.api.put(with_metadata(world.api.pod("a"), **deleted))
+    world.add(*waiting("b"))
+    await world.settle(3.0)
+    assert nominated(world) == {"b": "n1"}
+    assert ended(service) == {"made": 2, "gone": 1}
+
+
+async def test_a_new_leader_removes_the_nomination_of_a_deleted_pod(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    first = world.service(config=ALWAYS)
+    first.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    await first.kill()
+    world.api.put(with_metadata(world.api.pod("a"), deletion_timestamp="2026-01-01T00:00:00Z"))
+    second = world.service(config=ALWAYS)
+    second.start()
+    await world.settle(5.0)
+    assert nominated(world) == {}
 
 
 async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World) -> None:

@@ -13,6 +13,7 @@ from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTI
 from dra_extender.scheduling.turns import run_at_once
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
 
 
@@ -227,6 +228,19 @@ async def test_when_the_preemptor_is_deleted_nothing_is_kept_for_it(world: World
     world.api.delete_pod("p")
     assert await until_bound(world, service, "low", 10.0) == "n1"
     assert service.counted(NOMINATIONS_ENDED, "gone") == 1
+
+
+async def test_a_deleted_preemptor_that_a_finalizer_keeps_is_no_longer_nominated(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR)
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(3.0)
+    assert world.api.pod("p").status.nominated_node_name == "n1"
+    deleted = {"finalizers": ("example.com/mine",), "deletion_timestamp": "2026-01-01T00:00:00Z"}
+    world.api.put(with_metadata(world.api.pod("p"), **deleted))
+    await world.settle(5.0)
+    assert world.api.pod("p").status.nominated_node_name == ""
+    assert not is_preempting(world.api.pod("p"))
 
 
 async def test_a_nomination_that_nobody_uses_ends(world: World, small: Objects) -> None:

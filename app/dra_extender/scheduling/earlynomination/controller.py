@@ -90,10 +90,13 @@ class EarlyNominationController:
             return
         uid = pod.metadata.uid
         self._usage.put(pod)
-        if pod.spec.node_name or self._view.pods.is_terminating(uid):
+        if pod.spec.node_name:
             self._settle(uid, pod.spec.node_name)
             return
-        self._queue.waits(pod)
+        if self._view.pods.is_terminating(uid):
+            self._queue.ended(uid, "")
+        else:
+            self._queue.waits(pod)
         nomination = self.nominations.get(uid)
         if nomination is not None:
             self._compare(nomination, pod)
@@ -221,6 +224,8 @@ class EarlyNominationController:
         pod = view.pods.get(uid)
         if pod is None:
             self._settle(uid, "")
+        elif view.pods.is_terminating(uid):
+            self._end(nomination, "gone", after=CLEARED_SECONDS)
         elif self._has_preempted(uid):
             self._forget(nomination, "cleared")
         elif nomination.is_late(now, self._moved, view.config):

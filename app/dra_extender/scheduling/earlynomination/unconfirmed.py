@@ -149,7 +149,7 @@ class PendingRemovals:
         if removal is None or uid in view.binding or not self._pauses.over(uid):
             return
         pod = view.pods.get(uid)
-        if pod is None or pod.spec.node_name or view.pods.is_terminating(uid):
+        if pod is None or pod.spec.node_name:
             self._pending.pop(uid)
         elif pod.status.nominated_node_name != removal.node:
             if pod.status.nominated_node_name or view.clock.monotonic() >= removal.until:

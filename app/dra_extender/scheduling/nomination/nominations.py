@@ -160,7 +160,7 @@ class NominationRecords:
         """Remove what is still on pods."""
         for uid, node in list(self._leftovers.items()):
             pod = self._view.pods.get(uid)
-            if pod is None or pod.metadata.deletion_timestamp:
+            if pod is None:
                 del self._leftovers[uid]
             elif self._pauses.over(uid):
                 await self._erase(pod, node)
