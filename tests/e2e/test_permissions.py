@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import yaml
 
+from dra_extender.api.errors import ApiError
 from dra_extender.kube.access import (
     Permission,
     missing_permissions,
@@ -19,9 +21,12 @@ from dra_extender.kube.access import (
     permissions_for_reading,
     permissions_for_waking,
 )
-from dra_extender.kube.client import KubeClient
+from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import Served, discover
+from dra_extender.scheduling.nomination.evictions import TARGET
+from dra_extender.scheduling.nomination.nominations import PREEMPTING
+from dra_extender.scheduling.release.clear import RELEASED
 from tests.e2e.ground import Ground
 from tests.e2e.plane import KubectlError
 
@@ -224,3 +229,75 @@ def test_the_account_creates_and_deletes_only_claims_that_stand_for_extended_res
     assert refused("patch", "resourceclaim/of-a-user", "--type=merge", f"--patch={stolen}")
     assert not refused("annotate", "resourceclaim/of-a-user", "dra-extender.dev/adopted=1")
     kubectl("delete", "--namespace=default", "pod/asking", "resourceclaim/of-a-user")
+
+
+MAPPING = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "request"}
+READY = {"type": "Ready", "status": "False"}
+CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
+    "the nominated node": ({"status": {"nominatedNodeName": "node"}}, True),
+    "a nomination and its condition": (
+        {"status": {"nominatedNodeName": "node", "conditions": [{"type": PREEMPTING, "status": "True"}]}},
+        True,
+    ),
+    "a release": ({"status": {"conditions": [{"type": RELEASED, "status": "True"}]}}, True),
+    "a victim": ({"status": {"conditions": [{"type": TARGET, "status": "True"}]}}, True),
+    "the claim for extended resources": (
+        {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "claim", "requestMappings": [MAPPING]}}},
+        True,
+    ),
+    "nothing": ({"status": {}}, True),
+    "the phase": ({"status": {"phase": "Failed"}}, False),
+    "the phase with a condition": (
+        {"status": {"phase": "Failed", "conditions": [{"type": RELEASED, "status": "True"}]}},
+        False,
+    ),
+    "a new field": ({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}, False),
+    "a field less": ({"status": {"message": None}}, False),
+    "a condition of kubelet": ({"status": {"conditions": [READY]}}, False),
+    "a condition less": ({"status": {"conditions": [{**READY, "$patch": "delete"}]}}, False),
+    "a label": ({"metadata": {"labels": {"app": "other"}}}, False),
+    "an annotation": ({"metadata": {"annotations": {"some": "thing"}}}, False),
+    "a finalizer": ({"metadata": {"finalizers": ["example.com/keep"]}}, False),
+}
+
+
+def test_the_account_changes_of_a_pod_only_what_it_needs_to(ground: Ground) -> None:
+    """RBAC allows the whole status; the policy in manifests/rbac refuses the rest, for the service account only."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "running", "namespace": "default"}}
+    resources = {"limits": {"example.com/gpu": "1"}}
+    gated = {
+        "schedulingGates": [{"name": "closed"}],
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+    }
+    ground.plane.apply({**pod, "spec": gated})
+
+    where = "/api/v1/namespaces/default/pods/running/status"
+
+    async def answers(kubeconfig: Path, changes: list[dict[str, Any]], **params: str) -> list[str]:
+        """What the API server says against each change; empty when it allows it."""
+        found: list[str] = []
+        async with await KubeClient.connect(ClientSettings(kubeconfig=str(kubeconfig))) as client:
+            for change in changes:
+                try:
+                    body = msgspec.json.encode(change)
+                    await client.request("PATCH", where, params=params, body=body, content_type=STRATEGIC_PATCH)
+                except ApiError as problem:
+                    found.append(problem.message)
+                else:
+                    found.append("")
+        return found
+
+    admin, account = ground.plane.admin_kubeconfig, ground.plane.service_account_kubeconfig(NAMESPACE, "dra-extender")
+
+    def asked() -> dict[str, str]:
+        changes = [change for change, _ in CHANGES.values()]
+        return dict(zip(CHANGES, ground.run(answers(account, changes, dryRun="All")), strict=True))
+
+    known = {"message": "known", "conditions": [{**READY, "status": "True"}]}
+    assert ground.run(answers(admin, [{"status": known}])) == [""]
+    ground.eventually(lambda: asked()["the phase"] != "", "the policy")
+    found = asked()
+    assert {name: answer == "" for name, answer in found.items()} == {name: may for name, (_, may) in CHANGES.items()}
+    assert all("ValidatingAdmissionPolicy 'dra-extender-pods'" in answer for answer in found.values() if answer), found
+    assert ground.run(answers(admin, [CHANGES["the phase"][0]], dryRun="All")) == [""]
+    ground.plane.kubectl("delete", "--namespace=default", "pod/running")

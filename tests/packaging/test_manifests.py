@@ -13,6 +13,9 @@ from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
+from dra_extender.scheduling.nomination.evictions import TARGET
+from dra_extender.scheduling.nomination.nominations import PREEMPTING
+from dra_extender.scheduling.release.clear import RELEASED
 from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import Settings, load
 from dra_extender.service.validation import split_address
@@ -93,6 +96,12 @@ def test_without_a_feature_the_service_does_not_need_the_permissions_in_its_file
 
 def test_the_permissions_in_the_files_are_those_that_the_service_needs() -> None:
     assert granted_by("rbac/extender.yaml", *WITHOUT) == asked_for(**EVERYTHING)
+
+
+def test_the_policy_for_pods_allows_the_conditions_that_the_service_writes() -> None:
+    (policy,) = (each for each in documents("rbac/extender.yaml") if each["kind"] == "ValidatingAdmissionPolicy")
+    variables = {each["name"]: yaml.safe_load(each["expression"]) for each in policy["spec"]["variables"]}
+    assert sorted(variables["conditions"]) == sorted([PREEMPTING, RELEASED, TARGET])
 
 
 def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
