@@ -9,7 +9,7 @@ import pytest
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
-from tests.support.service.world import DEVICES, Json, World
+from tests.support.service.world import DEVICES, ELECTION, Json, StartService, World, leader
 
 
 def users(world: World) -> dict[str, list[str]]:
@@ -96,3 +96,23 @@ async def test_a_bind_under_way_during_a_restore_gives_nothing_twice(world: Worl
     assert held.until is not None
     held.until.set()
     assert users(world) == {device: ["first"] for device in users(world)}
+
+
+async def test_a_leader_that_has_to_list_everything_again_gives_the_lease_back_at_once(
+    world: World, start_service: StartService
+) -> None:
+    """It kept the lease until it had listed everything, or until the lease expired."""
+    async with start_service(identity="one", **ELECTION) as service:
+        await until(service.replica.leads)
+        backup = world.backup()
+        world.claim("later")
+        await until(lambda: service.replica.running.cluster.ledger.get("default", "later") is not None)
+        go_on = asyncio.Event()
+        world.api.faults.add(RequestFault(verb="list", resource="resourceslices", until=go_on))
+        world.restore(backup)
+        await until(lambda: service.replica.set_backs == 1)
+        await until(lambda: leader(world) == "")
+        assert not service.replica.leading
+        go_on.set()
+        await service.until_ready(LONGEST)
+        assert leader(world) == "one"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import aiohttp
 import pytest
@@ -12,7 +11,7 @@ from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import node
 from tests.support.patience import LONGEST, until
-from tests.support.service.world import NODES, StartService, World, serve
+from tests.support.service.world import ELECTION, NODES, StartService, World, leader, serve
 
 
 async def test_a_killed_service_leaves_everything_to_its_successor(world: World, start_service: StartService) -> None:
@@ -92,18 +91,7 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
     assert drained[0] == 0.0
 
 
-ELECTION: dict[str, Any] = {
-    "leader_election": True,
-    "retry_period": LONGEST,
-    "renew_deadline": LONGEST + 1,
-    "lease_duration": LONGEST + 2,
-}
-"""Nothing that happens in time is found by asking from time to time."""
 FORWARDING = ELECTION | {"advertise": "127.0.0.1", "shutdown_grace": LONGEST}
-
-
-def leader(world: World) -> str:
-    return str(world.stored("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"])
 
 
 async def test_a_standby_that_cannot_forward_refuses_calls_and_is_not_ready_until_a_stopping_leader_hands_over(

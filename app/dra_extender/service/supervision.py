@@ -2,10 +2,10 @@
 
 `Supervision` promises: an API server that does not answer, at the start or later, that is upgraded to other versions of
 the resource API, or that is set back to an older state, delays the work and never ends it; a withdrawn version is
-noticed within seconds. After a set-back a new engine lists everything: nothing that the old one knew is used. A bug
-ends all work at once and is named in `Replica.failure`: with half of its tasks, the service would answer calls and
-never requeue a pod. The permissions of `needed` suffice for these settings; a missing one is logged once, at the start
-rather than at the first pod.
+noticed within seconds. After a set-back a new engine lists everything: nothing that the old one knew is used. Until
+then another replica may lead. A bug ends all work at once and is named in `Replica.failure`: with half of its tasks,
+the service would answer calls and never requeue a pod. The permissions of `needed` suffice for these settings; a
+missing one is logged once, at the start rather than at the first pod.
 """
 
 from __future__ import annotations
@@ -111,6 +111,8 @@ class Supervision:
                 self._replica.last_set_back = str(next(_leaves(set_back)))
                 log.error("the API server was set back: listing everything again", shown=self._replica.last_set_back)
             await engine.drain(0)
+            if self._replica.election is not None:
+                await self._replica.election.release()
 
     async def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
         """Decide while this replica leads; without leader election, always. The lease names the pods that are set

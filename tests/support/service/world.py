@@ -14,11 +14,21 @@ from dra_extender.service.settings import load
 from embedded_cluster import EmbeddedAPIServer
 from embedded_cluster.apiserver.storage import Key, Stored
 from embedded_cluster.hardware import GPU_DRIVER, gpus, manifest, node, slices
+from tests.support.patience import LONGEST
 
 NODES = 3
 
 
 DEVICES = 2
+
+
+ELECTION: dict[str, Any] = {
+    "leader_election": True,
+    "retry_period": LONGEST,
+    "renew_deadline": LONGEST + 1,
+    "lease_duration": LONGEST + 2,
+}
+"""Nothing that happens in time is found by asking from time to time."""
 
 
 Json = dict[str, Any]
@@ -153,3 +163,8 @@ class StartService(Protocol):
 def serve(url: str) -> Service:
     """A service that is not started yet."""
     return Service(load({"listen": "127.0.0.1:0", "server": url}))
+
+
+def leader(world: World) -> str:
+    """Who holds the lease; empty when nobody does."""
+    return str(world.stored("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"])
