@@ -52,6 +52,15 @@ PARTS_OF_BUDGETS: Final = Limit(
     "test_budgets_that_are_too_large_to_be_looked_at_protect_every_pod_of_the_namespace",
 )
 
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+DEPTH_OF_PARAMETERS: Final = Limit(
+    500,
+    "levels of opaque parameters, about half of what the decoder can read: a claim that can be decoded before its "
+    "allocation can be decoded afterwards",
+    "test_what_can_be_decoded_before_its_allocation_can_be_decoded_afterwards",
+)
+
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 DIGITS_OF_QUANTITY: Final = Limit(

@@ -7,8 +7,10 @@ import pytest
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from dra_extender.api.partial import partial_allocation
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.limits import DEPTH_OF_PARAMETERS
 
 SLICE = b"""{
   "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
@@ -143,3 +145,46 @@ def test_an_object_that_is_nested_without_end_is_named() -> None:
     deep = b'{"spec":' + b"[" * 10_000 + b"]" * 10_000 + b',"metadata":{"namespace":"a","name":"p"}}'
     with pytest.raises(DecodeError, match="Pod a/p: "):
         decode(Pod, deep)
+
+
+def with_parameters(depth: int, *, allocated: bool) -> bytes:
+    """A claim with opaque parameters that are nested so deeply; they are copied into an allocation."""
+    nested = msgspec.Raw(b'{"a]":[' * (depth // 2) + b"[" * (depth % 2) + b"]" * (depth % 2) + b"]}" * (depth // 2))
+    config = {"source": "FromClaim", "opaque": {"driver": "gpu.example.com", "parameters": nested}}
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}
+    allocation = {"devices": {"config": [config], "results": [result]}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default", "uid": "u"},
+        "spec": {"devices": {"config": [{"opaque": config["opaque"]}]}},
+        "status": {"allocation": allocation} if allocated else {},
+    }
+    return msgspec.json.encode(claim)
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        decode(ResourceClaim, data)
+    except DecodeError:
+        return False
+    return True
+
+
+DEPTHS = [1, 2, DEPTH_OF_PARAMETERS, DEPTH_OF_PARAMETERS + 1, *range(900, 1010), 5_000]
+
+
+def test_what_can_be_decoded_before_its_allocation_can_be_decoded_afterwards() -> None:
+    """One level more decided it: a claim of 990 levels was allocated, and could not be decoded from then on."""
+    before = {depth: decodes(with_parameters(depth, allocated=False)) for depth in DEPTHS}
+    assert before == {depth: decodes(with_parameters(depth, allocated=True)) for depth in DEPTHS}
+    assert before == {depth: depth <= DEPTH_OF_PARAMETERS for depth in DEPTHS}
+    with pytest.raises(DecodeError, match="ResourceClaim default/c: opaque parameters are nested more than 500 levels"):
+        decode(ResourceClaim, with_parameters(501, allocated=False))
+
+
+@pytest.mark.parametrize("depth", [501, 995, 5_000])
+def test_a_claim_that_another_allocator_has_allocated_holds_its_devices_however_deep_its_parameters_are(
+    depth: int,
+) -> None:
+    found = partial_allocation(with_parameters(depth, allocated=True))
+    assert found.complete
+    assert [result.device for result in found.results] == ["d0"]

@@ -116,6 +116,16 @@ class Outline:
                 raise OutlineError("too many steps")
 
 
+def depth(data: bytes) -> int:
+    """How deeply the brackets of a JSON text are nested."""
+    deepest = level = at = 0
+    while run := _RUN.match(data, at):
+        first, at = run.span(1)
+        level += at - first if data[first] in b"[{" else first - at
+        deepest = max(deepest, level)
+    return deepest
+
+
 def identity(data: bytes | msgspec.Raw) -> dict[str, str]:
     """Those of name, namespace, uid and resourceVersion that are strings in the metadata of an object."""
     outline = Outline(data)

@@ -11,8 +11,10 @@ import msgspec
 
 from dra_extender.api.core import NodeSelector, Taint, Toleration
 from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.outline import depth
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
+from dra_extender.limits import DEPTH_OF_PARAMETERS
 
 GROUP = "resource.k8s.io"
 POD_GROUP_API = "scheduling.k8s.io"
@@ -157,7 +159,9 @@ class DeviceSelector(Object, frozen=True, gc=False):
 
 
 class OpaqueDeviceConfiguration(Object, frozen=True, gc=False):
-    """`parameters` are bytes of JSON and are copied verbatim."""
+    """`parameters` are bytes of JSON and are copied verbatim. Raises ValueError when they are nested too deeply: they
+    have one level more in an allocation, and a decoder that gave up there would not see what the claim holds.
+    """
 
     driver: str
     parameters: msgspec.Raw = msgspec.Raw(b"null")
@@ -165,6 +169,8 @@ class OpaqueDeviceConfiguration(Object, frozen=True, gc=False):
     def __post_init__(self) -> None:
         # A decoded Raw is a view that keeps the whole message alive; a list of claims is tens of megabytes.
         msgspec.structs.force_setattr(self, "parameters", self.parameters.copy())
+        if depth(bytes(self.parameters)) > DEPTH_OF_PARAMETERS:
+            raise ValueError(f"opaque parameters are nested more than {DEPTH_OF_PARAMETERS} levels deep")
 
 
 class DeviceClassConfiguration(Object, frozen=True, gc=False):
