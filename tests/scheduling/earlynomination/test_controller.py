@@ -286,6 +286,22 @@ async def test_a_nomination_that_shows_up_when_nobody_expects_it_any_more_is_loo
     assert nominated(world) == {}
 
 
+async def test_a_nomination_that_shows_up_after_one_for_another_node_failed_is_looked_after(world: World) -> None:
+    service = planning(world, n1=1)
+    world.add(*waiting("a"))
+    await world.settle(0.05)
+    service.watch.disconnect([Pod])
+    await world.settle(7.0)
+    assert ended(service) == {"made": 1, "withdrawn": 1}
+    world.add(*with_devices(n2=1)[1:])
+    world.api.drop(world.api.objects[Node, "n1"])
+    await world.settle(5.0)
+    assert ended(service) == {"made": 1, "withdrawn": 1, "failed": 1}
+    service.watch.reconnect()
+    await world.settle(10.0)
+    assert nominated(world) == {"a": "n2"}
+
+
 async def test_whose_a_nomination_is_is_asked_until_somebody_answers(world: World) -> None:
     world.add(*with_devices(n1=1))
     first = world.service(config=ALWAYS)

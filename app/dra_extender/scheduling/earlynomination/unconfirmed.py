@@ -44,19 +44,19 @@ class Unconfirmed:
         self._view = view
         self._ports = ports
         self._has_preempted = has_preempted
-        self._written: LRUCache[str, str] = LRUCache(REMEMBERED)
-        """By UID: the node that was written last, or may have been."""
+        self._written: LRUCache[tuple[str, str], bool] = LRUCache(REMEMBERED)
+        """UID and node of each nomination that was written, or may have been."""
         self._open: dict[str, None] = {}
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     def wrote(self, uid: str, node: str) -> None:
         """A write is being sent."""
-        self._written[uid] = node
+        self._written[uid, node] = True
 
     def seen(self, pod: Pod) -> None:
         """The watch shows a pod without an `EarlyNomination`."""
         node = pod.status.nominated_node_name
-        if node and self._written.get(pod.metadata.uid) == node:
+        if (pod.metadata.uid, node) in self._written:
             self._open[pod.metadata.uid] = None
 
     async def add_all(self) -> None:
@@ -98,7 +98,7 @@ class Unconfirmed:
         self._pauses.forget(uid)
         self.drop(uid)
         if node:
-            self._written[uid] = node  # the watch may show an older one
+            self._written[uid, node] = True  # the watch may show an older one
         return pod if node == pod.status.nominated_node_name else None
 
     def __len__(self) -> int:
