@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import UnreachableError
 from dra_extender.api.resource import ResourceClaim
 from tests.support.simulation.api import Api
-from tests.support.simulation.objects import make_claim
+from tests.support.simulation.objects import make_claim, make_pod
 from tests.support.simulation.world import World, replay
 from tools.chaos.chaos import Chaos, run
 from tools.chaos.preempting import Preempting
@@ -52,6 +54,15 @@ def test_a_restored_object_is_as_readable_as_in_the_backup() -> None:
     api.spoil(later)
     api.set_back(backup, ResourceClaim)
     assert api.unreadable == {(ResourceClaim, "default/spoilt")}
+
+
+async def test_a_binding_that_is_under_way_when_the_server_is_set_back_is_lost(world: World) -> None:
+    client, pod = world.service().client, world.api.put(make_pod("p"))
+    backup = world.api.backup()
+    world.api.hooks["bind_pod"] = lambda: world.api.set_back(backup, Pod)
+    with pytest.raises(UnreachableError):
+        await client.bind_pod("default", "p", pod.metadata.uid, "", "n1")
+    assert not world.api.pod("p").spec.node_name
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
   write.
 - S4 an allocation is never changed in place and never stored without the finalizer: `Api` at every write.
 - S5 a pod is bound only with all claims allocated, reserved for it, on its node, its devices ready: `Api`, `Rules`.
+  A binding that was about to be sent when the server was set back is lost: a limit that `docs/reliability.md` states.
 - S6 class, selector and taints hold for a state no older than a bind may take: `Rules` at every allocation.
 - S7 at most 32 results, in the order of the requests: `Rules` at every allocation.
 - S8 verbs do not change what they are given, scores are 0 to 10, only given victims are returned: `Chaos.schedule`.

@@ -104,7 +104,7 @@ class Client:
         self.faults.append(Fault(operation, error, when, skip, times, delay))
 
     async def _call(self, operation: str, commit: Callable[[], Any]) -> Any:
-        number = len(self.calls)
+        number, restores = len(self.calls), self.api.restores
         self.calls.append(operation)
         fault = self._fault(operation) or self._refusal(operation) or await self._outage(operation, number)
         await self._pause(number, operation, "before")
@@ -114,6 +114,8 @@ class Client:
         hook = self.api.hooks.pop(operation, None)
         if hook is not None:
             hook()
+        if operation == "bind_pod" and restores != self.api.restores:
+            raise UnreachableError(0, "Unreachable")  # docs/reliability.md says what can happen otherwise
         if fault is not None and fault.when == "before":
             raise fault.fresh()
         if fault is not None and fault.when == "late":
