@@ -1,10 +1,12 @@
-"""How much work is done: calls of functions, of an action or of each turn of a computation; lines; memory."""
+"""How much work is done: calls of functions, of an action or of each turn of a computation; lines; memory; garbage."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -67,6 +69,19 @@ def memory(action: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+@contextlib.contextmanager
+def garbage() -> Iterator[Callable[[], int]]:
+    """Yields a function that returns how many objects in reference cycles were left behind since the beginning. Only
+    the garbage collector frees these, and the event loop waits for it.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        yield gc.collect
+    finally:
+        gc.enable()
 
 
 class Counted(NamedTuple, Generic[T]):

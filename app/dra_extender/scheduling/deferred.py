@@ -81,32 +81,38 @@ class WorkItem(msgspec.Struct, frozen=True, eq=False):
     content: Hashable
 
 
+class _Content:
+    """What a call decides on: the content of the pod's pending claims, or its UID without such claims."""
+
+    def __init__(self, view: View, pod: Pod) -> None:
+        self._view = view
+        self._pod = pod
+        self._found: Hashable = None
+
+    def find(self, budget: WorkBudget = UNLIMITED) -> Hashable:
+        """The content. Raises TurnSpent."""
+        if self._found is None:
+            claims = self._view.claims_of(self._pod)
+            pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
+            self._found = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
+        return self._found
+
+
 class _Call:
     """One call of `decide`. Its turns share a `state`."""
 
-    def __init__(self, view: View, pod: Pod) -> None:
-        self.namespace = pod.metadata.namespace
-        self.state = CallState()
+    def __init__(self, namespace: str, content: _Content, state: CallState) -> None:
+        self.namespace = namespace
+        self.content = content
+        self.state = state
         self.used = 0
         """Units of work of the turns before `budget`."""
         self.budget: TurnBudget
-        self._view = view
-        self._pod = pod
-        self._content: Hashable = None
 
-    def content(self, budget: WorkBudget = UNLIMITED) -> Hashable:
-        """The content of the pending claims, or the pod's UID without such claims. Raises TurnSpent."""
-        if self._content is None:
-            claims = self._view.claims_of(self._pod)
-            pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
-            self._content = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
-        return self._content
-
-    def budgets(self, make: Callable[[bool], TurnBudget], most: int) -> Iterator[TurnBudget]:
-        """Turn by turn. `make(last)`: the last turn reaches `most` units of work."""
-        turn_work = self._view.config.turn_work
+    def budgets(self, make: Callable[[CallState, bool], TurnBudget], turn: int, most: int) -> Iterator[TurnBudget]:
+        """Turn by turn, each of `turn` units. `make(state, last)`: the last turn reaches `most` units."""
         while True:
-            self.budget = make(most - self.used <= turn_work)
+            self.budget = make(self.state, most - self.used <= turn)
             yield self.budget
             self.used += self.budget.used
 
@@ -166,13 +172,14 @@ class DeferredWork:
                 return found
 
     def _deciding(self, pod: Pod, decision: Callable[[View], T]) -> Turns[tuple[T, bool]]:
-        call, config, answered = _Call(self._view, pod), self._view.config, self._answered
+        content, config, answered = _Content(self._view, pod), self._view.config, self._answered
         if self._spent:
-            yield from self._identify(call)
-        used_up = self._is_used_up(call)
-        call.state = CallState(partial(self._refusal, call), USED_UP if used_up else SEARCHING)
+            yield from self._identify(content)
+        used_up = self._is_used_up(content)
+        state = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
+        call = _Call(pod.metadata.namespace, content, state)
         brief = used_up or self._owes(call.namespace) >= config.worker_forgiving_seconds
-        budgets = call.budgets(partial(self._budget, call), config.turn_work if brief else config.call_work)
+        budgets = call.budgets(self._budget, config.turn_work, config.turn_work if brief else config.call_work)
 
         def decide(budget: TurnBudget) -> T:
             return decision(self._view.with_pod(pod).with_budget(budget))
@@ -181,40 +188,40 @@ class DeferredWork:
             found = decide(next(budgets))
         except TurnSpent:
             yield
-            yield from self._identify(call)
+            yield from self._identify(content)
             found = yield from in_turns(budgets, decide)
         self._defer(call)
         self._charge_calls(call.namespace, call.used / UNITS)
         waits, unfinished = call.budget.waits, call.budget.unfinished and not used_up
         if unfinished:
-            self._charge(call.content(), (call.used + call.budget.used) / UNITS)
+            self._charge(content.find(), (call.used + call.budget.used) / UNITS)
         # What an earlier turn of the call waits for may be answered by now.
         if unfinished or (waits and answered is not self._answered):
             asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
         return found, waits or unfinished
 
-    def _identify(self, call: _Call) -> Turns[None]:
+    def _identify(self, content: _Content) -> Turns[None]:
         """Find the content of the call's claims, in turns: it costs as much as reading the claims."""
         config = self._view.config
         budgets = (TurnBudget(self._replies, allowance=config.turn_work, ceiling=config.question_work) for _ in count())
-        yield from in_turns(budgets, call.content)
+        yield from in_turns(budgets, content.find)
 
-    def _budget(self, call: _Call, last: bool) -> TurnBudget:
+    def _budget(self, state: CallState, last: bool) -> TurnBudget:
         config = self._view.config
         return TurnBudget(
-            self._replies, allowance=config.turn_work, ceiling=config.question_work, last=last, call=call.state
+            self._replies, allowance=config.turn_work, ceiling=config.question_work, last=last, call=state
         )
 
-    def _refusal(self, call: _Call) -> str:
+    def _refusal(self, content: _Content) -> str:
         """Why nothing is deferred for the call; empty when work is."""
         if self._unavailable_until > self._view.clock.monotonic():
             return UNAVAILABLE
-        return USED_UP if self._is_used_up(call) else ""
+        return USED_UP if self._is_used_up(content) else ""
 
     # --- time that claims have used ----------------------------------------------------------------------------------
 
-    def _is_used_up(self, call: _Call) -> bool:
-        return bool(self._spent) and self._spent.get(call.content(), 0.0) >= self._view.config.worker_claim_seconds
+    def _is_used_up(self, content: _Content) -> bool:
+        return bool(self._spent) and self._spent.get(content.find(), 0.0) >= self._view.config.worker_claim_seconds
 
     def _charge(self, content: Hashable, seconds: float) -> None:
         """Count time that claims of this content have used. Drop their queued work when it is too much."""
@@ -251,7 +258,7 @@ class DeferredWork:
         for key, request in call.state.requests.items():
             if key in self._replies.open or self._replies.get(key) is not None:
                 continue
-            content = call.content()
+            content = call.content.find()
             if self._open.get(content, 0) >= MOST_REQUESTS or not self._make_room(call.namespace, content):
                 break
             self._replies.open.add(key)

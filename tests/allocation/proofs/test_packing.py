@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.allocation.proofs.packing import Filling
+from tests.support.counting import garbage
 
 
 def packs(sizes: list[int], rooms: list[int]) -> bool:
@@ -37,6 +38,13 @@ def test_filling_remembers_failures_and_says_yes_when_it_runs_out_of_steps() -> 
     assert not filling.feasible(sizes, rooms, 1000)
     assert filling.steps == steps
     assert Filling().feasible(sizes, rooms, 0)
+
+
+def test_filling_leaves_no_garbage_for_the_collector() -> None:
+    """A search fills rooms a thousand times per millisecond; collecting what it leaves would stop the event loop."""
+    with garbage() as left:
+        assert not Filling().feasible([8, 7, 7, 7, 4, 4, 3, 3], [16, 16, 12], 1000)
+        assert left() == 0
 
 
 def test_thousands_of_rooms_that_hold_nothing_cost_no_depth() -> None:

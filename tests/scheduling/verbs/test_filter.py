@@ -11,8 +11,10 @@ from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from tests.support.counting import garbage
 from tests.support.marked import MARK, is_harmless
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
 NO_ROOM = "cannot allocate all claims"
@@ -228,3 +230,14 @@ async def test_taints_of_devices_count_where_their_gate_is_on(world: World, gate
     world.add(make_class(), make_node("n1"), make_slice("n1", [{"name": "a", "taints": [taint]}]))
     service = world.service(make_claim("c"), make_pod("p", "c"), features=FeatureGates.parse(gate))
     assert (await service.filter(world.api.pod("p"))).NodeNames == fits
+
+
+async def test_a_decision_leaves_no_garbage_for_the_collector(world: World, small: Objects) -> None:
+    """Collecting it would stop the event loop."""
+    service = world.service(*small, make_claim("c"), make_pod("p", "c"), workers=VirtualWorkers())
+    pod, calls = world.api.pod("p"), 100
+    assert (await service.filter(pod)).NodeNames == ["n1", "n2"]
+    with garbage() as left:
+        for _ in range(calls):
+            await service.filter(pod)
+        assert left() < calls

@@ -295,26 +295,25 @@ class Filling:
                 for left in self._completions(sizes, 1, room - sizes[0], slack, reachable):
                     yield left, rooms[:index] + rooms[index + 1 :]
 
-    def _completions(self, sizes: Sizes, first: int, room: int, slack: int, reachable: Reachable) -> Iterator[Sizes]:
-        """What is left of the sizes when some of them, from the first on, fill the room; fullest sets come first."""
-
-        def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
-            self._visit()
-            # `kept` are the sizes that were passed over, all of them before `index`
-            fitting = bisect_left(sizes, -free, index, key=neg)
-            kept, index = kept + sizes[index:fitting], fitting
-            if index == len(sizes):
-                if free <= slack and (not kept or kept[-1] > free):
-                    yield kept
-                return
-            if not reachable.between(index, max(0, free - slack), free):
-                return
-            size = sizes[index]
-            yield from extend(index + 1, free - size, kept)
-            same = bisect_left(sizes, 1 - size, index, key=neg)
-            yield from extend(same, free, kept + sizes[index:same])
-
-        return extend(first, room, ())
+    def _completions(
+        self, sizes: Sizes, index: int, free: int, slack: int, reachable: Reachable, kept: Sizes = ()
+    ) -> Iterator[Sizes]:
+        """What is left of the sizes when some of them, from the index on, fill the free room; fullest sets come first.
+        `kept`: the sizes before the index that were passed over.
+        """
+        self._visit()
+        fitting = bisect_left(sizes, -free, index, key=neg)
+        kept, index = kept + sizes[index:fitting], fitting
+        if index == len(sizes):
+            if free <= slack and (not kept or kept[-1] > free):
+                yield kept
+            return
+        if not reachable.between(index, max(0, free - slack), free):
+            return
+        size = sizes[index]
+        yield from self._completions(sizes, index + 1, free - size, slack, reachable, kept)
+        same = bisect_left(sizes, 1 - size, index, key=neg)
+        yield from self._completions(sizes, same, free, slack, reachable, kept + sizes[index:same])
 
 
 class Reachable:
