@@ -51,6 +51,11 @@ PARTS_OF_BUDGETS: Final = Limit(
     "beyond it every pod of the namespace is protected",
     "test_budgets_that_are_too_large_to_be_looked_at_protect_every_pod_of_the_namespace",
 )
+BUDGETS_OF_POD: Final = Limit(
+    16,
+    "PodDisruptionBudgets that select one pod and are counted at each of its evictions; beyond it the pod is protected",
+    "test_a_pod_that_too_many_budgets_select_is_protected",
+)
 
 # --- claims -----------------------------------------------------------------------------------------------------------
 

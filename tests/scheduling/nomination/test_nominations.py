@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from dra_extender.api.resource import AllocationResult
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
+from tests.support.counting import calls
 from tests.support.scheduling.nominating import FOUR, full, tried, until_bound
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
@@ -46,6 +48,27 @@ def test_nothing_is_kept_any_more_when_a_nomination_ends() -> None:
     assert (len(nominations), kept_from(nominations, "other", 0)) == (1, ["claim-q"])
     nominations.clear()
     assert kept_from(nominations, "other", 0) == []
+
+
+def test_a_nomination_that_is_replaced_promises_what_the_new_one_does() -> None:
+    nominations, asking = Nominations(), make_pod("other", priority=10)
+    before, now = make_claim("claim-p"), make_claim("claim-q")
+    nominations.put(nomination("p", 10))
+    assert nominations.promises(before, asking)
+    nominations.put(msgspec.structs.replace(nomination("p", 10), plans=((now, AllocationResult()),)))
+    assert [nominations.promises(claim, asking) for claim in (before, now)] == [False, True]
+    nominations.drop("uid-p")
+    assert not nominations.promises(now, asking)
+
+
+def test_whether_a_claim_is_promised_costs_the_same_however_many_nominations_there_are() -> None:
+    def cost(number: int) -> int:
+        nominations, asking = Nominations(), make_pod("other")
+        for index in range(number):
+            nominations.put(nomination(f"p{index}", 10))
+        return calls(lambda: nominations.promises(make_claim("none"), asking))
+
+    assert cost(100) == cost(1)
 
 
 async def test_only_pods_of_higher_priority_get_a_claim_of_the_preemptor_allocated_elsewhere(

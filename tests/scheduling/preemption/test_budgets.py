@@ -10,6 +10,7 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.policy import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dra_extender.limits import BUDGETS_OF_POD
 from dra_extender.scheduling.preemption.budgets import by_namespace, selects, violating
 from tests.support.scheduling.preempting import pod_of
 
@@ -107,3 +108,12 @@ def test_a_pod_with_two_budgets_cannot_be_evicted() -> None:
     found = by_namespace([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
     assert found.forbid(pod("two", app="a", tier="web"))
     assert not found.forbid(pod("one", app="a"))
+
+
+@pytest.mark.parametrize(("selecting", "protected"), [(BUDGETS_OF_POD, False), (BUDGETS_OF_POD + 1, True)])
+def test_a_pod_that_too_many_budgets_select_is_protected(selecting: int, protected: bool) -> None:
+    """Every budget is counted for every victim."""
+    found = by_namespace(budget(f"b{number}", 5, app="a") for number in range(selecting))
+    assert violating([pod("one", app="a")], found) == ({"uid-one"} if protected else frozenset())
+    assert len(found.covering(pod("one", app="a"))) <= BUDGETS_OF_POD
+    assert violating([pod("two", app="b")], found) == frozenset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from itertools import count
 from math import log2
 from typing import Any
@@ -19,8 +20,10 @@ from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionArgs
-from dra_extender.scheduling.preemption.victims import fewest
-from tests.support.scheduling.preempting import Situation
+from dra_extender.scheduling.preemption.victims import Trials, fewest
+from tests.support.allocation.costs import LINES_PER_UNIT
+from tests.support.counting import lines
+from tests.support.scheduling.preempting import Situation, Told
 
 PER_NODE = 4
 
@@ -94,9 +97,58 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
         told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
     situation = Situation(told)
     found = preemptible_claims(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
-    victims = fewest(found, BudgetsByNamespace(), fits, known={})
+    victims = fewest(found, BudgetsByNamespace(), fits, Trials())
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)
+
+
+def many_victims(pods: int) -> Told:
+    """A pod that needs the devices of all others."""
+    wants = [min(32, pods - first) for first in range(0, pods, 32)]
+    told: Told = {"nodes": {"n1": pods}, "pods": {}, "preemptor": {"priority": 100, "wants": wants}}
+    for device in range(pods):
+        told["pods"][f"pod-{device}"] = {"node": "n1", "has": [f"d{device}"], "priority": device % 8}
+    return told
+
+
+def shared_claims(claims: int, pods: int) -> Told:
+    """Every pod uses every claim."""
+    names = [f"pod-{number}" for number in range(pods)]
+    told: Told = {"nodes": {"n1": claims}, "preemptor": {"priority": 100, "wants": min(32, claims)}}
+    told["pods"] = {name: {"node": "n1", "priority": number % 8} for number, name in enumerate(names)}
+    told["claims"] = {f"c{device}": {"of": names, "has": [f"n1/d{device}"]} for device in range(claims)}
+    return told
+
+
+def many_budgets(budgets: int, pods: int) -> Told:
+    """Every budget selects every pod."""
+    told: Told = {"nodes": {"n1": pods}, "pods": {}, "preemptor": {"priority": 100, "wants": 2}}
+    told["budgets"] = {f"b{number}": {"allowed": 1, "selects": {}} for number in range(budgets)}
+    for device in range(pods):
+        told["pods"][f"pod-{device}"] = {"node": "n1", "has": [f"d{device}"], "priority": device % 8}
+    return told
+
+
+@pytest.mark.parametrize(
+    ("told", "victims"),
+    [(many_victims(160), 160), (shared_claims(32, 128), 128), (many_budgets(600, 16), 2)],
+    ids=["victims", "shared claims", "budgets"],
+)
+def test_no_turn_does_more_than_it_is_charged_for(told: Told, victims: int) -> None:
+    situation, turn = Situation(told), 4_000
+    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies()
+    view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
+    found: list[object] = []
+    while not found:
+        budget = TurnBudget(answers, allowance=turn, ceiling=20_000)
+
+        def evaluate(budget: TurnBudget = budget) -> None:
+            with suppress(TurnSpent):
+                found.append(search.evaluate(view.with_budget(budget)))
+
+        lines(evaluate, 2 * LINES_PER_UNIT * turn, "preemption")  # a step that has begun exceeds the turn
+    assert isinstance(found[0], Preemption)
+    assert len(found[0].victims) == victims
 
 
 def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:

@@ -215,7 +215,7 @@ class PreemptionController:
             plans=found.plans,
             until=self._until(victim.pod for victim in found.victims),
             claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
-            devices={victim.pod.metadata.uid: found.needed(victim) for victim in found.victims},
+            devices=found.needed(),
         )
 
     def _until(self, victims: Iterable[Pod]) -> float:

@@ -57,24 +57,40 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     freed: float | None = None
     """Since when all victims are gone, monotonic seconds."""
 
-    def has_plan(self, claim_uid: str) -> bool:
-        """True when the claim is to be allocated for the pod."""
-        return any(claim.metadata.uid == claim_uid for claim, _ in self.plans)
+    def promised(self) -> Iterator[tuple[str, bool]]:
+        """The claims that are promised to the pod, as (UID, True when the claim is to be deallocated first)."""
+        yield from ((uid, True) for uid in self.claims)
+        yield from ((claim.metadata.uid, False) for claim, _ in self.plans)
 
 
 class Nominations:
-    """By UID of the pod that is nominated."""
+    """By UID of the pod that is nominated, and by promised claim."""
 
     def __init__(self) -> None:
         self._by_pod: dict[str, Nomination] = {}
+        self._promised: dict[tuple[str, bool], set[str]] = {}
+        """The UIDs of the pods that a claim is promised to."""
 
     def put(self, nomination: Nomination) -> None:
         """Add or replace the pod's nomination."""
-        self._by_pod[nomination.pod.metadata.uid] = nomination
+        uid = nomination.pod.metadata.uid
+        self._unpromise(uid)
+        self._by_pod[uid] = nomination
+        for key in nomination.promised():
+            self._promised.setdefault(key, set()).add(uid)
 
     def drop(self, pod_uid: str) -> None:
         """Remove the pod's nomination."""
+        self._unpromise(pod_uid)
         self._by_pod.pop(pod_uid, None)
+
+    def _unpromise(self, pod_uid: str) -> None:
+        nomination = self._by_pod.get(pod_uid)
+        for key in nomination.promised() if nomination is not None else ():
+            pods = self._promised.get(key, set())
+            pods.discard(pod_uid)
+            if not pods:
+                self._promised.pop(key, None)
 
     def get(self, pod_uid: str) -> Nomination | None:
         return self._by_pod.get(pod_uid)
@@ -82,6 +98,7 @@ class Nominations:
     def clear(self) -> None:
         """Remove all, when another replica has led in between."""
         self._by_pod.clear()
+        self._promised.clear()
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
         """The plans kept for other pods whose priority is not lower."""
@@ -97,15 +114,11 @@ class Nominations:
 
     def promises(self, claim: ResourceClaim, pod: Pod) -> bool:
         """True when the claim will be deallocated, or allocated on the nominated node, for another pod whose priority
-        is not lower.
+        is not lower. Looks only at the nominations that concern the claim.
         """
-        pod_uid, priority, uid = pod.metadata.uid, pod.spec.priority, claim.metadata.uid
-        return any(
-            other != pod_uid
-            and nomination.pod.spec.priority >= priority
-            and (uid in nomination.claims if claim.allocation is not None else nomination.has_plan(uid))
-            for other, nomination in self._by_pod.items()
-        )
+        pod_uid, priority = pod.metadata.uid, pod.spec.priority
+        others = self._promised.get((claim.metadata.uid, claim.allocation is not None), ())
+        return any(other != pod_uid and self._by_pod[other].pod.spec.priority >= priority for other in others)
 
     def __contains__(self, pod_uid: str) -> bool:
         return pod_uid in self._by_pod

@@ -3,8 +3,8 @@
 Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. One difference
 follows the Eviction API (pkg/registry/core/pod/storage/eviction.go): an empty selector selects every pod of the
 namespace, also pods without labels. An invalid selector selects nothing. When the budgets of a namespace have more than
-`PARTS_OF_BUDGETS` parts, one budget that protects every pod stands for them: evaluating them for every pod would take
-too long, and their author could have written that one.
+`PARTS_OF_BUDGETS` parts, or more than `BUDGETS_OF_POD` budgets select a pod, one budget that allows no disruption
+stands for them: evaluating them for every pod would take too long, and their author could have written that one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dra_extender.api.policy import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
 )
-from dra_extender.limits import PARTS_OF_BUDGETS
+from dra_extender.limits import BUDGETS_OF_POD, PARTS_OF_BUDGETS
 
 
 class BudgetsByNamespace:
@@ -43,6 +43,8 @@ class BudgetsByNamespace:
         if known is None or known[0] is not pod:
             labels = pod.metadata.labels
             found = [b for b in self._of(pod)[0] if b.spec.selector is not None and selects(b.spec.selector, labels)]
+            if len(found) > BUDGETS_OF_POD:
+                found = [_protecting_all(pod.metadata.namespace)]
             known = self._covering[pod.metadata.uid] = pod, found
         return known[1]
 
@@ -69,7 +71,9 @@ def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:
 
 
 def violating(pods: Iterable[Pod], budgets: BudgetsByNamespace) -> frozenset[str]:
-    """The UIDs of the pods whose eviction, in this order, exceeds the disruptions that a budget allows."""
+    """The UIDs of the pods whose eviction, in this order, exceeds the disruptions that a budget allows. At most
+    `BUDGETS_OF_POD` budgets are counted for each pod.
+    """
     allowed: dict[str, int] = {}
     found: set[str] = set()
     for pod in pods:
@@ -101,9 +105,12 @@ def _limited(namespace: str, budgets: Iterable[PodDisruptionBudget]) -> tuple[Se
             if total <= PARTS_OF_BUDGETS:
                 total += sum(len(each.values) for each in selector.match_expressions)
         if total > PARTS_OF_BUDGETS:
-            every = PodDisruptionBudgetSpec(LabelSelector())
-            return (PodDisruptionBudget(ObjectMeta(name="*", namespace=namespace), every),), 1
+            return (_protecting_all(namespace),), 1
     return found, total
+
+
+def _protecting_all(namespace: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget(ObjectMeta(name="*", namespace=namespace), PodDisruptionBudgetSpec(LabelSelector()))
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

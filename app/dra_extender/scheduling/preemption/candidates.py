@@ -149,7 +149,8 @@ class _Scan:
 
     def run(self, names: Sequence[str], *, unknown: bool) -> Scanned:
         evictable = self._found.evictable
-        harmless = [claim for claim in evictable if not self._violates(claim)]
+        protected = self._protected()
+        harmless = [claim for claim in evictable if not any(pod.metadata.uid in protected for pod in claim.pods)]
         without = self._fits(names, harmless)
         candidates = [Candidate(name, 0, priority) for name, priority in self._lowest(without, harmless)]
         if len(harmless) < len(evictable):
@@ -158,13 +159,14 @@ class _Scan:
             candidates += [Candidate(name, 1, priority) for name, priority in self._lowest(rest, evictable)]
         return Scanned(candidates=tuple(candidates), unknown=unknown, doubtful=self._doubtful)
 
-    def _violates(self, claim: PreemptibleClaim) -> bool:
-        """True when freeing the claim violates a budget even if no other pod is evicted."""
-        return any(violating((pod,), self._terms.budgets) for pod in claim.pods)
+    def _protected(self) -> frozenset[str]:
+        """The UIDs of pods whose eviction violates a budget even if no other pod is evicted."""
+        return frozenset().union(*(violating((pod,), self._terms.budgets) for pod in self._found.pods))
 
     def _lowest(self, names: Sequence[str], claims: Sequence[PreemptibleClaim]) -> Iterator[tuple[str, int]]:
         """Each node, on all of which freeing `claims` helps, with the lowest priority up to which they have to go."""
-        priorities = sorted({claim.priority for claim in claims})
+        ranked = [(claim.priority, claim) for claim in claims]
+        priorities = sorted({priority for priority, _ in ranked})
         if len(names) == 1:  # working out its victims costs no more
             yield names[0], priorities[0]
             return
@@ -175,7 +177,7 @@ class _Scan:
                 yield from ((name, priorities[low]) for name in group)
             elif group:
                 middle = (low + high) // 2
-                up_to = [claim for claim in claims if claim.priority <= priorities[middle]]
+                up_to = [claim for priority, claim in ranked if priority <= priorities[middle]]
                 fits = self._fits(group, up_to)
                 helped = set(fits)
                 todo.append((fits, low, middle))

@@ -28,7 +28,7 @@ from dra_extender.scheduling.preemption.candidates import Candidate, plan_withou
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption, Victim
 from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
-from dra_extender.scheduling.preemption.victims import FitsByClaims, PreemptionCost, cost, fewest
+from dra_extender.scheduling.preemption.victims import PreemptionCost, Trials, cost, fewest
 from dra_extender.scheduling.view import View
 
 CHUNK: Final = 64
@@ -65,15 +65,15 @@ class NodeAnswers:
 
     def __init__(self) -> None:
         self._state: tuple[object, ...] = ()
-        self._answers: FitsByClaims = {}
+        self._answers = Trials()
 
-    def on(self, view: View, terms: PreemptionTerms, node: str) -> FitsByClaims:
+    def on(self, view: View, terms: PreemptionTerms, node: str) -> Trials:
         """The answers for the node in its present state; the caller adds to them."""
         inventory = view.cluster.inventory
         kept = (allocation for _, allocation in view.kept(terms.preemptor))
         state = inventory.view(node), *map(view.ledger.holdings, inventory.pools_seen(node)), *kept
         if len(state) != len(self._state) or not all(map(is_, state, self._state)):
-            self._state, self._answers = state, {}
+            self._state, self._answers = state, Trials()
         return self._answers
 
 
@@ -224,8 +224,8 @@ def _victims(
     def fits(gone: Collection[ResourceClaim]) -> bool:
         return bool(statuses_without(view, prefiltered, terms, (node,), gone).fits)
 
-    known = answers.on(view, terms, node)
-    return _allowed(terms, fewest(_preemptible(view, terms, node), terms.budgets, fits, known=known))
+    trials = answers.on(view, terms, node)
+    return _allowed(terms, fewest(_preemptible(view, terms, node), terms.budgets, fits, trials))
 
 
 def _preemption(
@@ -239,8 +239,8 @@ def _preemption(
         return plan_without(view, prefiltered, terms, node, gone)
 
     found = _preemptible(view, terms, node)
-    known = answers.on(view, terms, node)
-    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None, known=known))
+    trials = answers.on(view, terms, node)
+    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None, trials))
     if not victims:
         return None
     decided = plans(found.freed_by({victim.pod.metadata.uid for victim in victims}))

@@ -13,20 +13,24 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.meta import parse_time
-from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
 PER_CLAIM: Final = 5
-"""Units of work for examining a claim and its consumers."""
+"""Units of work for examining a claim and its first pod."""
+PER_POD: Final = 2
+"""Units of work for examining a further pod."""
+CONSUMERS: Final = 4
+"""Consumers that are looked up per unit of work, when their pods are examined already."""
 PARTS: Final = 2
 """Parts of the selectors of budgets that are compared with a pod per unit of work."""
 
@@ -57,7 +61,7 @@ class PreemptibleClaims(msgspec.Struct, frozen=True):
         return tuple(sorted(pods.values(), key=importance))
 
     def freed_by(self, evicted: Collection[str]) -> tuple[ResourceClaim, ...]:
-        """The claims that are free once the pods with these UIDs are gone."""
+        """The claims that are free once the pods with these UIDs are gone. Linear in the consumers of all claims."""
         freed = (each.claim for each in self.evictable if all(pod.metadata.uid in evicted for pod in each.pods))
         return (*self.terminating, *freed)
 
@@ -75,13 +79,14 @@ def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolI
     users = _users(view, pools)
     charge(view, PER_CLAIM * len(users))
     joined = _about_to_be_used(view)
+    consumers = _Consumers(view, terms)
     terminating: list[ResourceClaim] = []
     evictable: list[PreemptibleClaim] = []
     for uid in users:
         claim = view.ledger.by_uid(uid)
         if claim is None or uid in terms.own or uid in joined or not _is_stored(view, claim):
             continue
-        pods = _evictable_consumers(view, terms, claim)
+        pods = consumers.evictable(claim)
         if pods:
             devices = tuple(dict.fromkeys(device for device, _ in view.ledger.uses(uid)))
             evictable.append(PreemptibleClaim(claim, pods, devices))
@@ -128,25 +133,41 @@ def _is_stored(view: View, claim: ResourceClaim) -> bool:
     return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
 
 
-def _evictable_consumers(view: View, terms: PreemptionTerms, claim: ResourceClaim) -> tuple[Pod, ...] | None:
-    """The pods to evict for the claim; empty when all are terminating; None when one of them cannot be evicted."""
-    if not claim.status.reserved_for:
-        return None
-    found: list[Pod] = []
-    for consumer in claim.status.reserved_for:
-        if consumer.api_group or consumer.resource != "pods":
+class _Consumers:
+    """The pods that use claims. Each is examined once, however many claims it uses."""
+
+    def __init__(self, view: View, terms: PreemptionTerms) -> None:
+        self._view, self._terms = view, terms
+        self._examined: dict[str, Pod | Literal["terminating", "stays"]] = {}
+
+    def evictable(self, claim: ResourceClaim) -> tuple[Pod, ...] | None:
+        """The pods to evict for the claim; empty when all are terminating; None when one of them cannot be evicted."""
+        consumers = claim.status.reserved_for
+        if not consumers:
             return None
-        if _is_terminating(view, terms, consumer):
-            continue
-        pod = view.pods.get(consumer.uid)
-        if pod is None or not _is_evictable(view, terms, pod):
-            return None
-        found.append(pod)
-    return tuple(found)
+        charge(self._view, len(consumers) // CONSUMERS)
+        found: list[Pod] = []
+        for consumer in consumers:
+            if consumer.api_group or consumer.resource != "pods":
+                return None
+            known = self._examined.get(consumer.uid)
+            if known is None:
+                charge(self._view, PER_POD if found else 0)
+                known = self._examined[consumer.uid] = self._examine(consumer.uid)
+            if isinstance(known, Pod):
+                found.append(known)
+            elif known == "stays":
+                return None
+        return tuple(found)
+
+    def _examine(self, uid: str) -> Pod | Literal["terminating", "stays"]:
+        if _is_terminating(self._view, self._terms, uid):
+            return "terminating"
+        pod = self._view.pods.get(uid)
+        return pod if pod is not None and _is_evictable(self._view, self._terms, pod) else "stays"
 
 
-def _is_terminating(view: View, terms: PreemptionTerms, consumer: ResourceClaimConsumerReference) -> bool:
-    uid = consumer.uid
+def _is_terminating(view: View, terms: PreemptionTerms, uid: str) -> bool:
     if uid in terms.terminating:
         return True
     pod = view.pods.get(uid)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -39,17 +40,20 @@ class Preemption(msgspec.Struct, frozen=True):
         """The number of evictions that violate a budget."""
         return sum(victim.violates_budget for victim in self.victims)
 
-    def needed(self, victim: Victim) -> tuple[DeviceID, ...]:
-        """The devices of the victim that the preemptor gets. All of them, when the preemptor gets none directly but
-        needs them to be unused, for example because they share counters.
+    def needed(self) -> Mapping[str, tuple[DeviceID, ...]]:
+        """By UID of a victim: its devices that the preemptor gets. All of them, when the preemptor gets none directly
+        but needs them to be unused, for example because they share counters. Linear in all devices.
         """
         got = {result.id for _, allocation in self.plans for result in allocation.devices.results}
-        return tuple(device for device in victim.devices if device in got) or victim.devices
+        return {
+            victim.pod.metadata.uid: tuple(device for device in victim.devices if device in got) or victim.devices
+            for victim in self.victims
+        }
 
     def text(self, reader: Reader) -> str:
         """Victims, node and devices as the end of a sentence."""
         pods = reader.listed("pod", (victim.pod.metadata.key for victim in self.victims))
-        devices = dict.fromkeys(device for victim in self.victims for device in self.needed(victim))
+        devices = dict.fromkeys(chain.from_iterable(self.needed().values()))
         return f"{pods} on node {self.node}{for_devices(tuple(devices))}"
 
 

@@ -4,7 +4,8 @@ Promises: pure. First, all evictable claims are removed. Then pods are reprieved
 pods whose eviction would violate a budget come first, then the most important ones. So every victim is necessary. A
 pod that shares a claim with a victim is reprieved only if the preemptor fits without that claim: a claim is freed with
 all its pods or not at all. The number of decisions grows with the victims, and with the logarithm of the number of pods
-reprieved between two victims.
+reprieved between two victims. Apart from decisions, the work is linear in the consumers of all claims, and for each
+decision in the claims.
 
 Rules: Kubernetes 1.36, SelectVictimsOnNode of pkg/scheduler/framework/plugins/defaultpreemption;
 pickOneNodeForPreemption and OrderedScoreFuncs of pkg/scheduler/framework/preemption. Different from there: among equal
@@ -27,8 +28,22 @@ from dra_extender.scheduling.preemption.result import Victim
 Fits = Callable[[Collection[ResourceClaim]], bool]
 """True when the preemptor fits without these claims. It must not change from True to False when claims are added."""
 
-FitsByClaims = dict[tuple[str, ...], bool]
-"""What `Fits` returned, by the UIDs of the claims."""
+
+class Trials:
+    """What was tried on a node in one state, so that the next turn goes on from there."""
+
+    def __init__(self) -> None:
+        self.fits: dict[tuple[str, ...], bool] = {}
+        """What `Fits` returned, by the UIDs of the claims."""
+        self._users: object = None
+        self._victims: list[int] = []
+
+    def victims(self, users: object) -> list[int]:
+        """The victims found so far among these users of claims. The caller adds to them."""
+        if users != self._users:
+            self._users, self._victims = users, []
+        return self._victims
+
 
 OFFSET: Final = 2**31
 """Makes every priority positive, so that one more victim never lowers the sum."""
@@ -59,51 +74,74 @@ def fewest(
     found: PreemptibleClaims,
     budgets: BudgetsByNamespace,
     fits: Fits,
-    *,
-    known: FitsByClaims,
+    trials: Trials,
     already: Sequence[Pod] = (),
 ) -> tuple[Victim, ...] | None:
-    """The victims, the most important first; None when the preemptor does not fit even without all of them. `known` is
+    """The victims, the most important first; None when the preemptor does not fit even without all of them. `trials` is
     read and extended. `already`: certain victims, which budgets count first.
     """
     pods = found.pods
     over = violating((*already, *pods), budgets)
     order = [pod for pod in pods if pod.metadata.uid in over] + [pod for pod in pods if pod.metadata.uid not in over]
-
-    def fits_without(evicted: Collection[str]) -> bool:
-        claims = found.freed_by(evicted)
-        key = tuple(claim.metadata.uid for claim in claims)
-        if key not in known:
-            known[key] = fits(claims)
-        return known[key]
-
-    if not fits_without({pod.metadata.uid for pod in order}):
+    reprieve = _Reprieve(found, order, fits, trials)
+    if not reprieve.fits_without(0):
         return None
-    return _as_victims(found, budgets, _reprieve(order, fits_without), already)
+    return _as_victims(found, budgets, reprieve.victims(), already)
 
 
-def _reprieve(order: Sequence[Pod], fits: Callable[[Collection[str]], bool]) -> list[Pod]:
-    """The pods that cannot be reprieved. Steps that double, then halve, find the next one."""
-    victims: list[Pod] = []
-    start = 0
-    while start < len(order):
+class _Reprieve:
+    """Reprieves pods in this order. Pods are numbered by their position in it."""
 
-        def can_stay(count: int, start: int = start) -> bool:
-            later = [pod.metadata.uid for pod in (*victims, *order[start + count :])]
-            return fits(frozenset(later))
+    def __init__(self, found: PreemptibleClaims, order: Sequence[Pod], fits: Fits, trials: Trials) -> None:
+        self._found, self._order, self._fits, self._known = found, order, fits, trials.fits
+        numbers = {pod.metadata.uid: number for number, pod in enumerate(order)}
+        users = [
+            (each.claim.metadata.uid, sorted(numbers[p.metadata.uid] for p in each.pods)) for each in found.evictable
+        ]
+        self._rest = [iter(pods) for _, pods in users]
+        self._first = [next(rest) for rest in self._rest]
+        """By claim: its first user that is not a victim; the number of pods when there is none."""
+        self._claims: dict[int, list[int]] = {}
+        """By pod: the claims that it uses."""
+        for claim, (_, pods) in enumerate(users):
+            for number in pods:
+                self._claims.setdefault(number, []).append(claim)
+        self._victims = trials.victims(([pod.metadata.uid for pod in order], users))
+        for victim in self._victims:
+            self._evict(victim)
 
-        low, step = 0, 1
-        while low + step <= len(order) - start and can_stay(low + step):
-            low, step = low + step, 2 * step
-        high = min(low + step, len(order) - start + 1)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if can_stay(middle) else (low, middle)
-        start += low
-        if start < len(order):
-            victims.append(order[start])
-            start += 1
-    return victims
+    def fits_without(self, start: int) -> bool:
+        """True when the preemptor fits without the victims so far and all pods from this one on."""
+        freed = (each.claim for each, first in zip(self._found.evictable, self._first, strict=True) if first >= start)
+        claims = (*self._found.terminating, *freed)
+        key = tuple([claim.metadata.uid for claim in claims])
+        if key not in self._known:
+            self._known[key] = self._fits(claims)
+        return self._known[key]
+
+    def victims(self) -> list[Pod]:
+        """The pods that cannot be reprieved. Steps that double, then halve, find the next one."""
+        end = len(self._order)
+        start = self._victims[-1] + 1 if self._victims else 0
+        while start < end:
+            low, step = 0, 1
+            while low + step <= end - start and self.fits_without(start + low + step):
+                low, step = low + step, 2 * step
+            high = min(low + step, end - start + 1)
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if self.fits_without(start + middle) else (low, middle)
+            start += low
+            if start < end:
+                self._victims.append(start)
+                self._evict(start)
+                start += 1
+        return [self._order[victim] for victim in self._victims]
+
+    def _evict(self, victim: int) -> None:
+        for claim in self._claims[victim]:
+            if self._first[claim] == victim:
+                self._first[claim] = next(self._rest[claim], len(self._order))
 
 
 def _as_victims(
@@ -111,15 +149,16 @@ def _as_victims(
 ) -> tuple[Victim, ...]:
     """Violations are counted again, because reprieved pods use up no disruption."""
     ordered = sorted(pods, key=importance)
-    gone = {pod.metadata.uid for pod in ordered}
-    freed = [each for each in found.evictable if all(pod.metadata.uid in gone for pod in each.pods)]
+    used: dict[str, list[PreemptibleClaim]] = {pod.metadata.uid: [] for pod in ordered}
+    for each in found.evictable:
+        if all(pod.metadata.uid in used for pod in each.pods):
+            for pod in each.pods:
+                used[pod.metadata.uid].append(each)
     over = violating((*already, *ordered), budgets)
-    return tuple(_victim(pod, freed, violates=pod.metadata.uid in over) for pod in ordered)
+    return tuple(_victim(pod, used[pod.metadata.uid], violates=pod.metadata.uid in over) for pod in ordered)
 
 
-def _victim(pod: Pod, freed: Sequence[PreemptibleClaim], *, violates: bool) -> Victim:
-    uid = pod.metadata.uid
-    used = [each for each in freed if any(other.metadata.uid == uid for other in each.pods)]
+def _victim(pod: Pod, used: Sequence[PreemptibleClaim], *, violates: bool) -> Victim:
     return Victim(
         pod=pod,
         claims=tuple(each.claim for each in used),

@@ -18,6 +18,7 @@ from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemption
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.preemption.candidates import statuses_without
+from dra_extender.scheduling.preemption.evaluator import NodeAnswers
 from dra_extender.scheduling.preemption.preemptible import charge_budgets, importance, preemptible_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.preemption.victims import fewest
@@ -36,6 +37,7 @@ class Preempt:
         )
         self._more: dict[str, MetaVictims | None] = {}
         """By node: what earlier turns found where the devices do not fit yet."""
+        self._answers = NodeAnswers()
 
     def answer(self, view: View) -> ExtenderPreemptionResult:
         """UIDs of victims by node, the nodes in the order given. Raises TurnSpent: ask again, in another turn."""
@@ -57,7 +59,8 @@ class Preempt:
         if self._terms is None or not isinstance(prefiltered, PreFilterState):
             return None
         if name not in self._more:
-            self._more[name] = _with_more(view, prefiltered, self._terms, name, self._proposed[name])
+            proposed = self._proposed[name]
+            self._more[name] = _with_more(view, prefiltered, self._terms, name, proposed, self._answers)
         return self._more[name]
 
 
@@ -67,7 +70,12 @@ def preempt(view: View, args: ExtenderPreemptionArgs, terms: PreemptionTerms | N
 
 
 def _with_more(
-    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str, proposed: MetaVictims
+    view: View,
+    prefiltered: PreFilterState,
+    terms: PreemptionTerms,
+    name: str,
+    proposed: MetaVictims,
+    answers: NodeAnswers,
 ) -> MetaVictims | None:
     """The victims with which the devices suffice; None when there are no such victims, or a proposed victim is unknown,
     so that the victims cannot be ordered by importance.
@@ -84,7 +92,7 @@ def _with_more(
     found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
     for pod in already:
         charge_budgets(view, terms, pod)
-    more = fewest(found, terms.budgets, fits, known={}, already=already)
+    more = fewest(found, terms.budgets, fits, answers.on(view, terms, name), already)
     violations = sum(victim.violates_budget for victim in more or ())
     if more is None or (violations and not terms.args.violate_budgets):
         return None
