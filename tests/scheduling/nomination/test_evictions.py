@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dra_extender.api.errors import RejectedError
+from dra_extender.api.errors import RejectedError, UnreachableError
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
+from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
-from tests.support.simulation.objects import Objects
+from tests.support.simulation.api import deleted
+from tests.support.simulation.objects import Objects, make_pod
 from tests.support.simulation.strategy import with_metadata, with_pod_status
 from tests.support.simulation.world import World
 
@@ -53,6 +55,48 @@ async def test_when_the_first_victim_must_stay_after_all_so_does_the_second_one(
     second.start()
     await world.settle(4.0)
     assert world.api.evicted == []
+
+
+async def test_nobody_else_goes_when_a_pod_of_higher_priority_has_taken_the_place(world: World, small: Objects) -> None:
+    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    world.add(*wanting("p", 10, count=2))
+    service.client.fail("evict_pod", UnreachableError(0, "Unreachable"), skip=1, times=2)
+    assert not await tried(world, service, "p")
+    await world.settle(2.0)
+    assert world.api.evicted == ["b"]
+    world.add(*wanting("boss", 20))
+    assert await tried(world, service, "boss") == "n1"
+    await world.settle(60.0)
+    assert world.api.evicted == ["b"]
+    assert service.counted(NOMINATIONS_ENDED, "lost") == 1
+    assert not is_preempting(world.api.pod("p"))
+
+
+async def test_a_preemptor_whose_place_is_taken_does_not_wait_for_pods_without_devices(
+    world: World, small: Objects
+) -> None:
+    """kube-scheduler would not preempt again while a pod of lower priority terminates on the nominated node."""
+    service = await full(world, small, {"a": 1, "b": 50, "c": 50, "d": 50})
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(3.0)
+    world.add(with_metadata(make_pod("other", nodeName="n1"), **deleted(world.clock.wall(), 60)), *wanting("boss", 20))
+    assert await tried(world, service, "boss") == "n1"
+    await world.settle(10.0)
+    assert service.counted(NOMINATIONS_ENDED, "lost") == 1
+    assert not is_preempting(world.api.pod("p"))
+
+
+async def test_a_pod_that_could_not_be_evicted_is_not_stuck(world: World, small: Objects) -> None:
+    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    world.add(*wanting("p", 10, count=2))
+    service.client.fail("evict_pod", UnreachableError(0, "Unreachable"), skip=1, times=20)
+    assert not await tried(world, service, "p")
+    await world.settle(80.0)
+    assert (service.extender.stuck_victims, service.counted(NOMINATIONS_ENDED, "expired")) == (0, 1)
+    service.client.faults.clear()
+    assert await until_bound(world, service, "p", 120.0) == "n1"
+    assert world.api.evicted == ["b", "a"]
 
 
 async def test_what_is_kept_stays_kept_while_a_victim_goes_of_whom_the_watch_knows_nothing_yet(

@@ -3,7 +3,7 @@
 Promises
 - No further pod is evicted for a nominated pod while it waits for its victims. A victim that is not gone in time is
   stuck: this is reported, the nomination ends, and preemption no longer waits for that victim.
-- No victim is evicted once the pod fits without it.
+- No victim is evicted once the pod fits without it, or has lost its place to a pod of higher priority.
 - A claim that no pod uses once its victims are gone is deallocated at once.
 - A nomination ends when its pod is bound or gone, has lost its place, or has waited for too long. Then pods that were
   refused because of it are requeued.
@@ -121,8 +121,8 @@ class NominationLifecycle:
             self._give_up(nomination, pod, there)
             return
         staying = [victim for victim in there if not victim.metadata.deletion_timestamp]
-        if staying and await self._fits(pod, (nomination.node,)):
-            self.end(nomination, "fits")
+        if staying and (how := await self._needless(nomination, pod)):
+            self.end(nomination, how)
             return
         await self._evict_all(nomination, staying)
         for victim in there:
@@ -131,8 +131,19 @@ class NominationLifecycle:
         if self._is_current(nomination):
             await self.records.name_again(nomination, pod)
 
+    async def _needless(self, nomination: Nomination, pod: Pod) -> NominationEnd | None:
+        """Why no further victim is evicted: the pod fits without, or would not fit with all victims gone."""
+        if await self._fits(pod, (nomination.node,)):
+            return "fits"
+        return "lost" if await self._is_lost(nomination, pod) else None
+
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
+        """The time is over. Victims that were never evicted are not stuck."""
         reader = self._view.config.reader
+        there = [victim for victim in there if self._is_terminating(victim.metadata.uid)]
+        if not there:
+            self.end(nomination, "expired")
+            return
         for victim in there:
             self._evictions.give_up(victim)
             note = f"was preempted by {known_to(reader(victim.metadata.namespace), pod)} and is not gone in time"
@@ -160,7 +171,7 @@ class NominationLifecycle:
             return
         if now >= nomination.until:
             self.end(nomination, "expired")
-        elif now - freed >= config.preemption_lost_seconds and await self._is_lost(pod, nomination.node):
+        elif now - freed >= config.preemption_lost_seconds and await self._is_lost(nomination, pod):
             self.end(nomination, "lost")
 
     async def _release(self, nomination: Nomination) -> bool:
@@ -196,10 +207,11 @@ class NominationLifecycle:
         )
         return bool(found.fits)
 
-    async def _is_lost(self, pod: Pod, node: str) -> bool:
-        """True when the pod would need more victims on the node."""
+    async def _is_lost(self, nomination: Nomination, pod: Pod) -> bool:
+        """True when the pod would need more victims: a pod of higher priority took the devices, for example."""
         terms = self._terms(pod)
-        keeps, _ = await self._handle.deferred.decide(pod, lambda view: keeps_place(view, terms, node))
+        terms = msgspec.structs.replace(terms, terminating=terms.terminating.union(nomination.victims))
+        keeps, _ = await self._handle.deferred.decide(pod, lambda view: keeps_place(view, terms, nomination.node))
         return not keeps
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:

@@ -178,8 +178,6 @@ def keeps_place(view: View, terms: PreemptionTerms, node: str) -> bool:
     or this cannot be decided now. False for a pod whose claims cannot be decided on. Raises TurnSpent.
     """
     try:
-        if _awaits_victims(view, terms):
-            return True
         prefiltered = pre_filter(view, terms.preemptor)
         if not isinstance(prefiltered, PreFilterState):
             return False
