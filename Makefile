@@ -111,7 +111,7 @@ bench-page: $(VENV)/dev.stamp ## Measure the page in Chromium and what its feed 
 	@$(BIN)/python -m bench.page $(BENCH_ARGS)
 
 .PHONY: screenshots
-screenshots: $(VENV)/dev.stamp ## Take the pictures of the page for docs/insight.md, in Chromium
+screenshots: $(VENV)/dev.stamp ## Take the pictures of the page for docs/insight-operators.md, in Chromium
 	@$(BIN)/python -m tests.support.page.screenshots
 
 .PHONY: recording

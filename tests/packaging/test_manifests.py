@@ -192,7 +192,7 @@ def test_insight_is_for_labelled_namespaces_and_the_documentation_says_how() -> 
     (source,) = RULES["insight"]
     assert set(source) == {"namespaceSelector"}
     ((key, value),) = source["namespaceSelector"]["matchLabels"].items()
-    assert f"{key}={value}" in (ROOT / "docs" / "insight.md").read_text()
+    assert f"{key}={value}" in (ROOT / "docs" / "insight-operators.md").read_text()
 
 
 def test_the_service_leads_to_the_verbs_and_kube_scheduler_asks_there() -> None:

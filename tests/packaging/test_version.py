@@ -19,7 +19,7 @@ CARRIERS = [
     ("charts/dra-extender/Chart.yaml", IMAGE, 1),
     ("manifests/extender/kustomization.yaml", r"^ +newTag: (.+)$", 1),
     ("docs/install.md", IMAGE, 5),
-    ("docs/insight.md", r"by dra-extender (\d+\.\d+\.\d+)$", 1),
+    ("docs/insight-operators.md", r"by dra-extender (\d+\.\d+\.\d+)$", 1),
 ]
 """File, pattern of the version, and number of occurrences."""
 

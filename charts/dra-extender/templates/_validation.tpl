@@ -3,7 +3,7 @@
 {{- $made := dict
   "listen" "the chart sets it; remove it"
   "insight_listen" "the chart sets it; remove it"
-  "insight_authorization" "the chart keeps it on; remove it, and grant readers the ClusterRole of insight (docs/insight.md)"
+  "insight_authorization" "the chart keeps it on; remove it, and grant readers the ClusterRole of insight (docs/insight-operators.md)"
   "tls_cert" "set certificates.source instead"
   "tls_key" "set certificates.source instead"
   "tls_client_ca" "set certificates.source instead"

@@ -1,4 +1,4 @@
-"""Pictures of the page for docs/insight.md: light and dark, wide and narrow, of the demo's cluster with pods that wait.
+"""Pictures of the page for docs/insight-operators.md, light and dark, wide and narrow: the demo's cluster and its pods.
 
 `make screenshots` writes them.
 """
