@@ -119,7 +119,7 @@ def answers(demo: Demo) -> dict[str, list[Answer]]:
             if block.kind == "file":
                 (demo.folder / block.what).write_text(block.text)
     typed = [(str(block), command) for block in TYPED for command in block.commands()]
-    here = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(demo.folder.parent)}
+    here = {"PATH": os.environ["PATH"], "HOME": str(demo.folder.parent)}
     commands = [Command(each.text.replace("localhost:8888", demo.address), each.shown) for _, each in typed]
     found: dict[str, list[Answer]] = {}
     for (place, _), answer in zip(typed, type_all(commands, demo.folder, here), strict=True):

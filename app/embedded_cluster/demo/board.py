@@ -76,7 +76,8 @@ class Header(msgspec.Struct, frozen=True):
     cluster: str
     service: str
     page: str
-    kubeconfig: str
+    environment: str
+    """The command that lets a shell find the cluster and `kubectl dra`."""
     commands: tuple[str, ...]
 
 
@@ -204,7 +205,7 @@ def screen(header: Header, shown: Sequence[PodRow], log: Sequence[str], *, width
     bottom = [
         Text(),
         Text("Try in another terminal", style="bold"),
-        Text(f"  export KUBECONFIG={header.kubeconfig}", style="cyan"),
+        Text(f"  {header.environment}", style="cyan"),
         *(Text(f"  {_fitting(command, width - 2)}", style="cyan") for command in header.commands),
         Text("Ctrl-C ends the demo and removes everything.", style="dim"),
     ]

@@ -6,6 +6,7 @@ The service is a child process on purpose: kill it, and see that nothing is lost
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sys
 import time
@@ -200,7 +201,7 @@ class Show:
     ) -> None:
         """Until Ctrl-C."""
         if self._plain:
-            for line in (f"export KUBECONFIG={header.kubeconfig}", *header.commands):
+            for line in (header.environment, *header.commands):
                 self._note(f"try: {line}")
             while True:
                 cluster.check()
@@ -224,7 +225,7 @@ class Show:
 
     def _header(self, cluster: EmbeddedCluster, page: str, kubeconfig: Path, companion: Companion) -> Header:
         size = f"{counted(self._options.nodes, 'node')} × {counted(self._options.devices, 'GPU')}"
-        return Header(cluster.url, size, "", page, _short(kubeconfig), commands(companion.pid, self._options))
+        return Header(cluster.url, size, "", page, environment(kubeconfig), commands(companion.pid, self._options))
 
     def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:
         made = cluster.scheduler.extenders.made if cluster.scheduler is not None else {}
@@ -260,17 +261,27 @@ def console() -> Console:
     return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
+def environment(kubeconfig: Path) -> str:
+    """What to type first: the cluster, and the folder of `kubectl dra` unless the shell finds it already."""
+    exported = f"export KUBECONFIG={_short(kubeconfig)}"
+    folder = Path(sys.executable).parent
+    if shutil.which("kubectl-dra") == str(folder / "kubectl-dra"):
+        return exported
+    # kubectl runs no plugin from a relative entry of PATH.
+    absolute = folder if Path(_short(folder)).is_absolute() else f"$PWD/{_short(folder)}"
+    return f"{exported} PATH={absolute}:$PATH"
+
+
 def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
     """What to try; with pods only where the samples are."""
-    here = _short(Path(sys.executable).parent / "dra-extender")
     about_pods = (
         ("kubectl describe pod unschedulable -n dra-samples", "the last event: why it waits, what helps"),
-        (f"{here} why unschedulable -n dra-samples", "the same, in more detail"),
+        ("kubectl dra why unschedulable -n dra-samples", "the same, in more detail"),
         ("kubectl delete pod pod0 -n dra-tutorial", "its claim is pending again, its GPU is free"),
     )
     tried = (
         *(about_pods[:2] if options.with_samples else ()),
-        (f"{here} top nodes", "what is free, and where"),
+        ("kubectl dra top nodes", "what is free, and where"),
         *(about_pods[2:] if options.with_samples else ()),
         (f"kill -9 {pid or 'PID'}", "the service: no allocation is lost or made twice"),
     )

@@ -26,7 +26,7 @@ HEADER = Header(
     cluster="4 nodes",
     service="service: process 7",
     page="http://127.0.0.1:2/",
-    kubeconfig=".demo/kubeconfig",
+    environment="export KUBECONFIG=.demo/kubeconfig PATH=$PWD/.venv/bin:$PATH",
     commands=("kubectl get pods -A",),
 )
 
@@ -162,7 +162,7 @@ def test_the_screen_fits_the_terminal_and_always_says_how_to_go_on(
     lines = rendered(board.screen(HEADER, shown, log, width=width, height=height), width)
     assert len(lines) <= height and all(len(line) <= width for line in lines)
     text = "\n".join(lines)
-    assert "export KUBECONFIG=.demo/kubeconfig" in text and "Ctrl-C" in text
+    assert HEADER.environment in text and "Ctrl-C" in text
     assert (wait == 200) == ("more wait" in text)
     assert run < 200 or re.search(r"… and \d+ more +$", text, re.MULTILINE)
     assert not wait or "claim c: 2 of 3" in text

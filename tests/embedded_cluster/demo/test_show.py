@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from io import StringIO
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from embedded_cluster.demo import show
-from embedded_cluster.demo.show import DemoOptions, Show, commands
+from embedded_cluster.demo.show import DemoOptions, Show, commands, environment
 from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler.attempt import Attempts, Outcome
 from tests.support.patience import LONGEST
@@ -26,6 +27,22 @@ def test_pods_are_named_only_where_the_samples_are(samples: bool, pods: int) -> 
     assert sum(" -n dra-" in line for line in lines) == pods
     assert any(line.startswith("kill -9 7") for line in lines)
     assert len({line.index("  # ") for line in lines}) == 1, "the remarks stand below each other"
+
+
+def test_the_shell_is_told_where_kubectl_finds_the_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative to the folder that the demo runs in, where that contains it; unless the plugin is on the PATH."""
+    plugin = tmp_path / "checkout" / ".venv" / "bin" / "kubectl-dra"
+    plugin.parent.mkdir(parents=True)
+    plugin.touch(mode=0o755)
+    kubeconfig = tmp_path / "checkout" / ".demo" / "kubeconfig"
+    monkeypatch.setattr(sys, "executable", str(plugin.parent / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.chdir(tmp_path / "checkout")
+    assert environment(kubeconfig) == "export KUBECONFIG=.demo/kubeconfig PATH=$PWD/.venv/bin:$PATH"
+    monkeypatch.chdir("/")
+    assert environment(kubeconfig).endswith(f" PATH=$PWD/{plugin.parent.relative_to('/')}:$PATH")
+    monkeypatch.setenv("PATH", str(plugin.parent))
+    assert " PATH=" not in environment(kubeconfig)
 
 
 @pytest.mark.slow

@@ -47,9 +47,9 @@ def record() -> dict[str, str]:
         first.type("make demo")
         first.until(r"dra-samples/unschedulable waits, as expected")
         first.until(r"^urgent .*Running|^dra-preemption/urgent .*Running")
-        exported = first.until(r"export KUBECONFIG=\S+")[0]
+        exported = first.until(r"export KUBECONFIG=\S+ PATH=\S+")[0]
         made = {BOARD: drawn(first.shown(coloured=True), "make demo")}
-        second.type(f"PATH=$PWD/.venv/bin:$PATH; {exported}; clear")
+        second.type(f"{exported}; clear")
         second.until(r"\A\$\n*\Z")
         for question in ASKED:
             second.type(question)
