@@ -20,7 +20,6 @@ pytestmark = pytest.mark.e2e
 BASE: dict[str, Any] = {
     "certificates": {"source": "existing"},
     "policy": {"action": "None"},
-    "image": {"repository": "dra-extender"},
 }
 Combination = tuple[Sequence[str], Sequence[str], Values]
 """Resources and components of a kustomization, and the values that say the same."""

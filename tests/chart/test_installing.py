@@ -12,7 +12,7 @@ import yaml
 
 from tests.support.chart.helm import NAME, NAMESPACE, Document, HelmError, Values
 from tests.support.chart.hooks import run_test_of_helm
-from tests.support.chart.release import WHERE, Release, pod
+from tests.support.chart.release import WHERE, Release, everything, pod
 from tests.support.chart.site import Programs, Site, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("releases have the names of the manifests")]
@@ -64,6 +64,17 @@ def test_an_installation_gives_a_pod_its_device_and_tells_prometheus(
         assert (status, "dra_extender_ready 1.0" in text) == (200, True)
         assert programs.page("/insight/problems", token)[0] == 403, "Prometheus reads metrics and nothing else"
         site.plane.kubectl("delete", "pod/asking", "resourceclaim/gpu")
+
+
+@pytest.mark.parametrize("mode", ["secondary", "advisor"])
+def test_a_test_of_helm_that_fails_leaves_nothing(release: Release, mode: str) -> None:
+    """No program runs: the pod of the test is pending until Helm gives up."""
+    release.install(MODES[mode])
+    before = everything(release.site)
+    with pytest.raises(HelmError):
+        release.helm.run("test", NAME, WHERE, "--timeout=3s")
+    made = {each for each in everything(release.site) - before if each.startswith(("Pod ", "NetworkPolicy "))}
+    assert made == set()
 
 
 def test_as_an_advisor_it_is_ready_with_permissions_to_read_and_helm_tests_it(release: Release, tmp_path: Path) -> None:

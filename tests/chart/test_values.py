@@ -45,10 +45,24 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "tolerations": [{"operator": "Exists"}],
         "podLabels": {"team": "a"},
         "podAnnotations": {"note": "b"},
+        "commonLabels": {"cost-center": "42"},
+        "affinity": {"nodeAffinity": {}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "topologySpreadConstraints": [],
         "volumes": [{"name": "workload", "configMap": {"name": "workload"}}],
         "volumeMounts": [{"name": "workload", "mountPath": "/workload"}],
         "serviceAccount": {"annotations": {"role": "c"}},
-        "kubeScheduler": {"args": ["--v=2"], "nodeSelector": {"pool": "x"}, "tolerations": [{"operator": "Exists"}]},
+        "kubeScheduler": {
+            "args": ["--v=2"],
+            "nodeSelector": {"pool": "x"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpreadConstraints": [
+                {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},
+            ],
+            "podLabels": {"team": "b"},
+            "podAnnotations": {"note": "c"},
+        },
     },
     "all of monitoring": {"metrics": {"monitor": "podMonitor", "rules": True, "dashboard": True, "labels": {}}},
     "a bundle of charts": {"global": {"anything": 1}},
@@ -61,6 +75,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a setting of another kind": ({"settings": {"step_budget": "many"}}, "/settings/step_budget"),
     "another policy": ({"settings": {"placement": "best"}}, "'first-fit', 'pack', 'spread', 'fragmentation'"),
     "no replica": ({"replicas": 0}, "minimum"),
+    "no image": ({"image": {"repository": ""}}, "--set image.repository=registry.example.com/dra-extender"),
+    "a strategy misspelt": ({"strategy": {"rollingupdate": {}}}, "'type', 'rollingUpdate'"),
+    "a label of the chart": (
+        {"podLabels": {"app.kubernetes.io/name": "a"}},
+        "podLabels: the chart sets the label app.kubernetes.io/name",
+    ),
+    "a label twice": ({"commonLabels": {"a": "b"}, "kubeScheduler": {"podLabels": {"a": "c"}}}, "Remove one of them"),
     "a digest that is none": ({"image": {"digest": "latest"}}, "/image/digest"),
     "a name that no object may have": ({"fullnameOverride": "A_B"}, "/fullnameOverride"),
     "certificates of an hour": ({"certificates": {"days": 1}}, "minimum"),
@@ -197,9 +218,62 @@ def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     assert allowed(each for each in roles if not each["metadata"]["name"].startswith("dra-scheduler")) == wanted
     if advisor:
         writing = {text for text in wanted if text.split()[0] not in ("get", "list", "watch")}
-        about_itself = {"create leases.coordination.k8s.io", "update leases.coordination.k8s.io"}
+        about_itself = {f"{verb} leases.coordination.k8s.io" for verb in ("create", "patch", "update")}
         questions = {"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"}
         assert writing == about_itself | questions
+
+
+def test_values_of_pods_reach_the_pods_that_they_are_about(helm: Helm) -> None:
+    affinity: dict[str, Any] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    }
+    selected = {"topologyKey": "rack", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
+    own = selected | {"labelSelector": {"matchLabels": {"a": "b"}}}
+    values = {
+        "affinity": affinity,
+        "topologySpreadConstraints": [own],
+        "strategy": {"type": "Recreate"},
+        "kubeScheduler": {
+            "affinity": affinity,
+            "topologySpreadConstraints": [selected],
+            "podAnnotations": {"note": "c"},
+            "podLabels": {"team": "b"},
+        },
+    }
+    documents = helm.render(values)
+    extender, scheduler = (one(documents, "Deployment", name)["spec"] for name in ("dra-extender", "dra-scheduler"))
+    assert extender["strategy"] == {"type": "Recreate"}, "the API server refuses rollingUpdate with it"
+    pods = [each["template"]["spec"] for each in (extender, scheduler)]
+    assert [each["affinity"] for each in pods] == [affinity, affinity]
+    assert pods[0]["topologySpreadConstraints"] == [own]
+    selector = {"labelSelector": scheduler["selector"], "matchLabelKeys": ["pod-template-hash"]}
+    assert pods[1]["topologySpreadConstraints"] == [selected | selector]
+    assert scheduler["template"]["metadata"]["annotations"]["note"] == "c"
+    assert scheduler["template"]["metadata"]["labels"].items() >= {"team": "b"}.items()
+    (stock, _) = (each["spec"] for each in helm.render(STOCK) if each["kind"] == "Deployment")
+    assert "topologySpreadConstraints" not in stock["template"]["spec"], "no scheduler places these pods"
+
+
+@each_mode
+def test_common_labels_are_on_every_object_and_pod_and_select_nothing(helm: Helm, values: dict[str, Any]) -> None:
+    metrics = {"monitor": "serviceMonitor", "rules": True, "dashboard": True}
+    documents = helm.render({**values, "metrics": metrics, "commonLabels": {"cost-center": "42"}})
+    labelled = [each["metadata"] for each in documents]
+    labelled += [each["spec"]["template"]["metadata"] for each in documents if each["kind"] == "Deployment"]
+    assert [each["name"] for each in labelled if each["labels"].get("cost-center") != "42"] == []
+    selectors = [each["spec"]["selector"] for each in documents if "selector" in each.get("spec", {})]
+    assert selectors and "cost-center" not in str(selectors)
+
+
+@each_mode
+def test_no_object_of_helm_test_stays_after_a_test_that_fails(helm: Helm, values: dict[str, Any]) -> None:
+    policies = [
+        each["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+        for each in helm.render(values)
+        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+    ]
+    assert policies
+    assert set(policies) == {"before-hook-creation,hook-succeeded,hook-failed"}
 
 
 def test_in_mode_stock_each_node_that_is_named_has_its_replica_without_a_scheduler(helm: Helm) -> None:

@@ -45,6 +45,19 @@ app.kubernetes.io/part-of: dra-extender
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Topology spread: constraints without a selector are about the pods that this one names. Call with `constraints` and `selector`. */}}
+{{- define "dra-extender.spread" -}}
+{{- $selector := dict "labelSelector" (dict "matchLabels" (.selector | fromYaml)) "matchLabelKeys" (list "pod-template-hash") -}}
+{{- $made := list -}}
+{{- range .constraints -}}
+{{- $made = append $made (ternary . (merge (deepCopy .) $selector) (hasKey . "labelSelector")) -}}
+{{- end -}}
+{{- toYaml $made -}}
 {{- end -}}
 
 {{- define "dra-extender.image" -}}

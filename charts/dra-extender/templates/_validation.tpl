@@ -26,6 +26,20 @@
 {{- fail (printf "settings.%s: %s." $name $remedy) -}}
 {{- end -}}
 {{- end -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository: set the repository of your image of the extender, for example --set image.repository=registry.example.com/dra-extender. docs/install.md says how to build it." -}}
+{{- end -}}
+{{- $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "kubeScheduler.podLabels" .Values.kubeScheduler.podLabels "metrics.labels" .Values.metrics.labels -}}
+{{- range $value, $found := $labels -}}
+{{- range $label := keys $found -}}
+{{- if or (hasPrefix "app.kubernetes.io/" $label) (hasPrefix "helm.sh/" $label) (hasPrefix "dra-extender.dev/" $label) -}}
+{{- fail (printf "%s: the chart sets the label %s. Remove it." $value $label) -}}
+{{- end -}}
+{{- if and (ne $value "commonLabels") (hasKey $.Values.commonLabels $label) -}}
+{{- fail (printf "%s: commonLabels has the label %s too. Remove one of them." $value $label) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $alerts := list -}}
 {{- range (.Files.Get "files/alerts.yaml" | fromYaml).groups -}}
 {{- range .rules -}}

@@ -21,6 +21,9 @@ NAME, NAMESPACE = "dra-extender", "dra-system"
 KUBERNETES = "v1.36.3"
 """The release that charts are rendered for without a cluster: the same as in the manifests."""
 
+IMAGE = "dra-extender"
+"""The image that values get which name none: the chart has no default."""
+
 Values = Mapping[str, Any]
 Document = dict[str, Any]
 
@@ -58,7 +61,7 @@ class Helm:
     def run(self, *arguments: str, values: Values | None = None) -> str:
         """What it prints. Raises HelmError."""
         command = [str(self.path), *arguments, *(["--values=-"] if values is not None else [])]
-        given = json.dumps(values) if values is not None else None
+        given = json.dumps(_with_image(values)) if values is not None else None
         done = subprocess.run(command, input=given, env=self.environment(), capture_output=True, text=True, check=False)
         if done.returncode:
             raise HelmError(f"helm {arguments[0]}: {done.stderr.strip()}")
@@ -69,6 +72,10 @@ class Helm:
         place = (f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}")
         made = self.run("template", name, str(CHART), *place, *options, values=values or {})
         return [document for document in yaml.safe_load_all(made) if document]
+
+
+def _with_image(values: Values) -> Values:
+    return {**values, "image": {"repository": IMAGE, **values.get("image", {})}}
 
 
 def one(documents: Sequence[Document], kind: str, name: str = NAME) -> Document:
