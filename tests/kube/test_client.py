@@ -17,10 +17,12 @@ from dra_extender.api.errors import (
     ConflictError,
     GoneError,
     NotFoundError,
+    NotServedError,
     OutcomeUnknownError,
     RejectedError,
     ThrottledError,
     UnreachableError,
+    is_passing,
 )
 from dra_extender.kube.client import MERGE_PATCH, Connections, KubeClient
 from dra_extender.kube.credentials import ClientSettings, Credentials
@@ -33,7 +35,7 @@ from tests.support.kube.scripted import Lines, ScriptedServer
         (400, RejectedError),
         (401, RejectedError),
         (403, RejectedError),
-        (404, NotFoundError),
+        (404, NotServedError),
         (409, ConflictError),
         (410, GoneError),
         (422, RejectedError),
@@ -51,6 +53,42 @@ async def test_each_status_has_an_exception_that_carries_the_servers_words(
     assert type(caught.value) is expected
     assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Why", "because")
     assert caught.value.details == {"name": "x"}
+
+
+GROUP_DETAILS = {"group": "resource.k8s.io"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"details": {"kind": "pods", "name": "p"}}, NotFoundError),
+        ({"details": {"kind": "resourceclaims", "name": "c", **GROUP_DETAILS}}, NotFoundError),
+        ({"details": {"kind": "namespaces", "name": "n"}}, NotServedError),
+        ({"details": {}, "message": "the server could not find the requested resource"}, NotServedError),
+        ({"details": {"kind": "pods"}}, NotServedError),
+        ({}, NotServedError),
+    ],
+    ids=["a pod", "a claim", "a namespace", "a resource", "no name", "no details"],
+)
+async def test_only_an_answer_that_names_an_object_says_that_it_does_not_exist(
+    server: ScriptedServer, client: KubeClient, body: dict[str, Any], expected: type[ApiError]
+) -> None:
+    server.on("GET", "/x", (404, {"kind": "Status", "reason": "NotFound", "code": 404, **body}))
+    with pytest.raises(ApiError) as caught:
+        await client.get("/x")
+    assert type(caught.value) is expected
+    assert is_passing(caught.value) == (expected is NotServedError)
+
+
+async def test_the_page_of_a_path_that_nobody_serves_says_nothing_about_objects(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=404, text="404 page not found")
+
+    server.on("GET", "/x", answer)
+    with pytest.raises(NotServedError, match="404 page not found"):
+        await client.get("/x")
 
 
 async def test_an_error_that_is_no_status_object_keeps_its_text(server: ScriptedServer, client: KubeClient) -> None:

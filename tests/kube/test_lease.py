@@ -36,7 +36,8 @@ class LeaseStore:
         return web.json_response(lease)
 
     def error(self, status: int) -> web.Response:
-        return web.json_response({"message": f"HTTP {status}"}, status=status)
+        details = {"group": "coordination.k8s.io", "kind": "leases", "name": "dra-extender"}
+        return web.json_response({"message": f"HTTP {status}", "details": details}, status=status)
 
     async def get(self, _: web.Request) -> web.Response:
         if self.broken:

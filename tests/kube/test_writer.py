@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from dra_extender.api.errors import (
     ConflictError,
     DisruptionBudgetError,
     NotFoundError,
+    NotServedError,
     OutcomeUnknownError,
     ThrottledError,
     UndecodableError,
@@ -181,6 +183,23 @@ async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:
     assert await writer.read_claim("default", "c") is None
     assert await writer.read_pod("default", "p") is None
     assert await writer.nominated_ahead(POD) == ""
+
+
+async def test_what_a_path_without_its_resource_answers_is_not_taken_for_absence(
+    server: ScriptedServer, writer: Writer
+) -> None:
+    """A pod that does not exist loses its claim, so a proxy that answers 404 to everything must not look like that."""
+
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(status=404, text="404 page not found")
+
+    claim = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+    server.on("GET", "/api/v1/namespaces/default/pods/p", page)
+    server.on("GET", claim, page)
+    server.on("DELETE", claim, page)
+    for call in (writer.read_pod("default", "p"), writer.read_claim("default", "c"), writer.delete_claim(CLAIM)):
+        with pytest.raises(NotServedError):
+            await call
 
 
 @pytest.mark.parametrize("name", [".", ".."])

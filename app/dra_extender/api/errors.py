@@ -49,7 +49,13 @@ class ConflictError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404: no such object (or no such resource on this server)."""
+    """404: the API server names the object that does not exist."""
+
+
+class NotServedError(ApiError):
+    """404 that names no object: a resource that is not served now, a missing namespace, a wrong path, or the answer of
+    a proxy. The request was not carried out, and nothing is known about the object.
+    """
 
 
 class GoneError(ApiError):
@@ -121,7 +127,7 @@ def is_passing(error: ApiError) -> bool:
     """
     if isinstance(error, UndecodableError):
         return False
-    return isinstance(error, OutcomeUnknownError | ThrottledError | UnreachableError)
+    return isinstance(error, OutcomeUnknownError | ThrottledError | UnreachableError | NotServedError)
 
 
 def error_from_status(
@@ -138,8 +144,16 @@ def error_from_status(
         return refusal(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
     if status >= 500:
         return OutcomeUnknownError(status, reason, message, details)
+    if status == NOT_FOUND and not _names_object(details):
+        return NotServedError(status, reason, message, details)
     kind = {CONFLICT: ConflictError, NOT_FOUND: NotFoundError, GONE: GoneError}.get(status, RejectedError)
     return kind(status, reason, message, details)
+
+
+def _names_object(details: Mapping[str, Any] | None) -> bool:
+    """True when the details of a 404 name an object that is no namespace: creating in a missing namespace is a 404."""
+    kind, name = (details or {}).get("kind"), (details or {}).get("name")
+    return bool(kind and name) and kind != "namespaces"
 
 
 def _names_budget(details: Mapping[str, Any] | None) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.api.errors import ApiError, NotServedError
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import Served, watched_kinds
@@ -144,7 +144,7 @@ async def _granted(client: KubeClient, permission: Permission) -> bool:
     }
     try:
         answer = await _review(client, "SelfSubjectAccessReview", {"resourceAttributes": attributes}, AccessDecision)
-    except NotFoundError:
+    except NotServedError:
         return True
     return answer.allowed
 

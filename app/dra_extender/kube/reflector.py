@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from dra_extender.api.errors import ApiError, GoneError, NotFoundError, SetBackError
+from dra_extender.api.errors import ApiError, GoneError, NotServedError, SetBackError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named
@@ -250,7 +250,7 @@ class Reflector(Generic[T]):
     def _failed(self, problem: ApiError) -> float:
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
-        self._not_found = isinstance(problem, NotFoundError)
+        self._not_found = isinstance(problem, NotServedError)
         reported, when = self._reported
         if reported != problem.message or self._clock() - when >= _LOG_PERIOD:
             self._reported = (problem.message, self._clock())

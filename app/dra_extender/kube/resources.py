@@ -17,7 +17,7 @@ from dra_extender.api import outline, v1beta1
 from dra_extender.api import resource as v1
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, decode
-from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, RejectedError
+from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError
 from dra_extender.api.meta import Object
 from dra_extender.api.partial import PartialAllocation, partial_allocation
 from dra_extender.api.policy import PodDisruptionBudget
@@ -62,7 +62,7 @@ async def discover(client: KubeClient) -> Served:
     """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io, and the client's ApiErrors."""
     try:
         group = await _get(client, f"/apis/{GROUP}", _Group)
-    except NotFoundError:
+    except NotServedError:
         raise RejectedError(404, "NotServed", _nothing_served(())) from None
     offered = {entry.version for entry in group.versions}
     resources = {version: await _resources(client, version) for version in CLAIM_VERSIONS if version in offered}

@@ -357,7 +357,9 @@ def _gone(body: Json) -> bool:
 
 
 def _outcome(want: Answer) -> type[ApiError] | None:
-    return type(error_from_status(want["status"], "", "")) if want["status"] >= 300 else None
+    if want["status"] < 300:
+        return None
+    return type(error_from_status(want["status"], "", "", want["body"].get("details")))
 
 
 def _told(want: Answer) -> str:

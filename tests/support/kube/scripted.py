@@ -23,6 +23,13 @@ class Asked(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self.body)
 
 
+def _not_found(path: str) -> dict[str, Any]:
+    """As the API server says it of an object in a namespace, and of paths that it does not serve."""
+    _, kind, name, *_ = [*path.partition("/namespaces/")[2].split("/"), "", ""]
+    details = {"kind": kind, "name": name} if name else {}
+    return {"kind": "Status", "code": 404, "reason": "NotFound", "details": details}
+
+
 Answer = web.StreamResponse | Callable[[web.Request], Any]
 
 
@@ -52,7 +59,7 @@ class ScriptedServer:
         suffix = "+watch" if request.query.get("watch") else ""
         queue = self._answers.get((request.method + suffix, request.path))
         if not queue:
-            return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+            return web.json_response(_not_found(request.path), status=404)
         answer = queue.pop(0) if len(queue) > 1 else queue[0]
         if callable(answer):
             made = await answer(request)

@@ -15,6 +15,7 @@ import msgspec
 from dra_extender.api.errors import (
     ApiError,
     ConflictError,
+    NotServedError,
     OutcomeUnknownError,
     ThrottledError,
     UndecodableError,
@@ -92,7 +93,7 @@ def error_text(error: ApiError) -> str:
 
 # --- repeating requests -----------------------------------------------------------------------------------------------
 
-Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError)
+Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError, NotServedError)
 """Repeat the request. After OutcomeUnknownError it may have been stored; after the others it was not."""
 
 
