@@ -12,6 +12,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.nodeselection import one_node
+from dra_extender.devices.pools import NodeView
 from tests.support.devices.changing import drop, put
 from tests.support.devices.objects import make_claim, make_node, make_slice
 
@@ -35,9 +36,9 @@ def allocate(cluster: Cluster, name: str, node: str, device: str | Mapping[str, 
     return claim
 
 
-def share(number: int, memory: str) -> dict[str, Any]:
+def share(number: int, memory: str, pool: str = "n1") -> dict[str, Any]:
     return {
-        "request": "r", "driver": "gpu", "pool": "n1", "device": "g0",
+        "request": "r", "driver": "gpu", "pool": pool, "device": "g0",
         "shareID": f"s{number}", "consumedCapacity": {"memory": memory},
     }  # fmt: skip
 
@@ -67,6 +68,22 @@ def test_shares_are_judged_by_the_capacity_that_their_node_sees(
     put(cluster, make_slice("a", "n1", [shareable("10Gi")], nodeName="n1"))
     first, second = (allocate(cluster, f"c{number}", "n1", share(number, each)) for number in (0, 1))
     put(cluster, make_slice("foreign", "n1", [shareable(foreign)], nodeName="n2", generation=generation))
+    assert cluster.ledger.rivals(second) == ((first,) if overdrawn else ())
+    assert [found.kind for found in cluster.ledger.violations()] == ["capacity"] * overdrawn
+    assert cluster.ledger.violations_of(second) == cluster.ledger.violations()
+
+
+@FOREIGN_GENERATIONS
+@pytest.mark.parametrize("foreign", ["1Gi", "100Gi"])
+@pytest.mark.parametrize(("each", "overdrawn"), [("4Gi", False), ("6Gi", True)])
+def test_devices_of_no_single_node_are_judged_by_the_slices_that_are_no_nodes_own(
+    cluster: Cluster, generation: int, foreign: str, each: str, overdrawn: bool
+) -> None:
+    """The slice of a node took the name of the pool of network-attached devices: no claim could be bound to them."""
+    put(cluster, make_slice("a", "net", [shareable("10Gi"), "g1"], allNodes=True))
+    first, second = (allocate(cluster, f"c{number}", "", share(number, each, "net")) for number in (0, 1))
+    put(cluster, make_slice("foreign", "net", [shareable(foreign)], nodeName="n2", generation=generation))
+    assert not cluster.ledger.is_unverifiable(second)
     assert cluster.ledger.rivals(second) == ((first,) if overdrawn else ())
     assert [found.kind for found in cluster.ledger.violations()] == ["capacity"] * overdrawn
     assert cluster.ledger.violations_of(second) == cluster.ledger.violations()
@@ -106,3 +123,18 @@ def test_a_device_that_vanished_has_no_limits(cluster: Cluster, node: str, where
     drop(cluster, slices[0])
     assert cluster.ledger.is_unverifiable(first)
     assert not cluster.ledger.is_unverifiable(second)
+
+
+@pytest.mark.parametrize("generation", [1, 99], ids=["the same", "newer"])
+def test_a_slice_with_shared_counters_hides_the_devices_of_its_namesake_and_frees_none(
+    cluster: Cluster, generation: int
+) -> None:
+    """As upstream: it belongs to the pool on every node, also when it names a node."""
+    counters = [{"name": "gpu", "counters": {"slices": {"value": "10"}}}]
+    put(cluster, make_slice("a", "n1", ["g0", "g1"], nodeName="n1"))
+    allocate(cluster, "c", "n1", "gpu/n1/g0")
+    put(cluster, make_slice("foreign", "n1", nodeName="n2", sharedCounters=counters, generation=generation))
+    view = cluster.inventory.view("n1")
+    assert isinstance(view, NodeView)
+    assert not view.devices
+    assert set(cluster.ledger.in_use(("gpu", "n1"))) == {"g0"}

@@ -29,7 +29,7 @@ Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 
 class Published(Protocol):
     """What drivers say about devices, in the newest generation of their pool for the node. Without a node (an empty
-    name), all slices of the pool count.
+    name), slices that are a node's own count only if the pool has no others.
     """
 
     def device(self, device: DeviceID, node: str) -> Device | None: ...

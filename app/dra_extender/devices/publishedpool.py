@@ -190,9 +190,11 @@ class PublishedPool:
         """The devices of one of the slices."""
         return self._device_lists[item.metadata.name]
 
-    def generation(self, node: str = "") -> int:
-        """The newest generation of the slices for the node; without a node, of all slices. -1 without slices."""
-        if not node:
+    def generation(self, node: str | None = None) -> int:
+        """The newest generation of the slices for the node; without a node, of all slices. -1 without slices. An empty
+        name stands for devices of no single node, which open slices publish.
+        """
+        if node is None or not (node or self._open):
             return self.generations().newest
         if self._newest_open is None:
             self._newest_open = self._newest_of(self._open)
@@ -201,23 +203,23 @@ class PublishedPool:
     def _newest_of(self, names: Iterable[str]) -> int:
         return max((self.slices[name].spec.pool.generation for name in names), default=-1)
 
-    def newest(self, node: str = "") -> Iterator[ResourceSlice]:
+    def newest(self, node: str | None = None) -> Iterator[ResourceSlice]:
         """All slices of this generation, also those of other nodes, by name."""
         generation = self.generation(node)
         return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
-    def is_whole(self, node: str = "") -> bool:
+    def is_whole(self, node: str | None = None) -> bool:
         """Whether all slices of this generation are there: for the node, or in the cluster."""
         everywhere = list(self.newest(node))
-        names = {item.metadata.name for item in self.slices_for(node)}
-        seen = [item for item in everywhere if item.metadata.name in names] if node else []
+        names = {item.metadata.name for item in self.slices_for(node)} if node is not None else set()
+        seen = [item for item in everywhere if item.metadata.name in names]
         return bool(everywhere) and any(
             all(is_complete(item.spec.pool.resource_slice_count, len(items)) for item in items)
             for items in (seen, everywhere)
             if items
         )
 
-    def device(self, name: str, node: str = "") -> Device | None:
+    def device(self, name: str, node: str | None = None) -> Device | None:
         """The device in this generation. The node's own slices come before those of other nodes."""
         generation = self.generation(node)
         found = self._devices_of(node, generation).get(name) if node else None
@@ -237,10 +239,10 @@ class PublishedPool:
             }
         return devices
 
-    def counter_sets(self, node: str = "") -> Iterator[CounterSet]:
+    def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
         """The counter sets of this generation."""
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)
 
     def vantages(self) -> Iterable[str]:
-        """One node for each generation that is the newest for some node; an empty name stands for all nodes."""
+        """One node for each generation that is the newest for some node; an empty name stands for no single node."""
         return {self.generation(node): node for node in (*sorted(self._own), "")}.values()
