@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dra_extender.api.core import Node
 from dra_extender.api.errors import ApiError, GoneError, OutcomeUnknownError
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
+from dra_extender.api.meta import ObjectKey
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, resource_claims
 from tests.support.unexpected import Reports
@@ -255,6 +256,32 @@ def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_chan
     assert [[result.device for result in partial.results] for partial in partials] == [[], ["x"], []]
     assert len(found) == 3
     assert all(partial.complete for partial in partials)
+
+
+def test_an_object_that_is_set_aside_is_not_decoded_and_what_it_holds_is_known() -> None:
+    found: list[ClusterEvent] = []
+    aside = {ObjectKey("ResourceClaim", "n/c"): "stopped a process"}
+    known = KnownObjects(resource_claims("v1"), found.append, set_aside=lambda key: aside.get(key, ""))
+    results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+    claim, other = (
+        {
+            "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": version},
+            "spec": {},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }
+        for name, version in (("c", "7"), ("d", "8"))
+    )
+    known.watched(event("ADDED", claim))
+    known.watched(event("ADDED", other))
+    first, second = found
+    assert isinstance(first, Undecodable) and first.partial is not None
+    assert (first.problem, [result.device for result in first.partial.results]) == ("stopped a process", ["x"])
+    assert isinstance(second, Applied)
+    aside.clear()
+    known.begin_list()
+    known.listed(raws(claim, other))
+    known.end_list("10")
+    assert [event.key.name for event in found[2:] if isinstance(event, Applied)] == ["n/c"]
 
 
 @pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])

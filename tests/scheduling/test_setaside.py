@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from dra_extender.api.core import Pod
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.diagnosis import diagnose
-from dra_extender.scheduling.setaside import MOST, MOST_OF_NAMESPACE, REASON, SECONDS
+from dra_extender.scheduling.setaside import MOST, MOST_OF_NAMESPACE, REASON, SECONDS, UNREAD
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
@@ -104,6 +105,29 @@ async def test_a_namespace_with_several_such_pods_is_set_aside_and_the_others_go
     world.add(elsewhere_claim("c"))
     await world.settle()
     assert await fits(service, elsewhere(make_pod("p", "c")))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ObjectKey("ResourceSlice", "s"),
+        ObjectKey("DeviceClass", "gpu"),
+        ObjectKey("ResourceClaim", "default/c"),
+        ObjectKey("Pod", "default/p"),
+    ],
+    ids=str,
+)
+async def test_an_object_that_is_set_aside_is_not_read_until_an_hour_is_over(world: World, key: ObjectKey) -> None:
+    aside = world.service().extender.set_aside
+    assert not aside.object_reason(key)
+    annotation = aside.adding_object(key)
+    aside.annotation = lambda: annotation
+    assert aside.object_reason(key) == UNREAD
+    assert not aside.object_reason(ObjectKey(key.kind, key.name + "2"))
+    assert not aside.object_reason(ObjectKey("Node", key.name))
+    assert not list(aside.problems)
+    await world.settle(SECONDS + 1)
+    assert not aside.object_reason(key)
 
 
 async def test_the_annotation_does_not_grow_for_ever(service: Service) -> None:

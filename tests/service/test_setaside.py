@@ -10,16 +10,20 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from dra_extender.api.core import Pod
+from dra_extender.api.events import ClusterEvent
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.scheduling.setaside import ANNOTATION, REASON
+from dra_extender.kube.knownobjects import KnownObjects
+from dra_extender.kube.resources import NODES, PODS, Resource
+from dra_extender.scheduling.setaside import ANNOTATION, REASON, UNREAD
 from dra_extender.service.watchdog import subject
 from tests.support.patience import until
-from tests.support.service.world import World
+from tests.support.service.world import Json, World
 
 pytestmark = pytest.mark.slow
 
@@ -77,12 +81,59 @@ def blamed(*names: str) -> str:
     if names[1:]:
         return blamed(*names[1:])
     found = subject(sys._getframe())
-    return found.metadata.key if found is not None else f"nobody, for {pod.metadata.key}"
+    return found.metadata.key if isinstance(found, Pod) else f"nobody, for {pod.metadata.key}"
 
 
 def test_a_pod_is_not_set_aside_for_work_on_a_pod_of_another_namespace() -> None:
     assert blamed("ours/preemptor", "ours/victim") == "ours/preemptor"
     assert blamed("ours/preemptor", "others/victim") == "nobody, for others/victim"
+
+
+def blamed_for_an_event(kind: Resource[Any], event: Json, other: Pod | None = None) -> str:
+    """Whom the watchdog blames while the event is applied, which works on the other pod, too."""
+    blamed: list[str] = []
+
+    def work(pod: Pod | None) -> None:
+        found = subject(sys._getframe())
+        blamed.append(found.metadata.key if isinstance(found, Pod) else str(found))
+
+    def apply(_: ClusterEvent) -> None:
+        work(other)
+
+    KnownObjects(kind, apply).watched(json.dumps({"type": "ADDED", "object": event}).encode())
+    return blamed[0]
+
+
+def test_an_object_is_set_aside_for_its_own_event_only() -> None:
+    node = {"metadata": {"name": "n", "resourceVersion": "1"}}
+    pod = {"metadata": {"name": "p", "namespace": "ours", "resourceVersion": "1"}}
+    ours = Pod(ObjectMeta(namespace="ours", name="p"))
+    assert blamed_for_an_event(NODES, node) == "Node n"
+    assert blamed_for_an_event(NODES, node, ours) == "ours/p"
+    assert blamed_for_an_event(PODS, pod, ours) == "Pod ours/p"
+    assert blamed_for_an_event(PODS, pod, Pod(ObjectMeta(namespace="others", name="q"))) == "None"
+
+
+async def test_a_slice_that_costs_one_process_is_left_out_by_the_next_and_others_go_on(world: World) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(replica(world, 0))
+        await until(lambda: first.leads)
+        world.claim("c")
+        pod = world.pod("p", "c")
+        published = world.published(world.nodes[0])
+        published["metadata"] = {"name": "stuck"}
+        published["spec"]["pool"]["name"] = "other"
+        world.store.create(published)
+        await until(lambda: annotated(world))
+        await first.kill()
+        second = await stack.enter_async_context(replica(world, 0))
+        await until(lambda: second.leads)
+        answer = await world.call(second.url, "filter", {"Pod": pod, "NodeNames": world.nodes})
+        assert answer["NodeNames"] == world.nodes
+        _, problems = await world.get(f"{second.url}/insight/problems")
+        assert [(found["object"], found["problem"]) for found in problems["problems"]] == [
+            ("ResourceSlice stuck", f"cannot be read: {UNREAD}")
+        ]
 
 
 @pytest.mark.parametrize("memory", [0, 500], ids=["killed by its probe", "killed at its memory limit"])

@@ -1,9 +1,9 @@
 """The events that a list or a watch of one kind contains, found by comparison with the known objects.
 
 `KnownObjects` turns pages of lists and lines of watches into `ClusterEvent`s. It promises: an object that was deleted
-between two watches is removed; an object that cannot be decoded or applied is reported as undecodable, and the others
-are not affected; a list applies no object whose version is known. A list or an event that cannot follow what was shown
-before raises SetBackError and is not applied. It is synchronous and does no I/O.
+between two watches is removed; an object that cannot be decoded or applied, or that is set aside, is reported as
+undecodable, and the others are not affected; a list applies no object whose version is known. A list or an event that
+cannot follow what was shown before raises SetBackError and is not applied. It is synchronous and does no I/O.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Continuity(Protocol):
 
 
 T = TypeVar("T", bound=Named)
+SetAsideReason = Callable[[ObjectKey], str]
+"""Why the object is set aside; empty for almost all objects."""
 
 
 class _WatchEvent(Object, frozen=True):
@@ -53,11 +55,16 @@ class KnownObjects(Generic[T]):
     """The known objects of one kind: keys and versions. `apply` gets the events."""
 
     def __init__(
-        self, resource: Resource[T], apply: Callable[[ClusterEvent], object], continuity: Continuity | None = None
+        self,
+        resource: Resource[T],
+        apply: Callable[[ClusterEvent], object],
+        continuity: Continuity | None = None,
+        set_aside: SetAsideReason = lambda key: "",
     ) -> None:
         self.version = ""
         """The resourceVersion at which the next watch starts: everything up to it has been shown."""
         self._continuity = continuity
+        self._set_aside = set_aside
         self._resource = resource
         self._apply = apply
         self._known: dict[str, tuple[str, str]] = {}
@@ -141,11 +148,17 @@ class KnownObjects(Generic[T]):
             raise SetBackError(f"{self._resource.kind}: version {version} is shown after version {self.version}")
         self.version = version or self.version
 
+    def subject(self, identity: Identity) -> ObjectKey:
+        """The object with this identity."""
+        return self._key(identity.key)
+
     def _key(self, key: str) -> ObjectKey:
         return ObjectKey(self._resource.kind, key)
 
     def _read(self, raw: msgspec.Raw, identity: Identity) -> T | Undecodable:
         try:
+            if reason := self._set_aside(self._key(identity.key)):
+                raise DecodeError(self._resource.kind, identity.key, reason)
             return self._resource.decode(raw)
         except DecodeError as problem:
             read = self._resource.read_partially

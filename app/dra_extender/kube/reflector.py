@@ -22,7 +22,7 @@ import structlog
 from dra_extender.api.errors import ApiError, GoneError, NotServedError, SetBackError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named
+from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named, SetAsideReason
 from dra_extender.kube.pages import list_pages
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected
@@ -90,13 +90,14 @@ class Reflector(Generic[T]):
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         continuity: Continuity | None = None,
+        set_aside: SetAsideReason = lambda key: "",
     ) -> None:
         """`apply` gets the events. `selector`: fieldSelector and labelSelector. `on_synced`: called after the first
         list.
         """
         self.resource = resource
         self._client = client
-        self._known = KnownObjects(resource, apply, continuity)
+        self._known = KnownObjects(resource, apply, continuity, set_aside)
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()

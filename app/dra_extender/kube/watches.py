@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.knownobjects import Continuity
+from dra_extender.kube.knownobjects import Continuity, SetAsideReason
 from dra_extender.kube.reflector import Progress, Reflector
 from dra_extender.kube.resources import PODS, Served, watched_kinds
 
@@ -32,8 +32,9 @@ class Watches:
         budgets: bool = False,
         on_synced: Callable[[], object] = lambda: None,
         continuity: Continuity | None = None,
+        set_aside: SetAsideReason = lambda key: "",
     ) -> None:
-        """`budgets`: watch PodDisruptionBudgets, too."""
+        """`budgets`: watch PodDisruptionBudgets, too. `set_aside`: see `KnownObjects`."""
         self._on_synced = on_synced
         self._synced = False
         self._reflectors = tuple(
@@ -44,6 +45,7 @@ class Watches:
                 on_synced=self._one_synced,
                 selector=UNFINISHED_PODS if resource is PODS else None,
                 continuity=continuity,
+                set_aside=set_aside,
             )
             for resource in watched_kinds(served, budgets=budgets)
         )

@@ -24,6 +24,7 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
+from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.devices.validity import ObjectProblem
@@ -133,9 +134,13 @@ class Extender:
         """The amount of deferred work that is queued or running."""
         return len(self._deferred)
 
-    def set_aside_with(self, pod: Pod) -> str:
-        """The annotation of the lease after which no process decides on this pod and equal ones."""
-        claims = self.view.claims_of(pod)
+    def set_aside_with(self, subject: Pod | ObjectKey) -> str:
+        """The annotation of the lease after which no process decides on this pod and equal ones, or reads the object
+        with this key.
+        """
+        if isinstance(subject, ObjectKey):
+            return self.set_aside.adding_object(subject)
+        pod, claims = subject, self.view.claims_of(subject)
         return self.set_aside.adding(pod, () if isinstance(claims, Unschedulable) else claims)
 
     def check_leadership(self, leading: Callable[[], bool]) -> None:

@@ -1,8 +1,9 @@
-"""Pods that are set aside, because a decision on one of them kept a process from all other work.
+"""Pods and objects that are set aside, because work on one of them kept a process from all other work.
 
 Promises: a pod is set aside together with the pods of its namespace that request the same. They are refused without a
-decision for `SECONDS`, by every replica. When a namespace has `MOST_OF_NAMESPACE` different ones, all its pods are
-refused. The annotation of the lease remembers them: only administrators can write it, and it outlives the process.
+decision for `SECONDS`, by every replica. When a namespace has `MOST_OF_NAMESPACE` different entries, all its pods are
+refused. An object that a process does not get decoded or applied counts as undecodable for as long. The annotation of
+the lease remembers them: only administrators can write it, and it outlives the process.
 """
 
 from __future__ import annotations
@@ -24,19 +25,27 @@ SECONDS: Final = 3600.0
 MOST_OF_NAMESPACE: Final = 3
 MOST: Final = 100
 REASON: Final = "the pod is set aside: a decision on it or on an equal pod stopped a process of dra-extender"
+UNREAD: Final = "it is set aside: reading it stopped a process of dra-extender"
 ADVICE: Final = (
     "correct the pod and its claims, and report a bug; the service tries again after an hour, or when the annotation "
     f"{ANNOTATION} of its lease is removed"
 )
 
 
-class SetAsidePod(Object, frozen=True, gc=False):
-    """`pod`: namespace and name of the first one. `content`: what equal pods have in common. `until`: Unix time."""
+class SetAsideEntry(Object, frozen=True, gc=False):
+    """`pod`: name of the first pod, or of the object. `content`: what equal pods have in common; empty for an object
+    that is not read. `until`: Unix time.
+    """
 
     namespace: str
     pod: str
     content: str
     until: float
+    kind: str = Pod.__name__
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.kind, f"{self.namespace}/{self.pod}" if self.namespace else self.pod)
 
 
 class SetAside:
@@ -45,7 +54,7 @@ class SetAside:
     def __init__(self, clock: Clock) -> None:
         self.annotation: Callable[[], str] = lambda: ""
         self._clock = clock
-        self._known: tuple[str, tuple[SetAsidePod, ...]] = "", ()
+        self._known: tuple[str, tuple[SetAsideEntry, ...]] = "", ()
 
     def reason(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
         """Why nothing may be decided on the pod; empty for almost all pods."""
@@ -53,18 +62,30 @@ class SetAside:
         found = len(own) >= MOST_OF_NAMESPACE or (own and _content(pod, claims) in {entry.content for entry in own})
         return REASON if found else ""
 
+    def object_reason(self, key: ObjectKey) -> str:
+        """Why the object is not read; empty for almost all objects."""
+        return UNREAD if any(not entry.content and entry.key == key for entry in self._entries()) else ""
+
+    def adding_object(self, key: ObjectKey) -> str:
+        """The annotation with this object."""
+        namespace, _, name = key.name.rpartition("/")
+        return self._with(namespace, name, "", key.kind)
+
     def adding(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
         """The annotation with this pod."""
+        return self._with(pod.metadata.namespace, pod.metadata.name, _content(pod, claims), Pod.__name__)
+
+    def _with(self, namespace: str, name: str, content: str, kind: str) -> str:
         until = self._clock.wall().timestamp() + SECONDS
-        entry = SetAsidePod(pod.metadata.namespace, pod.metadata.name, _content(pod, claims), until)
+        entry = SetAsideEntry(namespace, name, content, until, kind)
         return msgspec.json.encode((*self._entries(), entry)[-MOST:]).decode()
 
     @property
     def problems(self) -> Iterator[ObjectProblem]:
-        for entry in self._entries():
-            yield ObjectProblem(ObjectKey(Pod.__name__, f"{entry.namespace}/{entry.pod}"), REASON, ADVICE)
+        """The pods on which nothing is decided. Objects that are not read are reported as undecodable."""
+        return (ObjectProblem(entry.key, REASON, ADVICE) for entry in self._entries() if entry.content)
 
-    def _entries(self) -> Sequence[SetAsidePod]:
+    def _entries(self) -> Sequence[SetAsideEntry]:
         text = self.annotation()
         if text != self._known[0]:
             self._known = text, _decoded(text)
@@ -73,9 +94,9 @@ class SetAside:
         return [entry for entry in entries if entry.until > now]
 
 
-def _decoded(text: str) -> tuple[SetAsidePod, ...]:
+def _decoded(text: str) -> tuple[SetAsideEntry, ...]:
     try:
-        return msgspec.json.decode(text or "[]", type=tuple[SetAsidePod, ...])
+        return msgspec.json.decode(text or "[]", type=tuple[SetAsideEntry, ...])
     except (msgspec.DecodeError, ValueError):
         return ()
 

@@ -138,6 +138,7 @@ class Engine:
             budgets=budgets,
             on_synced=self._synced,
             continuity=self.cluster.continuity,
+            set_aside=self.extender.set_aside.object_reason,
         )
         self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
         self._memory = ProcessMemory(own=own_process)

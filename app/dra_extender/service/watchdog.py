@@ -1,8 +1,9 @@
-"""Finds out which pod stops the event loop, while it does, and writes it to the lease for the process that follows.
+"""Finds out which pod or object stops the event loop, while it does, and writes it to the lease for the next process.
 
 `Watchdog` promises: it runs in a thread of its own and costs ordinary work nothing. When the event loop uses twice
-`STUCK_SECONDS` of CPU time in one turn and works on the same pod all the time, which the work budget rules out except
-for a bug, it logs the stack and sets the pod aside. A process that waits for the CPU or is paused is not stuck.
+`STUCK_SECONDS` of CPU time in one turn and decides on the same pod or reads the same object all the time, which only a
+bug makes possible, it logs the stack and sets the pod or object aside. A process that waits for the CPU or is paused is
+not stuck.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
+from dra_extender.api.meta import ObjectKey
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.lease import LeaseSettings, annotate
+from dra_extender.kube.resources import Identity
 from dra_extender.scheduling.setaside import ANNOTATION
 
 log = structlog.get_logger(__name__)
@@ -34,12 +38,14 @@ FRAMES: Final = 30
 
 
 class Watchdog:
-    """Make it in the thread of the event loop. `with_pod`: the annotation with this pod."""
+    """Make it in the thread of the event loop. `with_subject`: the annotation with this pod or object."""
 
-    def __init__(self, client: ClientSettings, lease: LeaseSettings, with_pod: Callable[[Pod], str]) -> None:
+    def __init__(
+        self, client: ClientSettings, lease: LeaseSettings, with_subject: Callable[[Pod | ObjectKey], str]
+    ) -> None:
         self._client = client
         self._lease = lease
-        self._with_pod = with_pod
+        self._with_subject = with_subject
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         self._stopped = threading.Event()
@@ -57,7 +63,7 @@ class Watchdog:
     def _watch(self) -> None:
         turned, since = threading.Event(), 0.0
         turned.set()
-        suspect: Pod | None = None
+        suspect: Pod | ObjectKey | None = None
         while not self._stopped.wait(PERIOD):
             now = time.process_time()
             if turned.is_set():
@@ -66,16 +72,17 @@ class Watchdog:
                 self._loop.call_soon_threadsafe(turned.set)
             elif now - since >= STUCK_SECONDS:
                 frame = sys._current_frames()[self._watched]
-                pod, since = subject(frame), now
-                if pod is not None and pod is suspect:
+                found, since = subject(frame), now
+                if found is not None and (found is suspect or (isinstance(found, ObjectKey) and found == suspect)):
                     since = inf
-                    self._set_aside(pod, traceback.format_stack(frame)[-FRAMES:])
-                suspect = pod
+                    self._set_aside(found, traceback.format_stack(frame)[-FRAMES:])
+                suspect = found
 
-    def _set_aside(self, pod: Pod, stack: list[str]) -> None:
-        log.error("the event loop is stuck", pod=pod.metadata.key, stack=stack)
+    def _set_aside(self, found: Pod | ObjectKey, stack: list[str]) -> None:
+        name = str(found) if isinstance(found, ObjectKey) else f"Pod {found.metadata.key}"
+        log.error("the event loop is stuck", object=name, stack=stack)
         try:
-            asyncio.run(self._annotate(self._with_pod(pod)))
+            asyncio.run(self._annotate(self._with_subject(found)))
         except (ApiError, OSError) as problem:
             log.error("lease not annotated", problem=str(problem))
 
@@ -84,12 +91,17 @@ class Watchdog:
             await annotate(client, self._lease, {ANNOTATION: value})
 
 
-def subject(frame: FrameType | None) -> Pod | None:
-    """The pod that the outermost frame with a pod works on. None when an inner frame works on a pod of another
-    namespace, for example on a victim: users of that namespace wrote what takes so long.
+def subject(frame: FrameType | None) -> Pod | ObjectKey | None:
+    """The object that a frame decodes or applies, or the pod that the outermost frame with a pod works on. None when
+    inner frames work on a pod of another namespace, for example on a victim: its users wrote what takes so long.
     """
     found: list[Pod] = []
     while frame is not None:
+        known, identity = frame.f_locals.get("self"), frame.f_locals.get("identity")
+        if isinstance(known, KnownObjects) and isinstance(identity, Identity):
+            key = known.subject(identity)
+            if all(ObjectKey(Pod.__name__, pod.metadata.key) == key for pod in found):
+                return key
         found += (value for value in list(frame.f_locals.values())[::-1] if isinstance(value, Pod))
         frame = frame.f_back
     return found[-1] if len({pod.metadata.namespace for pod in found}) == 1 else None

@@ -1,4 +1,5 @@
-"""A service with a planted bug: a decision on a claim with a request called `stuck` never ends and fills memory.
+"""A service with two planted bugs: a decision on a claim with a request called `stuck` never ends and fills memory; a
+slice called `stuck` is never decoded.
 
 `python -m tests.support.service.stuck MIB ...` runs `dra-extender serve ...`. The kernel kills a process that reaches
 its memory limit. Here the process kills itself when it has filled so much. It fills a MiB in about ten milliseconds of
@@ -13,7 +14,9 @@ import sys
 from typing import Any
 
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.main import app
+from dra_extender.kube import resources
 
 
 def plant(limit: int) -> None:
@@ -32,6 +35,19 @@ def plant(limit: int) -> None:
     Decisions._prepare = stuck  # type: ignore[method-assign]
 
 
+def plant_slice() -> None:
+    module: Any = resources
+    decode = module.decode
+
+    def stuck(kind: Any, data: Any) -> Any:
+        while kind is ResourceSlice and b'"name":"stuck"' in bytes(data):
+            pass
+        return decode(kind, data)
+
+    module.decode = stuck
+
+
 if __name__ == "__main__":
+    plant_slice()
     plant(int(sys.argv[1]))
     app(["serve", *sys.argv[2:]])
