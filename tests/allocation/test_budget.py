@@ -25,6 +25,7 @@ from dra_extender.cel import CelGates
 from dra_extender.devices.overlay import Overlay
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.allocation.manynodes import World, all_of, exactly, planned, selector, wanted
+from tests.support.counting import garbage
 
 ALLOWANCE = 3_000
 CEILING = 20_000
@@ -337,3 +338,15 @@ def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:
     huge = CompileRequest("a" * 2_000_000, CelGates())
     answers.learn("huge", huge, TOO_LONG)
     assert answers.get("huge") is not None
+
+
+def test_selectors_that_wait_for_workers_leave_no_garbage_for_the_collector() -> None:
+    """A selector waits on every device: collecting an exception for each would stop the event loop."""
+    world = sharing(4)
+    caller, claim = Caller(world), selecting("c", LOOPS)
+    caller.ask(claim)
+    with garbage() as left:
+        for _ in range(100):
+            caller.turns.clear()
+            assert caller.ask(claim).waiting
+        assert left() < 100

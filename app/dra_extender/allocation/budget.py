@@ -38,7 +38,9 @@ class TurnSpent(Exception):
 
 
 class Deferred(Exception):
-    """A worker has to answer first. The text is the reason, constant, for people."""
+    """A worker has to answer first. The text is the reason, constant, for people. Keep the text, not the exception: a
+    frame that holds the exception it raises again is a reference cycle.
+    """
 
 
 class WorkBudget:

@@ -79,14 +79,14 @@ def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMI
 def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Candidates:
     selected = collected = usable = 0
     failures: dict[int, EvaluationFailure] = {}
-    waiting: Deferred | None = None
+    waiting = ""
     budget.spend(len(view.devices))
     bit = 1
     for index, device in enumerate(view.devices):
         try:
             found = suitability(device.model, filter, budget)
-        except Deferred as found_open:
-            waiting = found_open
+        except Deferred as deferred:
+            waiting = str(deferred)
             continue
         if found.selected:
             selected |= bit
@@ -97,8 +97,8 @@ def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Can
         elif found.failure is not None:
             failures[index] = found.failure
         bit <<= 1
-    if waiting is not None:
-        raise waiting
+    if waiting:
+        raise Deferred(waiting)
     for index, problem in view.unmatchable.items():
         if selected >> index & 1:
             failures[index] = EvaluationFailure("node", 0, problem)
@@ -149,21 +149,21 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
         return _NOT_SELECTED["binding conditions"]
     selectors: tuple[FilterSelector, ...]
     selectors = filter.compiled if filter.compiled is not None else filter_selectors(filter, budget)
-    waiting: Deferred | None = None
+    waiting = ""
     for selector in selectors:
         try:
             answer = selector.matches(filter, device_view(model, features), budget)
-        except Deferred as unanswered:
-            waiting = unanswered
+        except Deferred as deferred:
+            waiting = str(deferred)
             continue
-        if waiting is not None:
+        if waiting:
             continue  # the loop goes on only to defer the requests for the other selectors
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True:
             return Suitability("error", False, None, EvaluationFailure(selector.source, selector.index, answer))
-    if waiting is not None:
-        raise waiting
+    if waiting:
+        raise Deferred(waiting)
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         takes = consumed(traits.capacity, filter.capacity)

@@ -149,20 +149,20 @@ def filter_selectors(filter: DeviceFilter, budget: WorkBudget) -> tuple[FilterSe
     sources: tuple[tuple[SelectorSource, tuple[str, ...]], ...]
     sources = ("class", filter.class_selectors), ("request", filter.selectors)
     selectors: list[FilterSelector] = []
-    waiting: Deferred | None = None
+    waiting = ""
     for source, expressions in sources:
         for index, text in enumerate(expressions):
             selector = filter.begun.get((source, index))
             try:
                 selector = selector or FilterSelector(source, index, text, filter, budget)
             except Deferred as problem:
-                waiting = problem
+                waiting = str(problem)
                 continue
             selectors.append(selector)
             if selector.is_local:
                 filter.begun[source, index] = selector
-    if waiting is not None:
-        raise waiting
+    if waiting:
+        raise Deferred(waiting)
     if all(selector.is_local for selector in selectors):
         filter.compiled = tuple(selectors)
         filter.begun = {}

@@ -67,7 +67,7 @@ def reads_of(
     """
     found: set[tuple[str, str]] = set()
     everything = False
-    waiting: Deferred | None = None
+    waiting = ""
     for name in attributes:
         domain, _, identifier = name.partition("/")
         found.add((domain, identifier))
@@ -76,12 +76,12 @@ def reads_of(
             try:
                 reads = _selector_reads(expression, filter, budget)
             except Deferred as problem:
-                waiting = problem
+                waiting = str(problem)
                 continue
             everything = everything or reads is None
             found |= reads or frozenset()
-    if waiting is not None:
-        raise waiting
+    if waiting:
+        raise Deferred(waiting)
     return None if everything else frozenset(found)
 
 

@@ -10,16 +10,17 @@ be allocated there is reported, not the allocated claim that cannot be used ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from dra_extender.allocation.scoring import PlanChooser
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node, NodeSelector, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.nodeselection import NodeSelectorError, parse
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse, size_of
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
 from dra_extender.scheduling.outcomes import FilterResult
@@ -27,8 +28,25 @@ from dra_extender.scheduling.view import View
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
 
-UsableOn = Callable[[Node], bool]
-"""Whether an allocated claim can be used on a node."""
+PER_UNIT: Final = 4
+"""Requirements of a node selector that are parsed, or compared with a node, per unit of work."""
+
+
+class UsableOn(NamedTuple):
+    """The nodes on which an allocated claim can be used. `only`: the name of the only one, if the selector names it;
+    `size`: the requirements of the selector.
+    """
+
+    matches: Matcher
+    only: str | None = None
+    size: int = 0
+
+    def __call__(self, node: Node) -> bool:
+        return self.matches(node.metadata.name, node.metadata.labels)
+
+
+NOWHERE: Final = UsableOn(lambda name, labels: False, "")
+EVERYWHERE: Final = UsableOn(lambda name, labels: True)
 
 
 class PreFilterState(msgspec.Struct, frozen=True):
@@ -92,11 +110,8 @@ class NodeAllocation(msgspec.Struct, frozen=True):
     def claims(self) -> tuple[ResourceClaim, ...]:
         """All claims of the pod: in the order of its spec, then the one for extended resources."""
         of_pod = (*self.prefiltered.claims.allocated, *self.pending)
-        return tuple(sorted(of_pod, key=self._position))
-
-    def _position(self, claim: ResourceClaim) -> int:
         order = {claim.metadata.uid: index for index, claim in enumerate(self.prefiltered.order)}
-        return order.get(claim.metadata.uid, len(order))
+        return tuple(sorted(of_pod, key=lambda claim: order.get(claim.metadata.uid, len(order))))
 
 
 def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None) -> PreFilterResult:
@@ -122,27 +137,34 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims
+    parsed: dict[NodeSelector, UsableOn] = {}
     try:
-        usable_on = tuple((claim, _usable_on(view, claim)) for claim in claims.allocated)
+        usable_on = tuple((claim, _usable_on(view, claim, parsed)) for claim in claims.allocated)
     except NodeSelectorError as error:
         return Failure(f"node selector of an allocated claim: {error}")
+    except Deferred as deferred:
+        return Unschedulable(str(deferred))
     return PreFilterState(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, usable_on=usable_on)
 
 
-def _usable_on(view: View, claim: ResourceClaim) -> UsableOn:
+def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, UsableOn]) -> UsableOn:
     """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
-    cannot be used on any node.
+    cannot be used on any node. `parsed`: equal selectors are parsed once.
     """
     now, config = view.clock.wall(), view.config
     if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_seconds):
-        return lambda node: False
+        return NOWHERE
     if view.ledger.rivals(claim) or view.is_doubtful(claim):
-        return lambda node: False
+        return NOWHERE
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     if selector is None:
-        return lambda node: True
-    matches = parse(selector)
-    return lambda node: matches(node.metadata.name, node.metadata.labels)
+        return EVERYWHERE
+    if selector not in parsed:
+        only, size = only_node(selector), size_of(selector)
+        if only is None:
+            view.decisions.spend(size // PER_UNIT)
+        parsed[selector] = UsableOn(parse(selector), only, size)
+    return parsed[selector]
 
 
 def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]) -> NodeStatuses:
@@ -165,7 +187,10 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         waiting = waiting or results.waiting
         refused = refused | results.refused if refused else results.refused
         allocatable = allocatable + results.fits if allocatable else results.fits
-    fits, blocking = _where_usable(view, prefiltered, allocatable, refused)
+    try:
+        fits, blocking = _where_usable(view, prefiltered, allocatable, refused)
+    except Deferred as deferred:
+        return NodeStatuses(fits=[], refused=dict.fromkeys(names, str(deferred)), waiting=True)
     if prefiltered.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
@@ -240,23 +265,29 @@ def _with_extended(
 def _where_usable(
     view: View, prefiltered: PreFilterState, names: list[str], refused: dict[str, str]
 ) -> tuple[list[str], tuple[ResourceClaim, ...]]:
-    """(the nodes on which all allocated claims can be used, the claims that cannot be used on some node)"""
+    """(the nodes on which all allocated claims can be used, the claims that cannot be used on some node). Charges the
+    comparisons of nodes with selectors; is otherwise linear in the nodes and in the claims.
+    """
     if not prefiltered.usable_on:
         return names, ()
-    fits: list[str] = []
-    blocking: dict[str, ResourceClaim] = {}
-    for name in names:
-        node = view.cluster.nodes[name]
-        here = True
-        for claim, usable in prefiltered.usable_on:
-            if not usable(node):
-                blocking[claim.metadata.uid] = claim
-                here = False
-        if here:
-            fits.append(name)
-        else:
-            refused[name] = NOT_AVAILABLE
-    return fits, tuple(blocking.values())
+    asked = frozenset(names)
+    found: dict[UsableOn, frozenset[str]] = {EVERYWHERE: asked}
+    blocking: list[ResourceClaim] = []
+    for claim, usable in prefiltered.usable_on:
+        if usable not in found:
+            found[usable] = _nodes_matching(view, usable, asked)
+        if len(found[usable]) < len(asked):
+            blocking.append(claim)
+    fit = asked.intersection(*found.values())
+    refused.update((name, NOT_AVAILABLE) for name in names if name not in fit)
+    return [name for name in names if name in fit], tuple(blocking)
+
+
+def _nodes_matching(view: View, usable: UsableOn, names: frozenset[str]) -> frozenset[str]:
+    if usable.only is not None:
+        return names & {usable.only}
+    view.decisions.spend(len(names) * (1 + usable.size) // PER_UNIT)
+    return frozenset(name for name in names if usable(view.cluster.nodes[name]))
 
 
 def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:

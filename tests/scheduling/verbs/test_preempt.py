@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dra_extender.allocation.budget import TurnBudget
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
 from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from dra_extender.scheduling.verbs.preempt import preempt
@@ -147,3 +151,15 @@ async def test_while_room_is_made_for_a_pod_nobody_else_makes_more(world: World,
     assert world.api.evicted == ["a"]
     args = ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims={"n2": TWO})
     assert (await service.extender.preempt(args)).NodeNameToMetaVictims == {}
+
+
+@pytest.mark.parametrize("allowance", [1, 20, 100])
+def test_a_node_on_which_the_last_turn_does_not_decide_is_left_out(allowance: int) -> None:
+    told: Told = {"nodes": {"n1": 8}, "pods": {}, "preemptor": {"priority": 10, "wants": 8}}
+    for device in range(8):
+        told["pods"][f"low-{device}"] = {"priority": 1, "node": "n1", "has": [f"d{device}"]}
+    situation = Situation(told)
+    budget = TurnBudget(WorkerReplies(), allowance=allowance, ceiling=20_000, last=True)
+    victims = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-low-0")])}
+    args = ExtenderPreemptionArgs(Pod=situation.preemptor, NodeNameToMetaVictims=victims)
+    assert preempt(situation.view.with_budget(budget), args, situation.terms).NodeNameToMetaVictims == {}

@@ -241,15 +241,15 @@ class EquivalenceKeys:
         if self.size > REMEMBERED_BYTES:
             self._devices.prepare((model for model, _ in signature.devices), budget)
         found: list[tuple[int, int, int, bool]] = []
-        waiting: Deferred | None = None
+        waiting = ""
         for index, (model, locality) in enumerate(signature.devices):
             try:
                 device = self._devices.of(model, budget)
             except Deferred as problem:
-                waiting = problem
+                waiting = str(problem)
                 continue
             if device != NOT_SELECTED:
                 found.append((index, device, locality, bool(model.traits.consumes)))
-        if waiting is not None:
-            raise waiting
+        if waiting:
+            raise Deferred(waiting)
         return tuple(found)

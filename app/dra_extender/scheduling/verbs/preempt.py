@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dra_extender.allocation.budget import Deferred
 from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
@@ -60,7 +61,10 @@ class Preempt:
             return None
         if name not in self._more:
             proposed = self._proposed[name]
-            self._more[name] = _with_more(view, prefiltered, self._terms, name, proposed, self._answers)
+            try:
+                self._more[name] = _with_more(view, prefiltered, self._terms, name, proposed, self._answers)
+            except Deferred:
+                return None
         return self._more[name]
 
 

@@ -1,0 +1,86 @@
+"""What it costs to decide where allocated claims can be used: counted, not timed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_extender.allocation.budget import SEARCHING, CountingBudget, TurnBudget, TurnSpent
+from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.scheduling.feasibility import NOT_AVAILABLE, NodeAllocation, allocate_pod, node_statuses, pre_filter
+from dra_extender.scheduling.view import View
+from tests.support.counting import calls, lines
+from tests.support.scheduling.preempting import Situation, Told
+
+NODES = 200
+
+
+def with_claims(claims: int, **status: Any) -> Situation:
+    """A pod whose claims have a device each of the first node; the pod has to run there, or where a selector says."""
+    names = [f"c{number}" for number in range(claims)]
+    told: Told = {"nodes": {f"n{number}": 0 for number in range(NODES)} | {"n0": claims}}
+    situation = Situation({**told, "preemptor": {"claims": names}})
+    for number, name in enumerate(names):
+        result = {"request": "r", "driver": "gpu", "pool": "n0", "device": f"d{number}"}
+        situation.put_claim(name, {}, {"allocation": {"devices": {"results": [result]}, **status}})
+    return situation
+
+
+def on(*requirements: Told, fields: bool = False) -> Told:
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields" if fields else "matchExpressions": requirements}]}}
+
+
+ONE_NODE = on({"key": "metadata.name", "operator": "In", "values": ["n0"]}, fields=True)
+UNLABELLED = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(64)]
+
+
+def decided(situation: Situation, view: View) -> Any:
+    return node_statuses(view, pre_filter(view, situation.preemptor), situation.nodes)
+
+
+def test_a_pod_runs_where_all_its_claims_can_be_used_and_the_others_are_named() -> None:
+    situation = with_claims(2, **ONE_NODE)
+    found = decided(situation, situation.view)
+    assert found.fits == ["n0"]
+    assert found.refused == dict.fromkeys(situation.nodes[1:], NOT_AVAILABLE)
+    assert [claim.metadata.name for claim in found.blocking] == ["c0", "c1"]
+
+
+@pytest.mark.parametrize("selector", [ONE_NODE, on(*UNLABELLED[:1]), {}], ids=["one node", "labels", "everywhere"])
+def test_a_further_claim_costs_the_same_with_any_number_of_nodes(selector: Told) -> None:
+    few, many = with_claims(1, **selector), with_claims(101, **selector)
+    more = calls(lambda: decided(many, many.view)) - calls(lambda: decided(few, few.view))
+    assert more < 100 * NODES
+
+
+def test_comparing_nodes_with_a_selector_is_charged_once_for_equal_selectors() -> None:
+    def units(claims: int, *requirements: Told) -> int:
+        situation, budget = with_claims(claims, **on(*requirements)), CountingBudget()
+        decided(situation, situation.view.with_budget(budget))
+        return budget.used
+
+    assert units(1, *UNLABELLED) >= NODES * len(UNLABELLED) // 4
+    assert units(8, *UNLABELLED) == units(1, *UNLABELLED)
+
+
+def test_what_the_last_turn_leaves_open_is_refused() -> None:
+    situation = with_claims(1, **on(*UNLABELLED))
+
+    def turn(*, last: bool) -> View:
+        return situation.view.with_budget(TurnBudget(WorkerReplies(), allowance=0, ceiling=1, last=last))
+
+    with pytest.raises(TurnSpent):
+        decided(situation, turn(last=False))
+    assert set(decided(situation, turn(last=True)).refused.values()) == {SEARCHING}
+
+
+def test_the_claims_of_a_bind_are_put_in_order_once() -> None:
+    def cost(claims: int) -> int:
+        situation = with_claims(claims, **ONE_NODE)
+        found = allocate_pod(situation.view, situation.preemptor, "n0")
+        assert isinstance(found, NodeAllocation)
+        assert [claim.metadata.name for claim in found.claims] == [f"c{number}" for number in range(claims)]
+        return lines(lambda: found.claims, 100_000, "scheduling")
+
+    assert cost(128) < 5 * cost(32)
