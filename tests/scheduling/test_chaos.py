@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Hashable
+
 import pytest
 
+from dra_extender.allocation.workerrequests import CompileRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import UnreachableError
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.cel.device import CelGates
+from dra_extender.scheduling.deferred import MILLISECONDS, WorkItem
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import make_claim, make_pod
 from tests.support.simulation.world import World, replay
 from tools.chaos.chaos import Chaos, run
+from tools.chaos.fairturns import CountedQueue
 from tools.chaos.preempting import Preempting
 
 
@@ -54,6 +61,27 @@ def test_a_restored_object_is_as_readable_as_in_the_backup() -> None:
     api.spoil(later)
     api.set_back(backup, ResourceClaim)
     assert api.unreadable == {(ResourceClaim, "default/spoilt")}
+
+
+class Unfair(CountedQueue):
+    """Serves namespace a first."""
+
+    def _next(self) -> tuple[str, Hashable, deque[WorkItem]]:
+        namespace = min(self._namespaces)
+        content = next(iter(self._namespaces[namespace]))
+        return namespace, content, self._namespaces[namespace].pop(content)
+
+
+@pytest.mark.parametrize(("queue", "wrong"), [(CountedQueue, 0), (Unfair, 3)])
+def test_a_namespace_that_gets_more_than_its_turn_is_found(queue: type[CountedQueue], wrong: int) -> None:
+    violations: list[str] = []
+    counted = queue(1, violations, Counter())
+    for number in range(5):
+        counted.put("a", number, WorkItem(number, CompileRequest("true", CelGates()), "a", number))
+    counted.put("b", 0, WorkItem(5, CompileRequest("true", CelGates()), "b", 0))
+    while counted:
+        counted.charge(counted.take().namespace, 2 * MILLISECONDS)
+    assert len(violations) == wrong
 
 
 async def test_a_binding_that_is_under_way_when_the_server_is_set_back_is_lost(world: World) -> None:

@@ -20,7 +20,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
 - S12, L7 what must hold when pods are nominated ahead of the queue: `EarlyNominating`.
-- S13 no text names anything of another namespace, whatever users write: `Tenants`.
+- S13, S14 what must hold between namespaces, whatever users write: `Tenants`.
 - L4 undecodable objects hinder no other pod, crashes anywhere and permissions that go and come back leave nothing
   behind: `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
@@ -81,9 +81,8 @@ class Chaos:
         """Almost everything is left to workers, or takes many turns."""
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
-        """Of virtual time, once the run is over."""
         self.told: list[str] = []
-        """What the services have logged, once the run is over."""
+        """Virtual time, and what the services have logged, once the run is over."""
         self.preempting = Preempting(world.api, seed)
         self.tenants = Tenants(world.api, seed)
         self.early = EarlyNominating(world.api, seed)
@@ -112,7 +111,8 @@ class Chaos:
 
     def new_service(self, index: int) -> Service:
         """The replica of this number; the first one is the leader, as far as making room for pods is concerned."""
-        workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
+        capacity = self.lots.choice([1, 2])
+        workers = VirtualWorkers(lambda _: self.lots.choice(WORKING), capacity=capacity) if self.narrow else None
         config = NARROW if self.narrow else LIMITS
         config = config if index else self.early.config(self.preempting.config(config))
         clock, lag = self.mishaps.clock(), self.dice.choice(LAGS)
@@ -120,8 +120,8 @@ class Chaos:
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
-        self.rules.oversee(service)
-        self.preempting.oversee(service)
+        for part in (self.rules, self.preempting, self.tenants):
+            part.oversee(service)
         service.start()
         return service
 

@@ -35,7 +35,7 @@ class Tally:
         self.virtual += chaos.seconds
         self.steps += chaos.counts
         self.commits += Counter(operation for operation, _ in chaos.world.api.log)
-        self.faults += chaos.mishaps.counts + chaos.hardware.counts
+        self.faults += chaos.mishaps.counts + chaos.hardware.counts + chaos.tenants.counts
         self.faults["run with two replicas"] += len(chaos.services) > 1
         for service in chaos.world.services:
             self.faults += service.client.hit + service.watch.hit

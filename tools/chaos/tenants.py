@@ -5,12 +5,14 @@ and disruption budgets onto what is theirs, and delete it. What must hold for ot
 fits is bound, free devices are given (`Chaos.check`), and only more important pods evict (`Preempting`). And:
 
 - S13 no event of an object and no answer about a pod names anything of another namespace: `judge` at every text.
+- S14 no namespace waits for workers longer than its fair turn, although they flood them: `CountedQueue`.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,8 +24,14 @@ from dra_extender.scheduling.claims import ADOPTED
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.world import Service
+from tools.chaos.fairturns import CountedQueue
+from tools.chaos.hardware import ONLY_NEW
 
 NAMESPACE = "mallory"
+FLOOD = 6
+"""Pods at once."""
 LONG = 120
 """A grace period, used up."""
 QUOTA = [0, 0, 5]
@@ -40,13 +48,21 @@ class Tenants:
         self._api = api
         self._lots = random.Random(f"tenants {seed}")
         self.on = self._lots.random() < 0.4
+        self.counts: Counter[str] = Counter()
         self._serial = 0
         api.readers.append(self.judge)
 
     def act(self) -> None:
         """One of them does something."""
         if self.on:
-            self._lots.choice([self._add, self._add, self._annotate_claim, self._annotate_pod, self._delete])()
+            acts = [self._add, self._add, self._flood, self._annotate_claim, self._annotate_pod, self._delete]
+            self._lots.choice(acts)()
+
+    def oversee(self, service: Service) -> None:
+        """Count the turns that namespaces get at the workers of the service."""
+        deferred = service.extender._deferred
+        if isinstance(deferred._workers, VirtualWorkers):
+            deferred._queue = CountedQueue(deferred._workers.capacity, self._api.violations, self.counts)
 
     def _mine(self, kind: type[Pod | ResourceClaim]) -> Any:
         objects = [obj for obj in self._api.all(kind) if obj.metadata.namespace == NAMESPACE]
@@ -67,6 +83,16 @@ class Tenants:
         finalizers = ("example.com/mine",) if self._lots.random() < 0.3 else ()
         self._api.put(claim)
         self._api.put(with_metadata(pod, finalizers=finalizers, labels={"app": f"{self._lots.random()}"}))
+
+    def _flood(self) -> None:
+        """Pods whose claims are all different, which share no work."""
+        for _ in range(FLOOD):
+            self._serial += 1
+            name = f"m{self._serial}"
+            selectors = [{"cel": {"expression": f"'{name}' != '' && {ONLY_NEW}"}}]
+            exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": selectors}
+            self._api.put(make_claim(name, requests=[{"name": "r", "exactly": exactly}], namespace=NAMESPACE))
+            self._api.put(make_pod(name, name, namespace=NAMESPACE))
 
     def _annotate_claim(self) -> None:
         claim = self._mine(ResourceClaim)
