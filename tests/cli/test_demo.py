@@ -34,7 +34,7 @@ def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "16 pods run, 2 wait and say why" in done.stdout
     assert (
-        "dra-samples/unschedulable waits, as expected\n  claim no-such-gpu: 1 device requested, none of 8"
+        "dra-samples/unschedulable waits, as expected\n  claim no-such-gpu: no device of class gpu.example.com"
         in done.stdout
     )
     assert not (tmp_path / "kubeconfig").exists()

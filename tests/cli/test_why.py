@@ -65,7 +65,7 @@ async def test_the_command_says_what_the_service_says(
     world.claim("big", count=3)
     world.pod("p", "big")
     told = await told_by_service(world, "p", capsys)
-    assert told["summary"] == "claim big: 3 devices requested, a node has at most 2"
+    assert told["summary"] == "claim big: 3 devices of class gpu.example.com requested, no node has more than 2"
     assert await report("default/p", source, output="json") == NO
     assert json.loads(capsys.readouterr().out) == told
     assert await report("default/p", source, output="yaml") == NO
@@ -73,7 +73,8 @@ async def test_the_command_says_what_the_service_says(
     assert await report("default/p", source) == NO
     assert capsys.readouterr().out.splitlines() == [
         "Pod default/p fits none of 3 nodes.",
-        "Reason: claim big: 3 devices requested, a node has at most 2.",
+        "Reason: claim big: 3 devices of class gpu.example.com requested, no node has",
+        "  more than 2.",
         "Suggestion: request at most 2 devices instead of 3 in claim big (fits 3 nodes).",
     ]
 
@@ -241,7 +242,7 @@ async def test_a_claim_that_cannot_be_read_keeps_its_devices(
     told = await told_by_service(world, "p", capsys)
     assert told["fits"] == 2
     assert await report("default/p", source, world.nodes[0]) == NO
-    assert "1 of 2 is in use" in capsys.readouterr().out
+    assert "1 is in use" in capsys.readouterr().out
     assert await report("default/p", source, output="json") == YES
     said = capsys.readouterr()
     assert json.loads(said.out) == told

@@ -52,7 +52,9 @@ def misfits(case: Case) -> dict[str, Misfit]:
     lone = nodes_apart(case)
     count = lambda told: {"count": int(told[1])}  # noqa: E731  # as short as the rest of the table
     return {
-        "too-many": Misfit(r"9 devices requested, a node has at most 8; count <= (8) fits", {"count": 9}, then=count),
+        "too-many": Misfit(
+            r"9 devices of class \S+ requested, no node has more than 8; count <= (8) fits", {"count": 9}, then=count
+        ),
         "misspelt-model": Misfit(
             r'model == "H1000" .*did you mean (H100)\? fits 1 node',
             model(case, "H1000"),
@@ -64,7 +66,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             then=lambda told: {"deviceClassName": told[1]},
         ),
         "apart": Misfit(
-            r"at most 4 devices of a node share one numa, 5 requested; count <= (4) fits",
+            r"5 devices have to share one numa, .* at most 4 free that do; count <= (4) fits",
             {"count": 5},
             constraint="numa",
             then=count,
@@ -73,7 +75,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             rf"claim {case.name}/trainig-gpu does not exist; did you mean (training-gpu)\? fits", named="trainig-gpu"
         ),
         "hundred-cpus": Misfit(
-            r"devices fit on \d nodes?, but cpu: 100 requested, .* free; cpu <= (\d+) fits",
+            r"devices fit on .*, but cpu: 100 requested, .* free; cpu <= (\d+) fits",
             {},
             {"requests": {"cpu": "100"}},
             then_pod=lambda told: {"requests": {"cpu": told[1]}},
@@ -91,7 +93,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             then_pod=lambda told: {"nodeSelector": {SHELF: told[1]}},
         ),
         "cordoned": Misfit(
-            rf"devices fit on 1 node, but the node is cordoned; uncordon ({lone}) fits 1 node",
+            rf"devices fit on node {lone}, but the node is cordoned; uncordon ({lone}) fits 1 node",
             model(case, "V100"),
             change=lambda case, told: case.ground.plane.kubectl("uncordon", told[1]),
         ),

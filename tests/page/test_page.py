@@ -73,7 +73,9 @@ async def test_a_pod_waits_its_remedy_is_applied_it_runs_and_the_page_shows_all_
     async with showing(browser, url(flow)) as shown:
         await wait(flow, "greedy", count=5, allocationMode="ExactCount")
         pod = shown.page.locator('[data-pod="default/greedy"]')
-        await expect(pod.locator(".summary")).to_have_text("claim greedy: 5 devices requested, a node has at most 4")
+        await expect(pod.locator(".summary")).to_have_text(
+            "claim greedy: 5 devices of class gpu.example.com requested, no node has more than 4"
+        )
         await expect(pod.locator(".remedy").first).to_contain_text("at most 4 devices instead of 5")
         await flow.cluster.delete("pods", "greedy", "default")
         await flow.cluster.delete("resourceclaims", "greedy", "default")

@@ -11,7 +11,7 @@ import pytest
 
 from dra_extender.http.metrics import Metrics
 from dra_extender.insight.devicereport.listing import device_report
-from dra_extender.insight.why.report import BindingRule
+from dra_extender.insight.why.statements import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.view import View
 from dra_extender.service import devicemetrics

@@ -41,7 +41,8 @@ async def test_the_explanation_is_the_diagnosis_as_text_or_as_json(world: World,
     status, text = await ask(service, "explain?pod=default/p")
     assert status == 200
     assert text.startswith(
-        "Pod default/p fits none of 3 nodes.\nReason: claim c: 3 devices requested, a node has at most 2.\n"
+        "Pod default/p fits none of 3 nodes.\n"
+        "Reason: claim c: 3 devices of class gpu.example.com requested, no node has more\n  than 2.\n"
     )
     assert "claim default/c, request gpu: 3 devices of class gpu.example.com requested" in text
     status, found = await ask(service, "explain?pod=default/p", "application/json")

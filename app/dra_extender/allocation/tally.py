@@ -115,7 +115,7 @@ class RequestTally(msgspec.Struct, frozen=True):
 
     `wanted`: the requested number of devices. `all`: all devices of the class are requested. `offered`: devices of the
     class. `others`: devices of other classes. `losses`: how many devices each rule excludes, in the order of the rules.
-    `left`: devices that no rule excludes. `held`: the first of the devices in use.
+    `left`: devices that no rule excludes. `held`: the first of the devices in use. `selectors`: the request has some.
     """
 
     claim: str
@@ -133,6 +133,7 @@ class RequestTally(msgspec.Struct, frozen=True):
     counters: tuple[CounterTally, ...] = ()
     errors: tuple[ErrorTally, ...] = ()
     held: tuple[Held, ...] = ()
+    selectors: bool = False
 
 
 class ConstraintTally(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     option, masks = taken.option, taken.by_rule
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
-    held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
+    held = masks.get("in use", 0) | masks.get("capacity", 0) | _consumers(task, masks.get("counters", 0))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
@@ -214,6 +214,7 @@ def _tallied(
         clauses=tuple(clause_tallies(ask, view, masks, budget)) if evaluated else (),
         taints=tuple(_taints(ask, context, masks.get("taint", 0))),
         errors=tuple(error_tallies(ask, view, masks.get("error", 0), budget, context.texts)),
+        selectors=bool(ask.filter.selectors),
     )
 
 
@@ -320,6 +321,24 @@ def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
                 most[name] = max(left, most.get(name, left))
     for name, amount in least.items():
         yield CounterTally(*name, _amount(amount), _amount(max(most[name], 0)))
+
+
+def _consumers(task: AllocationTask, mask: int) -> int:
+    """The devices in use that consume a counter of which these devices need more than is left."""
+    layout, found = task.counters, 0
+    if layout is None or not mask:
+        return 0
+    short = {
+        number
+        for index, charges in layout.charges.items()
+        if mask >> index & 1
+        for number, amount in charges
+        if amount > task.first_left[number]
+    }
+    for index, charges in layout.charges.items():
+        if task.holdings.owned >> index & 1 and any(number in short for number, _ in charges):
+            found |= 1 << index
+    return found
 
 
 def _amount(nano: int) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from dra_extender.insight.devicereport.listing import counting_devices
 from dra_extender.insight.devicereport.report import DeviceCounts, DeviceState
-from dra_extender.insight.why.report import BindingRule
+from dra_extender.insight.why.statements import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View

@@ -27,7 +27,8 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.content import shortened
 from dra_extender.fairqueue import FairQueue
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.insight.why.report import BindingRule, Diagnosis
+from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.scheduling.claims import Unschedulable, claim_names, created_names
 from dra_extender.scheduling.turns import Turns, in_turns, run

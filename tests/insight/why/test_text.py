@@ -139,7 +139,10 @@ def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -
     claims = {"c": {"devices": {"requests": [exactly("a100", 4, "r"), exactly("a100", 5, "s")]}}}
     misfit = msgspec.convert({"name": "two", "rule": "together", "holders": [busy], "claims": claims}, Misfit)
     found = misfit.scene().diagnose(POD)
-    assert found.summary == "the requests of claim c need 9 devices together, but a node has 8"
+    assert found.summary == (
+        "the requests of claim c need 9 devices together, node a2 has 8 that can be allocated; "
+        "the requests of claim c need 9 devices together, node a1 has 5 that can be allocated"
+    )
 
 
 def exactly(device_class: str, count: int, name: str = "r") -> dict[str, Any]:

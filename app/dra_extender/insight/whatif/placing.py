@@ -19,7 +19,8 @@ from dra_extender.api.core import Pod
 from dra_extender.devices.content import digest
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.whatif.clustercopy import ClusterCopy
-from dra_extender.insight.why.summary import obstacle_text, of_pod
+from dra_extender.insight.why.podreasons import of_pod
+from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plurals import counted
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns

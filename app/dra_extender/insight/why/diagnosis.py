@@ -16,11 +16,14 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
-from dra_extender.insight.why import summary
 from dra_extender.insight.why.candidates import editable_claims, requests_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
+from dra_extender.insight.why.podreasons import of_pod
+from dra_extender.insight.why.reasons import Name, Names, of_nodes
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis
+from dra_extender.insight.why.statements import Statement, claim_of, rule_of
+from dra_extender.insight.why.wording import text_of
 from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
 from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
@@ -79,26 +82,29 @@ def diagnosing(
         yield from _add_pods(living, list(view.pods), budget)
     known = sorted(view.cluster.nodes) if names is None else list(names)
     nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
-    whole = summary.of_pod(simulated)
+    whole = of_pod(simulated)
     found = yield from node_groups(nodes, budget)
     fits = [] if whole is not None else [group for group in found if group.fits]
     if large := is_large(pod):
         budget.complete = False
-    reason = whole or (summary.of_nodes(found, _names(simulated), reader) if not fits else summary.Summary("", ""))
+    reasons: tuple[Statement, ...] = ()
+    if not fits:
+        reasons = (whole,) if whole is not None else of_nodes(found, _names(simulated), simulated.view.cluster.classes)
     helping = () if fits or large else (yield from remedies(nodes, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
         state="fits" if fits else "refused",
-        rule=reason.rule,
-        summary=reason.text,
-        claim=reason.claim,
+        rule=rule_of(reasons[0]) if reasons else "",
+        summary=text_of(reasons, reader),
+        claim=claim_of(reasons[0]) if reasons else "",
         nodes=len(nodes.names),
         fits=sum(group.count for group in fits),
         examples=tuple(sorted(name for group in fits for name in group.nodes)[:EXAMPLES]),
         devices_fit=sum(group.count for group in found if group.verdict == "fits"),
         claims=tuple(_claims(simulated)),
         groups=tuple(found),
+        statements=reasons,
         remedies=helping,
         unchecked=tuple(_unchecked(simulated)),
         complete=budget.complete,
@@ -150,10 +156,10 @@ def _attributes(found: SimulatedPod) -> list[str]:
     return sorted(names)[:MOST_ATTRIBUTES]
 
 
-def _names(found: SimulatedPod) -> summary.Names:
+def _names(found: SimulatedPod) -> Names:
     """By claim: the name that users know. A claim from a template has the name of its entry in the pod's spec."""
     return {
-        editable.claim.metadata.key: summary.Name(editable.entry, sum(1 for _ in requests_of(editable)))
+        editable.claim.metadata.key: Name(editable.entry, sum(1 for _ in requests_of(editable)))
         for editable in editable_claims(found)
     }
 

@@ -17,9 +17,11 @@ from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Failure, Unfit
 from dra_extender.allocation.tally import NodeTally, RequestTally
+from dra_extender.api.quantity import Quantity
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
-from dra_extender.insight.why.report import BindingRule, DiagnosedRequest, HoldingClaim, NodeGroup
+from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
+from dra_extender.insight.why.statements import BindingRule, HoldingClaim
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pending_claims
@@ -253,16 +255,16 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
     kinds: dict[Hashable, int] = {}
     members: dict[Hashable, list[str]] = {}
     outcomes: dict[Hashable, NodeTally] = {}
-    for number, group in enumerate(nodes.groups):
+    for position, group in enumerate(nodes.groups):
         outcome: NodeTally | None = None
-        if number < EXAMINED and not budget.spent():
+        if position < EXAMINED and not budget.spent():
             outcome = yield from _outcome(nodes.pod, group[0], budget)
             yield
         else:
             budget.complete = False
-        kind = kinds.setdefault(outcome and outcome.anonymous(), len(kinds))
+        number = kinds.setdefault(outcome and outcome.anonymous(), len(kinds))
         for name in group:
-            key = kind, tuple(found.rule for found in nodes.obstacles[name])
+            key = number, tuple(map(kind, nodes.obstacles[name]))
             members.setdefault(key, []).append(name)
             if outcome is not None:
                 outcomes.setdefault(key, outcome)
@@ -295,7 +297,7 @@ def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[NodeTal
 def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, budget: QueryBudget) -> Turns[NodeGroup]:
     yield from budget.charge(1)
     shown = tuple(names[:NAMED])
-    obstacles = nodes.obstacles[names[0]]
+    obstacles = yield from _common_obstacles(nodes, names, budget)
     if tally is None:
         return NodeGroup(len(names), shown, "undecided", UNDECIDED, obstacles, examined=False)
     requests: list[DiagnosedRequest] = []
@@ -316,6 +318,35 @@ def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, bud
         wanted=tally.wanted,
         available=tally.available,
     )
+
+
+def kind(obstacle: Obstacle) -> Hashable:
+    """Equal for obstacles that differ only in what the node has."""
+    return obstacle.rule, obstacle.what, obstacle.asked, bool(obstacle.has)
+
+
+def _common_obstacles(nodes: NodeGroups, names: Sequence[str], budget: QueryBudget) -> Turns[tuple[Obstacle, ...]]:
+    """The obstacles of these nodes. Where nodes have different amounts, the largest."""
+    found = list(nodes.obstacles[names[0]])
+    for name in names[1:]:
+        for index, other in enumerate(nodes.obstacles[name]):
+            found[index] = larger(found[index], other)
+        if budget.must_yield(1 + len(found) // 4):
+            yield
+    return tuple(found)
+
+
+def larger(first: Obstacle, other: Obstacle) -> Obstacle:
+    """The one with the larger amount."""
+    return other if other.has != first.has and _amount(other.has) > _amount(first.has) else first
+
+
+def _amount(text: str) -> int:
+    """In nano units; -1 for what is no amount."""
+    try:
+        return Quantity.parse(text).nano
+    except ValueError:
+        return -1
 
 
 def _binding_rule(request: RequestTally) -> BindingRule:

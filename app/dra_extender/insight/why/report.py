@@ -1,7 +1,7 @@
 """The answer to "why is this pod not scheduled", as structs.
 
 Promises: contains only texts, numbers and these structs, so it can be encoded as it is. A group of nodes has a count
-and a few names. Only `summary` and `text` write sentences about it.
+and a few names. `wording` and `text` write sentences about it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from dra_extender.allocation.plan import Feasibility, PoolProblem, Rule
+from dra_extender.allocation.plan import Feasibility, PoolProblem
 from dra_extender.allocation.tally import ConstraintTally, RequestTally
+from dra_extender.insight.why.statements import BindingRule, HoldingClaim, Statement
 from dra_extender.placement.ranking import Account
-from dra_extender.scheduling.noderules import NodeRule, Obstacle
-
-PodRule = Literal[
-    "scheduling gate", "scheduler", "claim missing", "claim not created", "class missing", "feature gate",
-    "claim leaving", "claim in flight", "claim full", "claim unreadable", "claim", "no nodes",
-]  # fmt: skip
-"""Why a pod cannot be scheduled, whatever the nodes are."""
-
-BindingRule = Literal["", "offered", "together", "pools", "search"] | Rule | NodeRule | PodRule
-"""The first rule that the pod fails on the nodes where it comes closest to fitting. "offered": a node has fewer devices
-of the class than requested; "together": only all requests together need too many devices. Empty for a pod that fits.
-"""
+from dra_extender.scheduling.noderules import Obstacle
 
 DiagnosisState = Literal["fits", "refused", "bound", "error"]
 
@@ -33,17 +23,6 @@ ChangeKind = Literal[
     "node selector", "node affinity", "uncordon", "gate", "scheduler", "pod ends", "pod deleted", "claim deleted",
     "claim made again", "node added",
 ]  # fmt: skip
-
-
-class HoldingClaim(msgspec.Struct, frozen=True):
-    """A claim (namespace/name) that uses devices of the node. `devices`: their number. `pods`: the pods
-    (namespace/name) that use the claim. `in_flight`: its allocation is decided, but not yet stored.
-    """
-
-    claim: str
-    pods: tuple[str, ...]
-    devices: int
-    in_flight: bool = False
 
 
 class DiagnosedRequest(msgspec.Struct, frozen=True):
@@ -127,10 +106,10 @@ class ClaimState(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a pod fits, and if not, why. `rule`: the first rule that the pod fails. `summary`: the rule as a
-    sentence. `claim`: the claim that causes it, if one does. `nodes`: the number of nodes that were checked. `fits`:
-    the number of nodes that the pod fits. `examples`: the first of these. `devices_fit`: the number of nodes that have
-    devices for it.
+    """Whether a pod fits, and if not, why. `statements`: why it does not fit, the nodes where it comes closest to
+    fitting first. `rule`: the first rule that the pod fails there. `summary`: the statements as text. `claim`: the
+    claim that causes it, if one does. `nodes`: the number of nodes that were checked. `fits`: the number of nodes that
+    the pod fits. `examples`: the first of these. `devices_fit`: the number of nodes that have devices for it.
     """
 
     pod: str
@@ -145,6 +124,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     devices_fit: int = 0
     claims: tuple[ClaimState, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
+    statements: tuple[Statement, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     unchecked: tuple[str, ...] = ()
     """Rules of kube-scheduler that were not checked."""

@@ -13,8 +13,9 @@ from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
-from dra_extender.insight.why.report import BindingRule, ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
-from dra_extender.insight.why.summary import obstacle_text
+from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
+from dra_extender.insight.why.statements import BindingRule
+from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.noderules import NodeRule
@@ -181,7 +182,7 @@ def _group(group: NodeGroup) -> Iterator[str]:
     )  # fmt: skip
     yield f"{counted(group.count, 'node')} ({names}): {state}."
     for obstacle in group.obstacles:
-        yield f"  {obstacle_text(obstacle)}"
+        yield f"  {obstacle_text(obstacle, several=group.count > 1)}"
     if not group.examined:
         yield "  not examined in detail"
     yield from _findings(group, group.requests)

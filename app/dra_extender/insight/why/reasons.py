@@ -1,0 +1,359 @@
+"""Finds the statements that say why a pod fits no node.
+
+Promises
+- A statement about all nodes is made only if it was seen to hold on each node that was compared.
+- A node where enough devices match, and are in use, tainted or short of capacity, is closer to fitting than one where
+  they do not match. The statements are about the nodes where the pod comes closest.
+- If each request has devices on some node, but no node has them for all requests, that is what is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from itertools import islice
+from typing import Final, NamedTuple
+
+from dra_extender.allocation.tally import ConstraintTally, RequestTally, RuleCount
+from dra_extender.api.resource import DeviceClass
+from dra_extender.insight.why.nodegroups import kind, larger
+from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
+from dra_extender.insight.why.statements import (
+    MISMATCH,
+    BindingRule,
+    ClassEmpty,
+    ConstraintUnmet,
+    DevicesUnavailable,
+    NodesExcluded,
+    NoNodeHasAll,
+    NothingMatches,
+    Place,
+    PodRefused,
+    Requested,
+    Scope,
+    SelectorFails,
+    Statement,
+    TogetherTooFew,
+    TooFew,
+    Unsatisfiable,
+)
+
+VALUES: Final = 4
+"""Values of an attribute that are named."""
+LISTED: Final = 8
+"""Values that a tally lists at most."""
+STATEMENTS: Final = 3
+FAR: Final = 4
+"""Parts of the distance in which nodes are equally far, and about which something is said."""
+
+
+class Name(NamedTuple):
+    """`entry`: the name that users know a claim by. `requests`: the number of its requests and alternatives."""
+
+    entry: str
+    requests: int
+
+
+Names = Mapping[str, Name]
+"""By namespace/name of the claim."""
+
+RequestKey = tuple[str, str]
+"""(claim, request without its alternative)"""
+
+
+def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, DeviceClass]) -> tuple[Statement, ...]:
+    """Why the pod fits none of these groups of nodes; the first statement is about the closest."""
+    compared = sum(group.count for group in groups if group.examined)
+    seen = sorted((group for group in groups if group.examined), key=_distance)
+    if not seen:
+        return (PodRefused("no nodes", "no node has been examined yet" if groups else "the cluster has no nodes"),)
+    for group in seen:
+        for item in group.requests:
+            for error in item.tally.errors:  # the pod is then refused on all nodes
+                return (SelectorFails(_requested(item.tally, names), error.source, error.problem, error.device),)
+    reasons = {group.reason if not group.requests and group.verdict == "error" else "" for group in seen}
+    if len(reasons) == 1 and (reason := reasons.pop()):
+        return (PodRefused("claim", reason),)
+    about = _Nodes(seen, names, classes, compared)
+    return tuple(dict.fromkeys(about.lacking() or about.blocked()))[:STATEMENTS]
+
+
+class _Stage(IntEnum):
+    """How far the devices of a node get for a request."""
+
+    NO_DEVICE = 0
+    """The node has no device of the class."""
+    NO_MATCH = 1
+    """No device of the class matches."""
+    FEW_MATCH = 2
+    """Fewer devices match than are requested."""
+    BLOCKED = 3
+    """Enough match, but too few of these can be allocated."""
+    ENOUGH = 4
+
+
+def matching(tally: RequestTally) -> int:
+    """The devices of the class that match: in use or not, tainted or not."""
+    return tally.offered - sum(loss.count for loss in tally.losses if loss.rule in MISMATCH)
+
+
+def _stage(tally: RequestTally) -> _Stage:
+    match = matching(tally)
+    needed = max(match, 1) if tally.all else tally.wanted
+    if not tally.offered:
+        return _Stage.NO_DEVICE
+    if match < needed:
+        return _Stage.FEW_MATCH if match else _Stage.NO_MATCH
+    return _Stage.ENOUGH if tally.left >= needed else _Stage.BLOCKED
+
+
+def _key(item: DiagnosedRequest) -> RequestKey:
+    return item.tally.claim, item.tally.request.partition("/")[0]
+
+
+def _stages(group: NodeGroup) -> dict[RequestKey, _Stage]:
+    """By request: how far its best alternative gets."""
+    found: dict[RequestKey, _Stage] = {}
+    for item in group.requests:
+        found[_key(item)] = max(found.get(_key(item), _Stage.NO_DEVICE), _stage(item.tally))
+    return found
+
+
+def _distance(group: NodeGroup) -> tuple[int, ...]:
+    stages = list(_stages(group).values())
+    blocked = stages.count(_Stage.BLOCKED)
+    refused = group.verdict != "fits" and not any(stage < _Stage.ENOUGH for stage in stages)
+    short = max(sum(_missing(item.tally) for item in group.requests), group.wanted - group.available)
+    return (
+        *(stages.count(stage) for stage in (_Stage.NO_DEVICE, _Stage.NO_MATCH, _Stage.FEW_MATCH)),
+        sum(obstacle.rule == "claim elsewhere" for obstacle in group.obstacles),
+        blocked + refused + len({obstacle.rule for obstacle in group.obstacles}),
+        short,
+        -group.count,
+    )
+
+
+def _missing(tally: RequestTally) -> int:
+    return max((matching(tally) if tally.all else tally.wanted) - tally.left, 0)
+
+
+def label(tally: RequestTally, names: Names) -> str:
+    """The name that users know the claim by. If the claim has several requests, the request follows."""
+    name = names.get(tally.claim)
+    if name is None:
+        return "extended resources"
+    return f"claim {name.entry}" + (f", request {tally.request}" if name.requests > 1 else "")
+
+
+def _requested(tally: RequestTally, names: Names) -> Requested:
+    return Requested(
+        tally.claim, tally.request, label(tally, names), tally.class_name, tally.wanted, tally.all, tally.selectors
+    )
+
+
+class _Nodes:
+    """The groups of nodes that were compared, the closest first."""
+
+    def __init__(
+        self, groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, DeviceClass], compared: int
+    ) -> None:
+        self._groups = groups
+        self._names = names
+        self._classes = classes
+        self._compared = compared
+        self._stages = [_stages(group) for group in groups]
+
+    # --- devices that are not there -----------------------------------------------------------------------------------
+
+    def lacking(self) -> list[Statement]:
+        """Which requests have too few matching devices everywhere, or that no node has matching devices for all."""
+        if any(all(stage > _Stage.FEW_MATCH for stage in stages.values()) for stages in self._stages):
+            return []
+        places = {key: self._having(key) for key in self._stages[0]}
+        missing = [key for key, groups in places.items() if not groups]
+        if missing:
+            return [found for key in missing for found in self._nowhere(key)]
+        return [NoNodeHasAll(tuple(self._place(key, groups) for key, groups in places.items()), self._compared)]
+
+    def _having(self, key: RequestKey) -> list[NodeGroup]:
+        """The groups where enough devices match the request."""
+        found = zip(self._groups, self._stages, strict=True)
+        return [group for group, stages in found if key in stages and stages[key] > _Stage.FEW_MATCH]
+
+    def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> Place:
+        best = max((item for item in groups[0].requests if _key(item) == key), key=lambda item: _stage(item.tally))
+        return Place(_requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0])
+
+    def _nowhere(self, key: RequestKey) -> Iterator[Statement]:
+        """A statement for each alternative of the request."""
+        alternatives = dict.fromkeys(item.tally.request for item in self._groups[0].requests if _key(item) == key)
+        for request in alternatives:
+            yield self._lacking(key[0], request)
+
+    def _lacking(self, claim: str, request: str) -> Statement:
+        found = [
+            (group, item)
+            for group in self._groups
+            for item in group.requests
+            if (item.tally.claim, item.tally.request) == (claim, request)
+        ]
+        closest, first = max(found, key=lambda each: (matching(each[1].tally), each[1].tally.offered))
+        requested, most = _requested(first.tally, self._names), matching(first.tally)
+        if not first.tally.offered:
+            return ClassEmpty(requested, self._compared, self._pools(requested.class_name))
+        tallies = [item.tally for _, item in found if item.tally.offered]
+        rules = {loss.rule for tally in tallies for loss in tally.losses if loss.rule in MISMATCH}
+        if rules - {"selector"}:
+            return self._unavailable(closest, first)
+        clauses = _common(tallies)
+        if most:
+            return TooFew(requested, self._compared, most, clauses if rules else ())
+        values, more = _values(tallies, clauses[0]) if len(clauses) == 1 else ((), False)
+        return NothingMatches(requested, self._compared, clauses, values, more)
+
+    def _pools(self, class_name: str) -> tuple[str, ...]:
+        """The pools that cannot be used, of drivers that the selectors of the class name."""
+        found = self._classes.get(class_name)
+        selectors = found.spec.selectors if found is not None else ()
+        text = " ".join(selector.cel.expression for selector in selectors if selector.cel is not None)
+        pools = (pool for group in self._groups for pool in group.pools)
+        return tuple(dict.fromkeys(pool.text() for pool in pools if pool.driver in text))
+
+    # --- devices that cannot be allocated -----------------------------------------------------------------------------
+
+    def blocked(self) -> list[Statement]:
+        """What excludes the nodes where enough devices match, the closest first."""
+        groups = [
+            (group, stages)
+            for group, stages in zip(self._groups, self._stages, strict=True)
+            if _distance(group)[:FAR] == _distance(self._groups[0])[:FAR]
+        ]
+        common = self._common([group for group, _ in groups])
+        if common is not None:
+            return [common]
+        return list(islice((found for each in groups for found in self._of_group(*each)), STATEMENTS))
+
+    def _common(self, groups: Sequence[NodeGroup]) -> Statement | None:
+        """The rules that exclude all of these nodes, if devices fit on each of them."""
+        devices = any(group.requests for group in groups)
+        if len(groups) < 2 or any(group.verdict != "fits" for group in groups):
+            return None
+        first, *others = groups
+        found = list(first.obstacles)
+        for group in others:
+            known = {kind(obstacle): obstacle for obstacle in group.obstacles}
+            found = [larger(each, known[kind(each)]) for each in found if kind(each) in known]
+        nodes = tuple(name for group in groups for name in group.nodes)
+        scope = Scope(sum(group.count for group in groups), self._compared, nodes)
+        return NodesExcluded(scope, tuple(found), devices) if found else None
+
+    def _of_group(self, group: NodeGroup, stages: Mapping[RequestKey, _Stage]) -> Iterator[Statement]:
+        if group.verdict != "fits" and (group.requests or not group.obstacles):
+            yield from self._devices(group, stages)
+        if group.obstacles:
+            yield NodesExcluded(self._scope(group), group.obstacles, group.verdict == "fits" and bool(group.requests))
+
+    def _devices(self, group: NodeGroup, stages: Mapping[RequestKey, _Stage]) -> Iterator[Statement]:
+        short = [item for item in group.requests if stages[_key(item)] == _Stage.BLOCKED]
+        for item in short:
+            constraint = _constraint_of(group, item)
+            if constraint is not None:
+                yield self._constraint(group, constraint)
+            else:
+                yield self._unavailable(group, item)
+        if short:
+            return
+        scope = self._scope(group)
+        if not group.requests:
+            yield Unsatisfiable("", "", scope, group.reason)
+            return
+        for constraint in group.constraints:
+            if constraint.best < constraint.wanted:
+                yield self._constraint(group, constraint)
+                return
+        claim = group.requests[0].tally.claim
+        entries = dict.fromkeys(self._entry(item.tally.claim) for item in group.requests)
+        text = f"the requests of claim {', '.join(entries)}" if len(entries) == 1 else f"claims {', '.join(entries)}"
+        if group.wanted > group.available:
+            yield TogetherTooFew(claim, text, scope, group.wanted, group.available)
+        else:
+            yield Unsatisfiable(claim, text, scope, group.cause or group.reason)
+
+    def _unavailable(self, group: NodeGroup, item: DiagnosedRequest) -> Statement:
+        tally, usable = item.tally, matching(item.tally)
+        losses = tuple(loss for loss in tally.losses if loss.rule not in MISMATCH)
+        if usable < max(tally.wanted, 1) and not losses:  # what does not match is what is missing
+            usable, losses = tally.offered, tally.losses
+        return DevicesUnavailable(
+            _requested(tally, self._names),
+            self._scope(group),
+            _binding(usable, losses, usable if tally.all else tally.wanted) or item.rule,
+            usable,
+            losses,
+            tally.left,
+            tally.taints,
+            tally.capacities,
+            tally.counters,
+            item.holders,
+        )
+
+    def _constraint(self, group: NodeGroup, constraint: ConstraintTally) -> ConstraintUnmet:
+        return ConstraintUnmet(
+            constraint.claim,
+            f"claim {self._entry(constraint.claim)}",
+            self._scope(group),
+            constraint.kind,
+            constraint.attribute,
+            constraint.wanted,
+            constraint.best,
+        )
+
+    def _entry(self, claim: str) -> str:
+        return self._names[claim].entry if claim in self._names else claim
+
+    def _scope(self, group: NodeGroup) -> Scope:
+        return Scope(group.count, self._compared, group.nodes)
+
+
+def _constraint_of(group: NodeGroup, item: DiagnosedRequest) -> ConstraintTally | None:
+    """The constraint that the devices of the request do not satisfy, if that is why too few are left."""
+    if item.rule != "constraint":
+        return None
+    tally = item.tally
+    covering = (each for each in group.constraints if each.claim == tally.claim and tally.request in each.requests)
+    return next((constraint for constraint in covering if constraint.best < constraint.wanted), None)
+
+
+def _binding(left: int, losses: Iterable[RuleCount], needed: int) -> BindingRule:
+    """The first rule that leaves fewer devices than needed."""
+    for loss in losses:
+        left -= loss.count
+        if left < needed:
+            return loss.rule
+    return ""
+
+
+# --- selectors --------------------------------------------------------------------------------------------------------
+
+
+def _common(tallies: Sequence[RequestTally]) -> tuple[str, ...]:
+    """The first clause that no device satisfies; if there is none, all clauses that exclude devices."""
+    texts = dict.fromkeys(clause.text for tally in tallies for clause in tally.clauses if clause.excluded)
+    for text in texts:
+        if all(_excluded(tally, text) == tally.offered for tally in tallies):
+            return (text,)
+    return tuple(texts)
+
+
+def _excluded(tally: RequestTally, text: str) -> int:
+    return max((clause.excluded for clause in tally.clauses if clause.text == text), default=0)
+
+
+def _values(tallies: Sequence[RequestTally], text: str) -> tuple[tuple[str, ...], bool]:
+    """(the values that devices have where the clause reads, whether there are more)"""
+    clauses = [clause for tally in tallies for clause in tally.clauses if clause.text == text]
+    if any(not clause.reads for clause in clauses):
+        return (), False
+    found = dict.fromkeys(value.text for clause in clauses for value in clause.values)
+    cut = len(found) > VALUES or any(len(clause.values) >= LISTED for clause in clauses)
+    return tuple(found)[:VALUES], cut

@@ -1,0 +1,243 @@
+"""What a diagnosis asserts about a pod that is refused, as data: who lacks what, on which nodes, and who has it.
+
+Promises: a statement about several nodes holds on each of them. A statement about no node ("no node has …") holds on
+all nodes that were compared; their number is in the statement. A statement names a node only as one of those that it
+is about. `wording` makes the text, and only from these structs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from dra_extender.allocation.plan import Rule
+from dra_extender.allocation.tally import CapacityTally, CounterTally, RuleCount, TaintTally
+from dra_extender.scheduling.noderules import NodeRule, Obstacle
+
+PodRule = Literal[
+    "scheduling gate", "scheduler", "claim missing", "claim not created", "class missing", "feature gate",
+    "claim leaving", "claim in flight", "claim full", "claim unreadable", "claim", "no nodes",
+]  # fmt: skip
+"""Why a pod cannot be scheduled, whatever the nodes are."""
+
+BindingRule = Literal["", "offered", "no node has all", "together", "pools", "search"] | Rule | NodeRule | PodRule
+"""The first rule that the pod fails on the nodes where it comes closest to fitting. "offered": a node has fewer devices
+of the class than requested; "no node has all": each request has devices on some node, but all have them on none;
+"together": only all requests together need too many devices. Empty for a pod that fits.
+"""
+
+
+MISMATCH: Final[frozenset[Rule]] = frozenset(("binding conditions", "class", "selector", "node", "error"))
+"""Rules that exclude a device whatever else is allocated, and whatever the request tolerates."""
+
+
+class HoldingClaim(msgspec.Struct, frozen=True):
+    """A claim (namespace/name) that uses devices of the node. `devices`: their number. `pods`: the pods
+    (namespace/name) that use the claim. `in_flight`: its allocation is decided, but not yet stored.
+    """
+
+    claim: str
+    pods: tuple[str, ...]
+    devices: int
+    in_flight: bool = False
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """`count` of the `compared` nodes. `nodes`: the first of them."""
+
+    count: int
+    compared: int
+    nodes: tuple[str, ...]
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """What a request, or one of its alternatives, asks for. `claim`: namespace/name. `label`: the name that users know
+    the claim by, followed by the request if the claim has several. `wanted`: the number of devices; all devices that
+    match if `all`. `selectors`: the request has selectors of its own, beside those of the class.
+    """
+
+    claim: str
+    request: str
+    label: str
+    class_name: str
+    wanted: int
+    all: bool = False
+    selectors: bool = False
+
+
+class PodRefused(msgspec.Struct, frozen=True, tag="pod refused"):
+    """A fact about the pod or one of its claims that excludes all nodes, as a sentence."""
+
+    rule: BindingRule
+    text: str
+    claim: str = ""
+
+
+class ClassEmpty(msgspec.Struct, frozen=True, tag="class empty"):
+    """None of the `compared` nodes has a device of the class. `pools`: their pools that cannot be used, and why."""
+
+    requested: Requested
+    compared: int
+    pools: tuple[str, ...] = ()
+
+
+class NothingMatches(msgspec.Struct, frozen=True, tag="nothing matches"):
+    """No device of the class, on any of the `compared` nodes, satisfies all of these `clauses` of the selectors.
+    `values`: what the devices have where the only clause reads; `more`: not all values are listed.
+    """
+
+    requested: Requested
+    compared: int
+    clauses: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    more: bool = False
+
+
+class TooFew(msgspec.Struct, frozen=True, tag="too few"):
+    """None of the `compared` nodes has more than `most` devices that match. `clauses`: those of the selectors that
+    exclude devices of the class.
+    """
+
+    requested: Requested
+    compared: int
+    most: int
+    clauses: tuple[str, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """`count` nodes have enough devices that match the request, in use or not. `node`: one of them."""
+
+    requested: Requested
+    count: int
+    node: str
+
+
+class NoNodeHasAll(msgspec.Struct, frozen=True, tag="no node has all"):
+    """Each request has enough devices that match on some node, but all have them on none of the `compared` nodes."""
+
+    places: tuple[Place, ...]
+    compared: int
+
+
+class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable"):
+    """Each node of the scope has `matching` devices that match. Each rule excludes that many of them, the first that
+    applies; `left` remain, fewer than requested. `holders`: claims that use devices of the first node of the scope.
+    """
+
+    requested: Requested
+    scope: Scope
+    rule: BindingRule
+    matching: int
+    losses: tuple[RuleCount, ...]
+    left: int
+    taints: tuple[TaintTally, ...] = ()
+    capacities: tuple[CapacityTally, ...] = ()
+    counters: tuple[CounterTally, ...] = ()
+    holders: tuple[HoldingClaim, ...] = ()
+
+
+class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
+    """On each node of the scope, at most `best` of the devices that could be allocated satisfy the constraint together.
+    `wanted`: how many have to.
+    """
+
+    claim: str
+    label: str
+    scope: Scope
+    kind: Literal["matchAttribute", "distinctAttribute"]
+    attribute: str
+    wanted: int
+    best: int
+
+
+class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
+    """Each node of the scope has `available` devices that could be allocated; the requests need `wanted` together."""
+
+    claim: str
+    label: str
+    scope: Scope
+    wanted: int
+    available: int
+
+
+class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
+    """The allocator found no solution on the nodes of the scope. `cause`: why it ended."""
+
+    claim: str
+    label: str
+    scope: Scope
+    cause: str
+    rule: BindingRule = "search"
+
+
+class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):
+    """A selector of the class or the request cannot be evaluated for this device, so no node is decided."""
+
+    requested: Requested
+    source: Literal["class", "request", "node"]
+    problem: str
+    device: str
+
+
+class NodesExcluded(msgspec.Struct, frozen=True, tag="nodes excluded"):
+    """Each node of the scope is excluded by each of these rules. `devices`: it has devices for the pod. An obstacle of
+    several nodes has the largest amount that one of them has left.
+    """
+
+    scope: Scope
+    obstacles: tuple[Obstacle, ...]
+    devices: bool
+
+
+Statement = (
+    PodRefused
+    | ClassEmpty
+    | NothingMatches
+    | TooFew
+    | NoNodeHasAll
+    | DevicesUnavailable
+    | ConstraintUnmet
+    | TogetherTooFew
+    | Unsatisfiable
+    | SelectorFails
+    | NodesExcluded
+)
+
+
+def rule_of(statement: Statement) -> BindingRule:
+    """The rule that the pod fails."""
+    match statement:
+        case PodRefused() | DevicesUnavailable() | Unsatisfiable():
+            return statement.rule
+        case ClassEmpty():
+            return "pools" if statement.pools else "class"
+        case NothingMatches():
+            return "selector"
+        case TooFew():
+            return "selector" if statement.clauses else "offered"
+        case NoNodeHasAll():
+            return "no node has all"
+        case ConstraintUnmet():
+            return "constraint"
+        case TogetherTooFew():
+            return "together"
+        case SelectorFails():
+            return "error"
+        case NodesExcluded():
+            return statement.obstacles[0].rule
+
+
+def claim_of(statement: Statement) -> str:
+    """The claim (namespace/name) that is the cause; empty if no single claim is."""
+    match statement:
+        case PodRefused() | ConstraintUnmet() | TogetherTooFew() | Unsatisfiable():
+            return statement.claim
+        case NodesExcluded():
+            first = statement.obstacles[0]
+            return first.what if first.rule == "claim elsewhere" else ""
+        case NoNodeHasAll():
+            claims = {place.requested.claim for place in statement.places}
+            return claims.pop() if len(claims) == 1 else ""
+        case _:
+            return statement.requested.claim

@@ -1,0 +1,213 @@
+"""The text of each statement of a diagnosis.
+
+Promises: a text asserts what its statement does and nothing else. It names the nodes that it is about. It names no
+object that its reader may not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from dra_extender.allocation.plan import rule_text
+from dra_extender.allocation.tally import RuleCount
+from dra_extender.api.core import taint_text
+from dra_extender.cel.clauses import brief
+from dra_extender.insight.why.statements import (
+    MISMATCH,
+    ClassEmpty,
+    ConstraintUnmet,
+    DevicesUnavailable,
+    HoldingClaim,
+    NodesExcluded,
+    NoNodeHasAll,
+    NothingMatches,
+    Place,
+    PodRefused,
+    Scope,
+    SelectorFails,
+    Statement,
+    TogetherTooFew,
+    TooFew,
+    Unsatisfiable,
+)
+from dra_extender.plurals import counted
+from dra_extender.scheduling.noderules import Obstacle
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
+
+HOLDERS: Final = 2
+"""Holders and taints that are named."""
+NODES: Final = 3
+"""Nodes that are named."""
+USE: Final = frozenset(("in use", "capacity", "counters"))
+"""Rules that exclude devices because of claims that have devices."""
+
+
+def text_of(statements: Iterable[Statement], reader: Reader = ADMINISTRATOR) -> str:
+    """The statements as one sentence."""
+    return "; ".join(dict.fromkeys(_text(statement, reader) for statement in statements))
+
+
+def _text(statement: Statement, reader: Reader) -> str:
+    match statement:
+        case PodRefused():
+            return statement.text
+        case ClassEmpty(requested):
+            text = f"{requested.label}: no node has a device of class {requested.class_name}"
+            return "; ".join([text, *statement.pools[:1]])
+        case NothingMatches(requested):
+            values = _values(statement.values, statement.more)
+            return (
+                f"{requested.label}: no device of class {requested.class_name} satisfies "
+                f"{_clauses(statement.clauses)}{values and f' ({values})'}"
+            )
+        case TooFew(requested, _, most):
+            match = f" that satisfy {_clauses(statement.clauses)}" if statement.clauses else ""
+            wanted = f"{counted(requested.wanted, 'device')} of class {requested.class_name}{match}"
+            return f"{requested.label}: {wanted} requested, no node has more than {most}"
+        case NoNodeHasAll(places):
+            return f"no node has {'both' if len(places) == 2 else 'all'}: {', '.join(map(_place, places))}"
+        case DevicesUnavailable():
+            return _unavailable(statement, reader)
+        case ConstraintUnmet():
+            return _constraint(statement)
+        case TogetherTooFew():
+            return (
+                f"{statement.label} need {counted(statement.wanted, 'device')} together, "
+                f"{nodes_text(statement.scope)} has {statement.available} that can be allocated"
+            )
+        case Unsatisfiable(label=""):
+            return f"{nodes_text(statement.scope)}: {statement.cause}"
+        case Unsatisfiable():
+            return f"{statement.label} cannot be satisfied together on {nodes_text(statement.scope)}: {statement.cause}"
+        case SelectorFails(requested):
+            whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
+            return f"{requested.label}: {whose} fails: {statement.problem}"
+        case NodesExcluded():
+            several = statement.scope.count > 1
+            text = ", ".join(dict.fromkeys(obstacle_text(each, reader, several) for each in statement.obstacles))
+            nodes = nodes_text(statement.scope)
+            return f"devices fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
+
+
+def nodes_text(scope: Scope) -> str:
+    """Such as "node n1", "each of 3 nodes (n1, n2, n3)" or "every node"."""
+    if scope.count == 1:
+        return f"node {scope.nodes[0]}"
+    if scope.count == scope.compared:
+        return "every node"
+    names = ", ".join(scope.nodes[:NODES]) + (", …" if scope.count > NODES else "")
+    return f"each of {scope.count} nodes ({names})"
+
+
+def _clauses(clauses: Sequence[str]) -> str:
+    return " && ".join(brief(clause) for clause in clauses) or "the selectors"
+
+
+def _values(values: Sequence[str], more: bool) -> str:
+    if not values:
+        return ""
+    shown = ", ".join(value or "none" for value in values) + (", …" if more else "")
+    return f"the {'value is' if len(values) == 1 and not more else 'values are'} {shown}"
+
+
+def _place(place: Place) -> str:
+    others = f" and {counted(place.count - 1, 'other node')}" if place.count > 1 else ""
+    requested = place.requested
+    wanted = "the devices" if requested.all else counted(requested.wanted, "device")
+    return f"{wanted} of class {requested.class_name} ({requested.label}) on {place.node}{others}"
+
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+
+def _unavailable(statement: DevicesUnavailable, reader: Reader) -> str:
+    requested, scope, matching = statement.requested, statement.scope, statement.matching
+    matched = requested.selectors and not any(loss.rule in MISMATCH for loss in statement.losses)
+    which = "that match" if matched else f"of class {requested.class_name}"
+    if requested.all:
+        wanted = f"all devices {which} requested, {nodes_text(scope)} has {matching}"
+    else:
+        wanted = f"{counted(requested.wanted, 'device')} requested, {nodes_text(scope)} has {matching} {which}"
+    used = _used(statement.holders, reader) if USE & {loss.rule for loss in statement.losses} else ""
+    where = f"on {scope.nodes[0]} " if scope.count > 1 else ""
+    parts = [_loss(statement, loss) for loss in statement.losses]
+    for index, loss in enumerate(statement.losses):
+        if used and loss.rule in USE:
+            parts[index] += f" ({'' if loss.rule == 'in use' else 'used '}{where}by {used})"
+            break
+    if statement.left:
+        parts.append(f"{statement.left} {'is' if statement.left == 1 else 'are'} free")
+    return f"{requested.label}: {wanted}{': ' if parts else ''}{', '.join(parts)}"
+
+
+def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
+    count, one = loss.count, loss.count == 1
+    if loss.rule == "taint" and statement.taints:
+        taints = ", ".join(taint_text(each.key, each.value, each.effect) for each in statement.taints[:HOLDERS])
+        several = "taint" if len(statement.taints) == 1 else "taints"
+        return f"{count} {'has' if one else 'have'} the {several} {taints}, not tolerated"
+    if loss.rule == "capacity" and statement.capacities:
+        capacity = statement.capacities[0]
+        if not capacity.devices:
+            return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
+        asked = f"less than {capacity.asked}" if capacity.asked else "not all"
+        return f"{count} {'has' if one else 'have'} {asked} of {capacity.name} left (at most {capacity.left or '0'})"
+    if loss.rule == "counters" and statement.counters:
+        counter = statement.counters[0]
+        name = f"{counter.counter_set}/{counter.counter}"
+        return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, {counter.left} is left"
+    return rule_text(loss.rule, count)
+
+
+def _used(holders: Sequence[HoldingClaim], reader: Reader) -> str:
+    seen = [holder for holder in holders if reader.sees(holder.claim)]
+    users = [", ".join(holder.pods) or f"claim {holder.claim}" for holder in seen]
+    others = reader.others("claim", len(holders) - len(seen))
+    return ", ".join([*users[:HOLDERS], *["…"] * (len(users) > HOLDERS), *filter(None, (others,))])
+
+
+def _constraint(statement: ConstraintUnmet) -> str:
+    identifier, best = statement.attribute.rpartition("/")[2], statement.best
+    nodes = nodes_text(statement.scope)
+    if not best:
+        return f"{statement.label}: the free devices of {nodes} do not have the attribute {statement.attribute}"
+    if statement.kind == "matchAttribute":
+        text = f"{statement.wanted} devices have to share one {identifier}, {nodes} has at most {best} free that do"
+    else:
+        text = (
+            f"{statement.wanted} devices have to differ in {identifier}, the free devices of {nodes} have "
+            f"{counted(best, 'different value')}"
+        )
+    return f"{statement.label}: {text}"
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR, several: bool = False) -> str:
+    """What keeps the pod from a node, or from each of several nodes, for people."""
+    match obstacle.rule:
+        case "cordoned":
+            return "the node is cordoned"
+        case "node taint":
+            return f"the node has the taint {obstacle.what}, which the pod does not tolerate"
+        case "node selector" if several:
+            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked}"
+        case "node selector":
+            label = f"the label {obstacle.what} is {obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
+            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} ({label})"
+        case "node affinity":
+            return "the node does not match the required node affinity"
+        case "host port":
+            user = reader.listed("pod", filter(None, (obstacle.has,)))
+            return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
+        case "pods":
+            return f"the node has its maximum number of pods ({obstacle.has} free)"
+        case "claim elsewhere":
+            return f"claim {obstacle.what} is allocated for another node, or its allocation cannot be used"
+        case "resource" if not obstacle.has:
+            return f"neither the node nor a device class provides {obstacle.what}"
+        case _:
+            free = f"{'at most ' if several else ''}{obstacle.has or '0'} free"
+            return f"{obstacle.what}: {obstacle.asked} requested, {free}"
