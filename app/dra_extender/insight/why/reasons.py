@@ -298,6 +298,8 @@ class _Nodes:
         )
 
     def _constraint(self, group: NodeGroup, constraint: ConstraintTally) -> ConstraintUnmet:
+        covered = [item for item in group.requests if item.tally.claim == constraint.claim]
+        holders = [holder for item in covered if item.tally.request in constraint.requests for holder in item.holders]
         return ConstraintUnmet(
             constraint.claim,
             f"claim {self._entry(constraint.claim)}",
@@ -306,6 +308,7 @@ class _Nodes:
             constraint.attribute,
             constraint.wanted,
             constraint.best,
+            tuple({holder.claim: holder for holder in holders}.values()),
         )
 
     def _entry(self, claim: str) -> str:

@@ -139,7 +139,7 @@ class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable")
 
 class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
     """On each node of the scope, at most `best` of the devices that could be allocated satisfy the constraint together.
-    `wanted`: how many have to.
+    `wanted`: how many have to. `holders`: claims that use devices of the first node that match.
     """
 
     claim: str
@@ -149,6 +149,7 @@ class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
     attribute: str
     wanted: int
     best: int
+    holders: tuple[HoldingClaim, ...] = ()
 
 
 class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):

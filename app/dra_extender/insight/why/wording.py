@@ -70,7 +70,7 @@ def _text(statement: Statement, reader: Reader) -> str:
         case DevicesUnavailable():
             return _unavailable(statement, reader)
         case ConstraintUnmet():
-            return _constraint(statement)
+            return _constraint(statement, reader)
         case TogetherTooFew():
             return (
                 f"{statement.label} need {counted(statement.wanted, 'device')} together, "
@@ -167,7 +167,7 @@ def _used(holders: Sequence[HoldingClaim], reader: Reader) -> str:
     return ", ".join([*users[:HOLDERS], *["…"] * (len(users) > HOLDERS), *filter(None, (others,))])
 
 
-def _constraint(statement: ConstraintUnmet) -> str:
+def _constraint(statement: ConstraintUnmet, reader: Reader) -> str:
     identifier, best = statement.attribute.rpartition("/")[2], statement.best
     nodes = nodes_text(statement.scope)
     if not best:
@@ -179,7 +179,9 @@ def _constraint(statement: ConstraintUnmet) -> str:
             f"{statement.wanted} devices have to differ in {identifier}, the free devices of {nodes} have "
             f"{counted(best, 'different value')}"
         )
-    return f"{statement.label}: {text}"
+    used = _used(statement.holders, reader)
+    where = f" on {statement.scope.nodes[0]}" if statement.scope.count > 1 else ""
+    return f"{statement.label}: {text}{used and f' (others are in use{where} by {used})'}"
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
