@@ -120,6 +120,11 @@ BYTES_OF_WHATIF: Final = Limit(
 BYTES_OF_TOKEN: Final = Limit(
     16 * 2**10, "each token costs a review by the API server", "test_what_is_no_token_is_refused_without_a_question"
 )
+PARTS_OF_SLICE: Final = Limit(
+    2_500,
+    "requirements of the node selectors of a hypothetical slice, which are parsed in one step",
+    "test_a_hypothetical_slice_for_too_many_labels_is_refused",
+)
 QUEUED_QUESTIONS: Final = Limit(
     8,
     "a question that waits keeps its connection and its request",

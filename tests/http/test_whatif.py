@@ -13,7 +13,7 @@ from fastapi import FastAPI, HTTPException
 
 from dra_extender.http.insight.queue import QueryQueue
 from dra_extender.http.insight.routes import insight_router
-from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
+from dra_extender.limits import BYTES_OF_WHATIF, PARTS_OF_SLICE, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
@@ -253,3 +253,20 @@ async def test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait(
     assert [found.status_code for found in refused] == [429] * 3
     assert all(found.headers == {"Retry-After": "2"} for found in refused)
     assert await desk.answer_at_length(steps()) == 1, "who asks again is answered"
+
+
+@pytest.mark.parametrize("devices", [0, 2])
+async def test_a_hypothetical_slice_for_too_many_labels_is_refused(ask: Ask, devices: int) -> None:
+    """Its selectors would be parsed in one step."""
+    share = PARTS_OF_SLICE // max(devices, 1) + 1
+    requirements = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(share)]
+    selector = {"nodeSelectorTerms": [{"matchExpressions": requirements}]}
+    many = slice_of("a", "many", *map(str, range(devices)))
+    if devices:
+        many["spec"]["perDeviceNodeSelection"] = True
+        many["spec"]["devices"] = [device | {"nodeSelector": selector} for device in many["spec"]["devices"]]
+    else:
+        many["spec"]["nodeSelector"] = selector
+    status, found = await ask({"withSlices": [many]})
+    problem = f"the node selectors of ResourceSlice many have {share * max(devices, 1):,} requirements"
+    assert (status, found["detail"]) == (400, f"withSlices: {problem}: give at most 2,500")

@@ -23,8 +23,10 @@ from dra_extender.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from dra_extender.devices.nodeselection import size_of
 from dra_extender.insight.manifests import HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
+from dra_extender.limits import PARTS_OF_SLICE
 from dra_extender.scheduling.view import View
 
 S = TypeVar("S", ExactDeviceRequest, DeviceSubRequest)
@@ -109,6 +111,11 @@ def _slice(field: str, item: ResourceSlice) -> None:
         raise InvalidRequestError(
             field, f"{what} has {len(spec.devices)} devices", f"split it into slices of at most {MAX_SLICE_DEVICES}"
         )
+    selectors = (spec.node_selector, *(device.node_selector for device in spec.devices))
+    parts = sum(size_of(selector) for selector in selectors if selector is not None)
+    if parts > PARTS_OF_SLICE:
+        problem = f"the node selectors of {what} have {parts:,} requirements"
+        raise InvalidRequestError(field, problem, f"give at most {PARTS_OF_SLICE:,}")
 
 
 def _tolerations(changes: Changes) -> None:
