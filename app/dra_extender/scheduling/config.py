@@ -106,7 +106,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Units of work of all turns of one call. Undecided nodes are refused then, and the pod is requeued."""
 
     worker_claim_seconds: float = 10.0
-    """CPU time of workers for claims with equal content."""
+    """CPU time of workers for claims with equal content. Long calls for one namespace get three times as much."""
 
     worker_forgiving_seconds: float = 600.0
     """After this time work is deferred again for claims that have used up their time."""

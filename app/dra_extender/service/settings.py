@@ -197,7 +197,8 @@ class Settings(BaseSettings):
     )
     worker_claim_seconds: Seconds = _scheduling(
         "worker_claim_seconds",
-        "seconds of worker CPU time for claims with equal content; then these claims are refused for ten minutes",
+        "seconds of worker CPU time for claims with equal content; then these claims are refused for ten minutes. "
+        "Three times as much for the long calls of one namespace; then its calls are short",
     )
     offered_percent: int = _scheduling(
         "offered_percent",
