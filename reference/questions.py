@@ -1,7 +1,8 @@
 """The reference of what may be asked over HTTP, made of the schema that the service serves at /openapi.json.
 
 Promises: every path of the schema has a section, with each parameter and each field of the question and the answer as
-deep as they have names. No service runs for it: a schema is made of declarations alone.
+deep as they have names. An answer that has the fields of an earlier one is a link to it. No service runs for it: a
+schema is made of declarations alone.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ def markdown() -> str:
     """The sections, in the order of the schema."""
     document = schema()
     lines: list[str] = []
+    told: dict[tuple[str, ...], str] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            lines += _section(f"{method.upper()} {path}", operation, document)
+            lines += _section(f"{method.upper()} {path}", operation, document, told)
     return "\n".join([*lines, *_others(document)])
 
 
-def _section(title: str, operation: Schema, document: Schema) -> Iterator[str]:
+def _section(title: str, operation: Schema, document: Schema, told: dict[tuple[str, ...], str]) -> Iterator[str]:
+    """One path. `told` is by the rows of an answer the section that lists them first; this one adds its own."""
     yield from (f"## {title}", "", _prose(operation.get("description", "")), "")
     parameters = operation.get("parameters", ())
     if parameters:
@@ -52,8 +55,15 @@ def _section(title: str, operation: Schema, document: Schema) -> Iterator[str]:
     for form, body in asked.items():
         yield from (f"The question, `{form}`:", "", *_fields(body["schema"], document), "")
     for form, body in operation["responses"][_OK]["content"].items():
-        rows = list(_fields(body["schema"], document))
-        yield from ((f"The answer, `{form}`:", "", *rows, "") if rows else (f"The answer is `{form}`.", ""))
+        rows = tuple(_fields(body["schema"], document))
+        first = told.setdefault(rows, title)
+        if not rows:
+            yield from (f"The answer is `{form}`.", "")
+        elif first == title:
+            yield from (f"The answer, `{form}`:", "", *rows, "")
+        else:
+            anchor = re.sub(r"[^a-z -]", "", first.lower()).replace(" ", "-")
+            yield from (f"The answer, `{form}`, has the fields of [{first}](#{anchor}).", "")
     others = sorted(status for status in operation["responses"] if status != _OK)
     if others:
         yield from (

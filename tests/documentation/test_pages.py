@@ -100,6 +100,13 @@ def test_an_answer_is_told_down_to_its_innermost_fields() -> None:
     assert re.search(field, text)
 
 
+def test_the_same_fields_are_listed_once_and_linked() -> None:
+    text = questions.markdown()
+    assert "has the fields of [GET /insight/explain](#get-insightexplain)." in text
+    listed = [section for section in text.split("## GET ") if "| `remedies[].changes[].op` |" in section]
+    assert len(listed) == 1
+
+
 # --- the site: `make docs` builds it strictly
 
 CONFIGURATION = (ROOT / "mkdocs.yml").read_text()
