@@ -60,8 +60,9 @@ def test_what_the_pages_say_of_helm_works_from_the_installation_to_the_end(
     operator: None, release: Release, reader: Reader, tmp_path: Path
 ) -> None:
     """`operator` first: the kinds of monitors that a runbook asks for."""
-    installing, uninstalling = (block for block in blocks("With Helm") if block.page == "docs/install.md")
-    (upgrading,) = (block for block in blocks("With Helm") if block.page == "docs/upgrade.md")
+    pages = ("docs/install.md", "docs/upgrade.md", "docs/uninstall.md")
+    found = {block.page: block for block in blocks("With Helm")}
+    installing, upgrading, uninstalling = (found[page] for page in pages)
     install, test = installing.commands()
     assert test.text.startswith(f"helm test {NAME}")
     (said,) = reader.types(install)

@@ -19,6 +19,7 @@ from dra_extender.scheduling.release.clear import RELEASED
 from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import Settings, load
 from dra_extender.service.validation import split_address
+from tests.support.documentation.blocks import blocks_of
 from tests.support.packaging.permissions import allowed, needed_by
 
 ROOT = Path(__file__).parents[2]
@@ -183,6 +184,27 @@ def test_the_verbs_are_for_the_scheduler_and_the_replicas_of_the_manifests() -> 
     assert not SCHEDULER["spec"].get("hostNetwork"), "a policy would not know it by its labels"
     names = {yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["namespace"] for folder in FOLDERS}
     assert len(names) == 1
+
+
+def test_the_static_pod_of_kube_scheduler_has_all_files_of_its_configuration() -> None:
+    """The block of docs/install.md for mode stock, against scheduler_config/stock-scheduler.yaml and the Deployment."""
+    (block,) = (each for each in blocks_of("docs/install.md") if each.what == "kube-scheduler.yaml")
+    spec = yaml.safe_load(block.text)["spec"]
+    (container,) = spec["containers"]
+    flags = dict(flag.removeprefix("--").split("=", 1) for flag in container["command"][1:])
+    configuration = yaml.safe_load((ROOT / "scheduler_config" / "stock-scheduler.yaml").read_text())
+    files = {flags["config"], configuration["clientConnection"]["kubeconfig"]}
+    files |= {path for name, path in flags.items() if name.endswith("kubeconfig")}
+    for extender in configuration["extenders"]:
+        files |= {path for name, path in extender["tlsConfig"].items() if name.endswith("File")}
+    sources = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
+    mounts = {each["mountPath"]: sources[each["name"]] for each in container["volumeMounts"]}
+    assert all(mount == source for mount, source in mounts.items()), "as on the node"
+    assert [file for file in sorted(files) if not {file, str(Path(file).parent)} & set(mounts)] == []
+    (shipped,) = SCHEDULER["spec"]["containers"]
+    assert container["image"] == shipped["image"]
+    assert f"--feature-gates={flags['feature-gates']}" in shipped["command"]
+    assert spec["hostNetwork"] and spec["dnsPolicy"] == "ClusterFirstWithHostNet", "or it does not find the Service"
 
 
 FOLDERS = ("extender", "scheduler")

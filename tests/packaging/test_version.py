@@ -18,7 +18,8 @@ CARRIERS = [
     ("charts/dra-extender/Chart.yaml", r'^appVersion: "(.+)"$', 1),
     ("charts/dra-extender/Chart.yaml", IMAGE, 1),
     ("manifests/extender/kustomization.yaml", r"^ +newTag: (.+)$", 1),
-    ("docs/install.md", IMAGE, 5),
+    ("docs/install.md", IMAGE, 3),
+    ("docs/quickstart.md", IMAGE, 2),
     ("docs/insight-operators.md", r"by dra-extender (\d+\.\d+\.\d+)$", 1),
 ]
 """File, pattern of the version, and number of occurrences."""
