@@ -45,6 +45,10 @@ test: $(VENV)/dev.stamp ## All tests that need only Python
 thorough: $(VENV)/dev.stamp ## The properties with twenty times as many examples, after a change of what they are about (TESTS=tests/allocation)
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "hypothesis and not e2e" --hypothesis-profile=thorough --timeout 3600 $(TESTS)
 
+.PHONY: truth
+truth: $(VENV)/dev.stamp ## 24,000 random clusters: every statement of why is compared with the objects, and every remedy is tried
+	@$(BIN)/python -m pytest -n auto tests/insight/why/test_truth.py --hypothesis-profile=exhaustive --timeout 7200
+
 .PHONY: image
 image: $(VENV)/dev.stamp ## Build the image of the Dockerfile on a base of Debian packages, and start it (as root; needs buildah, mmdebstrap, runc)
 	@$(BIN)/python -m pytest tests/packaging -m image -vv -rs

@@ -1,4 +1,5 @@
-"""How many examples a property gets: in `make test` as many as it says, in `make thorough` twenty times as many."""
+"""How many examples a property gets: in `make test` as many as it says, in `make thorough` twenty times as many, in
+`make truth` 150 times."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ USUAL = 100
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("tests", max_examples=USUAL, deadline=None, suppress_health_check=SLOW)
 settings.register_profile("thorough", settings.get_profile("tests"), max_examples=20 * USUAL)
+settings.register_profile("exhaustive", settings.get_profile("tests"), max_examples=150 * USUAL)
 settings.load_profile("tests")  # pytest loads another one after this module
 
 

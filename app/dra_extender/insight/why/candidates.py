@@ -135,8 +135,11 @@ def _patched(value: Any, tokens: Sequence[str], change: Change) -> Any:
     first, *rest = tokens
     if isinstance(value, tuple):
         index = int(first)
-        item = (_patched(value[index], rest, change),) if rest else ()  # no candidate replaces a whole item
-        return (*value[:index], *item, *value[index + 1 :])
+        if rest:
+            items = [_patched(value[index], rest, change)]
+        else:
+            items = [] if change.op == "remove" else [convert(type(value[index]), change.value)]
+        return (*value[:index], *items, *value[index + 1 :])
     name = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))[first]
     inner = getattr(value, name)
     if rest and isinstance(inner, msgspec.Struct | tuple):
