@@ -10,11 +10,14 @@ import pytest
 from dra_extender.allocation.workerrequests import CompileRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import UnreachableError
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import OwnerReference
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel.device import CelGates
 from dra_extender.scheduling.deferred import MILLISECONDS, WorkItem
 from tests.support.simulation.api import Api
-from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import World, replay
 from tools.chaos.chaos import Chaos, run
 from tools.chaos.fairturns import CountedQueue
@@ -82,6 +85,19 @@ def test_a_namespace_that_gets_more_than_its_turn_is_found(queue: type[CountedQu
     while counted:
         counted.charge(counted.take().namespace, 2 * MILLISECONDS)
     assert len(violations) == wrong
+
+
+async def test_a_claim_that_is_reserved_for_a_group_stays_allocated_for_its_pods(world: World, small: Objects) -> None:
+    world.api.groups["default/g"] = "uid-g"
+    owner = OwnerReference("PodGroup", "g", "uid-g", "scheduling.k8s.io/v1alpha1", controller=True)
+    claim = with_metadata(make_claim("c"), owner_references=(owner,))
+    pod = make_pod("p", "c", schedulingGroup={"podGroupName": "g"})
+    service = world.service(*small, claim, pod, features=FeatureGates(DRAWorkloadResourceClaims=True))
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    world.api.clean_up()
+    assert world.api.claim("c").reserved_for("uid-g")
+    assert world.api.bound() == {"uid-p", "uid-g"}
+    assert world.api.violations == []
 
 
 async def test_a_binding_that_is_under_way_when_the_server_is_set_back_is_lost(world: World) -> None:

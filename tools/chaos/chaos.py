@@ -115,8 +115,8 @@ class Chaos:
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING), capacity=capacity) if self.narrow else None
         config = NARROW if self.narrow else LIMITS
         config = config if index else self.early.config(self.preempting.config(config))
-        clock, lag = self.mishaps.clock(), self.dice.choice(LAGS)
-        service = self.world.service(lag=lag, config=config, workers=workers, clock=clock)
+        clock, lag, features = self.mishaps.clock(), self.dice.choice(LAGS), self.tenants.features
+        service = self.world.service(lag=lag, config=config, features=features, workers=workers, clock=clock)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
@@ -325,11 +325,11 @@ class Chaos:
                     wrong.append(f"{pod.metadata.name} fits on {nodes} and is not bound")
             if node := self.hardware.room_for(pod):
                 wrong.append(f"{pod.metadata.name} was refused although {node} has enough free devices")
-        bound = api.bound()
+        bound, groups = api.bound(), set(api.groups.values())
         for claim in api.all(ResourceClaim):
             users = {entry.uid for entry in claim.status.reserved_for}
-            if claim.metadata.deletion_timestamp and users & bound:
-                continue  # no pod can join it any more; it goes with the last running pod
+            if users & groups or (claim.metadata.deletion_timestamp and users & bound):
+                continue  # it goes with the last running pod, or with the group
             if not users <= bound or bool(users) != (claim.allocation is not None):
                 wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - bound)}")
 

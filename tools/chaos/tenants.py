@@ -1,7 +1,8 @@
 """A second tenant in a chaotic world: users of the namespace mallory, who write what the role `edit` allows.
 
-Their pods and claims compete like others. Besides, they write annotations of this service, finalizers, grace periods
-and disruption budgets onto what is theirs, and delete it. What must hold for others is checked as for everybody: who
+Their pods and claims compete like others. Besides, they write annotations of this service, finalizers, grace periods,
+disruption budgets, PodGroups and references to them onto what is theirs, and delete it. They write no status, so no
+nominatedNodeName either. What must hold for others is checked as for everybody: who
 fits is bound, free devices are given (`Chaos.check`), and only more important pods evict (`Preempting`). And:
 
 - S13 no event of an object and no answer about a pod names anything of another namespace: `judge` at every text.
@@ -19,6 +20,8 @@ from typing import Any
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import OwnerReference
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import ADOPTED
 from tests.support.simulation.api import Api
@@ -48,6 +51,7 @@ class Tenants:
         self._api = api
         self._lots = random.Random(f"tenants {seed}")
         self.on = self._lots.random() < 0.4
+        self.features = FeatureGates(DRAWorkloadResourceClaims=self._lots.random() < 0.5)
         self.counts: Counter[str] = Counter()
         self._serial = 0
         api.readers.append(self.judge)
@@ -79,10 +83,20 @@ class Tenants:
             self._api.protected.add(name)
         owner = name if self._lots.random() < 0.5 else ""
         claim = make_claim(name, count=self._lots.choice([1, 1, 2]), pod=owner, namespace=NAMESPACE)
+        if self._lots.random() < 0.5:
+            claim, spec = self._in_group(claim, spec)
         pod = make_pod(name, name, namespace=NAMESPACE, **spec)
         finalizers = ("example.com/mine",) if self._lots.random() < 0.3 else ()
         self._api.put(claim)
         self._api.put(with_metadata(pod, finalizers=finalizers, labels={"app": f"{self._lots.random()}"}))
+
+    def _in_group(self, claim: ResourceClaim, spec: dict[str, Any]) -> tuple[ResourceClaim, dict[str, Any]]:
+        """The claim belongs to a PodGroup that exists or not; the pod refers to this one or another."""
+        names = self._lots.choices(["group", "group", "group", "another"], k=2)
+        self._api.groups[f"{NAMESPACE}/group"] = "uid-group"
+        owner = OwnerReference("PodGroup", names[0], f"uid-{names[0]}", "scheduling.k8s.io/v1alpha1", controller=True)
+        owned = with_metadata(claim, owner_references=(owner,))
+        return owned, spec | {"schedulingGroup": {"podGroupName": names[1]}}
 
     def _flood(self) -> None:
         """Pods whose claims are all different, which share no work."""

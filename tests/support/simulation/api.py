@@ -81,6 +81,8 @@ class Api:
         """Names of all nodes that ever were: pools of these names are theirs."""
         self.nominated_ahead: dict[str, str] = {}
         """By UID of the pod: the node that it was nominated for ahead of the queue, last."""
+        self.groups: dict[str, str] = {}
+        """UIDs of the PodGroups that exist, by namespace/name."""
         self.protected: set[str] = set()
         """Names of pods that a budget keeps from being evicted."""
         self.restores = 0
@@ -236,11 +238,13 @@ class Api:
         """What the claim controller and the garbage collector do about pods that are gone or finished."""
         pods = [pod for pod in self.all(Pod) if not pod.finished]
         users = {pod.metadata.uid for pod in pods if pod.spec.node_name or not pod.metadata.deletion_timestamp}
+        users |= set(self.groups.values())
+        owners = {pod.metadata.uid for pod in pods}.union(self.groups.values())
         for claim in self.all(ResourceClaim):
             self._release(claim, users)
             stored = self.objects.get((ResourceClaim, claim.metadata.key))
             owner = claim.metadata.controller
-            if stored is not None and owner is not None and owner.uid not in {pod.metadata.uid for pod in pods}:
+            if stored is not None and owner is not None and owner.uid not in owners:
                 self.delete_claim(stored, "collector")
                 self._let_go(stored.metadata.key)
 
@@ -294,8 +298,13 @@ class Api:
             self.intrusions = {pair for pair in self.intrusions if after.metadata.uid not in pair}
 
     def bound(self) -> set[str]:
-        """UIDs of the pods that run somewhere."""
-        return {pod.metadata.uid for pod in self.all(Pod) if pod.spec.node_name and not pod.finished}
+        """UIDs of the pods that run somewhere, and of their groups."""
+        pods = [pod for pod in self.all(Pod) if pod.spec.node_name and not pod.finished]
+        return {pod.metadata.uid for pod in pods} | {uid for pod in pods if (uid := self.group_of(pod))}
+
+    def group_of(self, pod: Pod) -> str:
+        """The UID of the pod's PodGroup; empty when there is none."""
+        return self.groups.get(f"{pod.metadata.namespace}/{pod.group_name}", "")
 
     def _is_bound(self, pod_uid: str) -> bool:
         return pod_uid in self.bound()
@@ -309,7 +318,8 @@ class Api:
             names.append(told.resource_claim_name if told is not None else None)
         for name in names:
             claim = self.objects.get((ResourceClaim, f"{pod.metadata.namespace}/{name}"))
-            if claim is None or claim.allocation is None or not claim.reserved_for(pod.metadata.uid):
+            users = {entry.uid for entry in claim.status.reserved_for} if claim is not None else set()
+            if claim is None or claim.allocation is None or not users & {pod.metadata.uid, self.group_of(pod)}:
                 self.violations.append(f"{pod.metadata.name} bound without {name}")
                 continue
             for result in claim.allocation.devices.results:
