@@ -5,14 +5,18 @@ from __future__ import annotations
 from weakref import ref
 
 import pytest
+from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
+from dra_extender.api.resource import CELDeviceSelector, DeviceSelector, ResourceClaim
 from dra_extender.placement import learner, placement, ranking
 from dra_extender.placement.policies import PolicyName
-from tests.support.placement.gpunodes import GpuNodes, gpus
+from tests.support.allocation.costs import LINES_PER_UNIT
+from tests.support.counting import lines
+from tests.support.placement.gpunodes import DRIVER, GpuNodes, Json, gpus
 
 NODES = 12
 
@@ -112,3 +116,52 @@ def test_the_grouping_of_a_pool_goes_with_it() -> None:
             made.cluster.apply(Removed.of(item))
     looked_at(made, "second")
     assert [one() for one in left] == [None]
+
+
+def device(number: int, **attributes: int) -> Json:
+    numbers = {name: {"int": value} for name, value in attributes.items()}
+    return {"name": f"d{number}", "attributes": numbers, "capacity": {"milli": {"value": "1000"}}}
+
+
+def choosing(devices: list[Json], claim: ResourceClaim) -> int:
+    """Lines of Python that it takes to choose devices of a node for a pod, after the first devices are known."""
+    made = GpuNodes("pack")
+    made.add_node("n", devices)
+    made.decisions.plan([claim], "n")
+    made.choose(made.pod("first"), claim)
+    return lines(lambda: made.plan(made.pod("p"), "n", claim), 10**7, "placement")
+
+
+@pytest.mark.parametrize("group", [1, 4, 1_000], ids=["alone", "in fours", "all close"])
+def test_choosing_devices_is_linear_in_the_devices_of_a_node(group: int) -> None:
+    def numbered(count: int) -> list[Json]:
+        return [device(n, numaNode=n // group) for n in range(count)]
+
+    assert choosing(numbered(256), gpus()) < 6 * choosing(numbered(64), gpus())
+
+
+def unlike(count: int, wanted: int) -> tuple[GpuNodes, ResourceClaim]:
+    """Devices no two of which are alike for the claim."""
+    made = GpuNodes("pack")
+    made.add_node("n", [device(n, serial=n) for n in range(count)])
+    claim = gpus(wanted)
+    expression = f"device.attributes['{DRIVER}'].serial >= 0"
+    (request,) = claim.spec.devices.requests
+    assert request.exactly is not None
+    exactly = replace(request.exactly, selectors=(DeviceSelector(CELDeviceSelector(expression)),))
+    devices = replace(claim.spec.devices, requests=(replace(request, exactly=exactly),))
+    return made, replace(claim, spec=replace(claim.spec, devices=devices))
+
+
+@pytest.mark.parametrize(("devices", "wanted"), [(8, 2), (64, 16)])
+def test_comparing_what_a_pod_may_leave_is_charged(devices: int, wanted: int) -> None:
+    """Beyond the budget the pod gets the first devices that fit."""
+    made, claim = unlike(devices, wanted)
+    chosen: list[str] = []
+
+    def choose() -> None:
+        chosen.append(made.placement.choose(made.pod("p"), [claim], made.names))
+
+    assert lines(choose, 2 * LINES_PER_UNIT * placement.TURN, "placement")
+    assert chosen == (["n"] if devices == 8 else [""])
+    assert made.plan(made.pod("p"), "n", claim).allocations

@@ -12,7 +12,7 @@ Closeness is a preference; constraints are the allocator's business.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -41,6 +41,9 @@ KINDS: Final[Mapping[str, str]] = {
 
 MOST_ORDERS: Final = 16
 """How many orders are tried, one of them by cost alone."""
+PER_UNIT: Final = 4
+"""Devices of a node that are put into groups per unit of work."""
+_NO_GROUP: Final = 1 << 30
 
 
 class TopologyGroup(NamedTuple):
@@ -75,10 +78,14 @@ class Topology:
         """How much of the groups is left in one piece, when these devices are free."""
         return sum(((group.devices & free).bit_count() / group.devices.bit_count()) ** 2 for group in self.groups)
 
-    def begun(self, device: int, free: int) -> int:
-        """How many devices of the smallest group of the device are free; many when it has no group."""
-        sizes = [group.devices for group in self.groups if group.devices >> device & 1]
-        return min(((mask & free).bit_count() for mask in sizes), default=1 << 30)
+    def begun(self, free: int) -> dict[int, int]:
+        """How many devices of its smallest group are free, of each device that has a group."""
+        found: dict[int, int] = {}
+        for group in self.groups:
+            count = (group.devices & free).bit_count()
+            for device in _bits(group.devices):
+                found[device] = min(count, found.get(device, count))
+        return found
 
 
 def topology_of(view: NodeView) -> Topology:
@@ -126,21 +133,27 @@ class DeviceChooser:
         self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)
 
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
-        """The cheapest devices first; then those of one group of close devices after the other."""
+        """The cheapest devices first; then those of one group of close devices after the other. Charges each order, and
+        the cost of each device; no further order when the budget is spent.
+        """
         try:
-            costs = self._costs(prepared, view)
+            yield from self._orders(self._costs(prepared, view), view)
         except (TooCostly, TurnSpent, Deferred):
             return
+
+    def _orders(self, costs: Mapping[int, Cost], view: NodeView) -> Iterator[NodeView]:
         if not costs:
             return
+        self._budget.spend(len(view.devices))
         topology = topology_of(view)
-        begun = {bit: topology.begun(bit, self._free) for bit in costs}
-        ranks = {bit: (cost, begun[bit]) for bit, cost in costs.items()}
+        begun = topology.begun(self._free)
+        ranks = {bit: (cost, begun.get(bit, _NO_GROUP)) for bit, cost in costs.items()}
         wanted = sum(1 << bit for bit in costs)
         groups = [group.devices for group in topology.groups if (group.devices & wanted).bit_count() > 1]
         groups.sort(key=lambda mask: (not mask & self._own, (mask & self._free).bit_count()))
         seen: set[tuple[int, ...]] = {tuple(range(len(view.devices)))}
         for first in (0, *groups[: MOST_ORDERS - 1]):
+            self._budget.spend(len(view.devices))
             order = tuple(
                 sorted(range(len(view.devices)), key=lambda bit: (not first >> bit & 1, ranks.get(bit, _WORST), bit))
             )
@@ -179,8 +192,10 @@ class DeviceChooser:
         return found
 
     def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
-        """By bit, of the devices that a request may have."""
+        """By bit, of the devices that a request may have. Devices that leave the same cost the same."""
         found: dict[int, Cost] = {}
+        groups = self._free_states.own_groups(self._node, self._budget)
+        known: dict[Hashable, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
                 wanted = 0 if ask.admin else candidates(view, ask.filter, self._budget).usable & ~self._owned
@@ -193,10 +208,15 @@ class DeviceChooser:
                             if device.model.traits.multi and self._free_states.shares
                             else (None, {})
                         )
-                        found[bit] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
+                        group = groups.get(device.id)
+                        key = device.id if group is None else (group.number, takes)
+                        if key not in known:
+                            known[key] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
+                        found[bit] = known[key]
         return found
 
     def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
+        self._budget.spend(1 + len(self._view.devices) // PER_UNIT)
         state = self._free_states.beside(self._node, more, self._budget)
         cpu, memory = state.cpu - self._shape.cpu, state.memory - self._shape.memory
         return self._policy.cost(self._before, NodeFreeState(state.devices, cpu, memory, state.whole), self._budget)

@@ -18,6 +18,8 @@ from dra_extender.placement.podshape import EVERY, DeviceDemand, Need
 MOST_REMAINDERS: Final = 32
 """How many different remainders are compared for a pod; those most in one piece, if there are more."""
 REMEMBERED: Final = 512
+PER_UNIT: Final = 8
+"""Groups that are put in order per unit of work."""
 
 
 class Supply(NamedTuple):
@@ -79,7 +81,9 @@ class FreeDevices:
         return Supply(touch, copies / count if count > 0 else 1.0)
 
     def remainders(self, need: Need, budget: WorkBudget) -> tuple[FreeDevices, ...]:
-        """What a pod with this need may leave of it, each once; the same devices when the pod cannot come."""
+        """What a pod with this need may leave of it, each once; the same devices when the pod cannot come. Charges each
+        device that is taken from each remainder. Raises TooCostly and TurnSpent.
+        """
         found = self._remainders.get(need)
         if found is None:
             if len(self._remainders) >= REMEMBERED:
@@ -135,6 +139,7 @@ class FreeDevices:
             if group is last:
                 continue
             last = group
+            budget.spend(1 + len(self.groups) // PER_UNIT)
             rest = self.groups[:index] + self.groups[index + 1 :]
             for after in group.rate(filter, budget).after:
                 if group.once:

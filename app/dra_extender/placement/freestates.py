@@ -14,6 +14,7 @@ from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceID
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import DeviceModel
@@ -145,6 +146,16 @@ class FreeStates:
     def beside(self, name: str, more: Held, budget: WorkBudget) -> NodeFreeState:
         """The state of a known node as if this were held in some of its pools as well."""
         return self._state(self._nodes.seen[name], more, budget)
+
+    def own_groups(self, name: str, budget: WorkBudget) -> Mapping[DeviceID, PartitionGroup]:
+        """The group of each device of a known node that is a group of its own. Linear in the devices."""
+        found: dict[DeviceID, PartitionGroup] = {}
+        for item in self._nodes.seen[name].pools:
+            pool = item.pool
+            if pool is not None and pool.names:
+                groups = self._groupings.of(item, pool, budget).own_groups(self._ledger.holdings(pool.id))
+                found |= {(*pool.id, device): group for device, group in groups.items()}
+        return found
 
     def holdings(self, view: NodeView) -> NodeHoldings:
         """What is held on a node."""

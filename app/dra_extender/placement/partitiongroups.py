@@ -23,6 +23,8 @@ Used = tuple[tuple[str, int], ...]
 """Capacity name and nano units that shares consume, sorted."""
 
 REMEMBERED: Final = 20_000
+PER_UNIT: Final = 4
+"""Devices linked by counters that are put into a group per unit of work."""
 
 
 class Rate(NamedTuple):
@@ -191,6 +193,7 @@ class CountedDevices(PartitionGroup):
         ]
         if not wanted:
             return _NOTHING
+        budget.spend(len(wanted) * len(self._members) // PER_UNIT)
         left, copies = list(self._left), 0
         for index in wanted:
             charge = self._members[index].charge

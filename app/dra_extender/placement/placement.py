@@ -1,7 +1,8 @@
 """Answers placement questions of the verbs and of insight: the node for a pod, and its devices, by the policy in force.
 
 Promises: an answer depends on the cluster and on what `PlacementLearner` has learned; a question changes neither. Each
-question evaluates selectors in a work budget of its own, so equal states give equal choices.
+question evaluates selectors and compares devices in a work budget of its own. Where that does not suffice, the pod gets
+the first devices that fit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ T = TypeVar("T")
 FIRST_FIT: Final = PlacementStrategy()
 
 TURN: Final = 10_000
-"""Units of work, about a microsecond each, that evaluating selectors for one question may take,"""
+"""Units of work, about a microsecond each, that selectors and comparing devices may take for one question,"""
 CEILING: Final = 2_000
 """and one selector on one device."""
 

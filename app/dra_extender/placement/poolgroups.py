@@ -7,7 +7,7 @@ groups that differ in the names of their counter sets only are equal.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -59,6 +59,12 @@ class PoolGrouping:
     def groups(self, held: PoolHoldings | None) -> tuple[PartitionGroup, ...]:
         """The groups when this is held."""
         return self._unallocated if held is None else self._of(held)
+
+    def own_groups(self, held: PoolHoldings | None) -> Mapping[str, PartitionGroup]:
+        """The group of each device that is a group of its own, by name, when this is held. Devices with one group leave
+        the same when they are taken.
+        """
+        return {name: group for (name, _, _), group in zip(self._plain, self.groups(held), strict=False)}
 
     def _of(self, held: PoolHoldings | None) -> tuple[PartitionGroup, ...]:
         owned = held.owned if held is not None else frozenset[str]()

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
 import msgspec
 from cachetools import LRUCache
 
-from dra_extender.allocation.budget import WorkBudget
+from dra_extender.allocation.budget import TurnSpent, WorkBudget
 from dra_extender.placement.freestates import FreeStates, NodeFreeState
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
@@ -99,7 +100,8 @@ class Ranking:
         row = self._row(shape)
         most = self.policy.work + PORTION
         costs = self._costs(row, shape, indexes, most, budget)
-        self._renew(row, shape, most, budget)
+        with suppress(TurnSpent):
+            self._renew(row, shape, most, budget)
         for _ in range(CANDIDATES):
             least = min(costs)
             position = costs.index(least)
@@ -116,7 +118,7 @@ class Ranking:
     def _costs(
         self, row: _ShapeCosts, shape: PodShape, indexes: Sequence[int], most: int, budget: WorkBudget
     ) -> list[float]:
-        """By node; infinite where the work does not suffice."""
+        """By node; infinite where work or budget do not suffice. Raises TurnSpent when they suffice for no node."""
         known = row.costs
         found = list(map(known.__getitem__, indexes))
         position = -1
@@ -124,8 +126,14 @@ class Ranking:
             position = found.index(_UNKNOWN, position + 1)
             if done and self.policy.work >= most:
                 found[position] = inf
-            else:
+                continue
+            try:
                 self._compute(row, shape, indexes[position], budget)
+            except TurnSpent:
+                if not done:
+                    raise
+                most, found[position] = 0, inf
+            else:
                 found[position] = known[indexes[position]]
         return found
 
