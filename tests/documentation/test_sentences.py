@@ -10,7 +10,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from charts import reference
 from dra_extender.cli.main import app
+from dra_extender.service.settings import Settings
 from tests.support.documentation.blocks import COMMANDS, ROOT, all_blocks, pages
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -79,6 +81,17 @@ def test_commands_about_the_release_name_its_namespace() -> None:
     asked = [(page, line) for page, line in lines() if about.match(line)]
     assert len(asked) > 10
     assert [each for each in asked if not re.search(r"(-n|--namespace)[ =]dra-system", each[1])] == []
+
+
+def test_values_of_the_chart_exist() -> None:
+    rows = reference.rows(reference.VALUES.read_text())
+    values = {row.path for row in rows} | {f"settings.{name}" for name in Settings.model_fields} | {"settings.NAME"}
+    objects = tuple(f"{row.path}." for row in rows if row.default.startswith("{") and row.path != "settings")
+    groups = {path.partition(".")[0] for path in values}
+    given = {(page, name) for page, line in lines() for name in re.findall(r"([a-z]\w*(?:\.\w+)+)=", line)}
+    named = {(page, name) for page, name in given if name.partition(".")[0] in groups}
+    assert len(named) > 15
+    assert [each for each in sorted(named) if each[1] not in values and not each[1].startswith(objects)] == []
 
 
 def test_targets_of_make_exist() -> None:
