@@ -31,7 +31,7 @@ from dra_extender.scheduling.noderules import (
     Used,
     Wants,
     conflicting,
-    ports,
+    taken_by,
     together,
 )
 from dra_extender.scheduling.view import View
@@ -137,7 +137,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     def _listener(self, wants: Wants, node: Node) -> str:
         """The first pod on the node with a port that the pod needs (namespace/name)."""
         for pod in self.tenants.on(node.name):
-            if pod.metadata.uid not in self.removed and conflicting(wants.ports, ports(pod)) is not None:
+            if pod.metadata.uid not in self.removed and conflicting(wants.ports, taken_by(pod)) is not None:
                 return pod.metadata.key
         return ""
 

@@ -58,6 +58,7 @@ def amount_text(resource: str, nano: int) -> str:
 
 
 ANY_ADDRESS: Final = "0.0.0.0"
+_SOME_ADDRESS: Final = ""
 
 Port = tuple[str, str, int]
 """(IP, protocol, port of the node)"""
@@ -73,13 +74,20 @@ def ports(pod: Pod) -> frozenset[Port]:
     )
 
 
+def taken_by(pod: Pod) -> frozenset[Port]:
+    """The ports of its node that the pod takes, and each once more with the address `_SOME_ADDRESS`."""
+    found = ports(pod)
+    return found | {(_SOME_ADDRESS, protocol, port) for _, protocol, port in found}
+
+
 def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
-    """The first wanted port that is taken; the wildcard address takes all addresses."""
-    everywhere = {port[1:] for port in taken if port[0] == ANY_ADDRESS}
-    somewhere = {port[1:] for port in taken}
-    for port in wanted:
-        if port in taken or port[1:] in (somewhere if port[0] == ANY_ADDRESS else everywhere):
-            return port
+    """The first wanted port that pods have `taken_by`; the wildcard address takes all addresses. Costs the same with
+    any number of taken ports.
+    """
+    for address, protocol, port in wanted:
+        other = _SOME_ADDRESS if address == ANY_ADDRESS else ANY_ADDRESS
+        if (address, protocol, port) in taken or (other, protocol, port) in taken:
+            return address, protocol, port
     return None
 
 
@@ -101,7 +109,7 @@ class Wants:
         self.cost = (
             1 + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
         )
-        """Units of work for one node, about a microsecond each."""
+        """Units of work for one node, about a microsecond each, without its taints: administrators set them."""
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
         """Everything that keeps the pod from the node, whose `pods` pods have `used` resources and `taken` ports."""
@@ -199,7 +207,7 @@ def unchecked(pod: Pod) -> Iterator[str]:
 
 
 Used = tuple[Mapping[str, int], int, frozenset[Port]]
-"""(What pods ask for by resource, in nano units; how many they are; their host ports.)"""
+"""(What pods ask for by resource, in nano units; how many they are; the ports that are `taken_by` them.)"""
 
 _NOTHING: Final[Used] = ({}, 0, frozenset())
 
@@ -229,7 +237,7 @@ class Tenants:
         return self._by_node.get(node, ())
 
     def used(self, node: str, removed: frozenset[str] = frozenset()) -> Used:
-        """By the pods of the node, those of the removed UIDs left out."""
+        """By the pods of the node, those of the removed UIDs left out. Linear in the containers of the node's pods."""
         if removed and any(pod.metadata.uid in removed for pod in self.on(node)):
             return together(_NOTHING, (pod for pod in self.on(node) if pod.metadata.uid not in removed))
         known = self._known.get(node)
@@ -245,5 +253,5 @@ def together(used: Used, pods: Iterable[Pod]) -> Used:
         count += 1
         for name, amount in requested(pod).items():
             amounts[name] = amounts.get(name, 0) + amount
-        taken |= ports(pod)
+        taken |= taken_by(pod)
     return amounts, count, frozenset(taken)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dra_extender.api.core import Node, Pod, requested
-from dra_extender.scheduling.noderules import Port, Wants, ports
+from dra_extender.scheduling.noderules import Port, Wants, taken_by
 
 _Used = tuple[Mapping[str, int], int, frozenset[Port]]
 """(requests of all pods, in nano units; number of pods; their host ports)"""
@@ -91,5 +91,5 @@ class ResourcesInUse:
             count += 1
             for name, amount in requested(pod).items():
                 total[name] = total.get(name, 0) + amount
-            taken |= ports(pod)
+            taken |= taken_by(pod)
         return total, count, frozenset(taken)
