@@ -3,9 +3,10 @@
 Real: HTTP, mutual TLS, forwarding, readiness and the lease, worker processes. Embedded: API server, kube-scheduler,
 controllers and kubelet. A `Front` does what a Service does. Each replica has a clock of its own, an hour off. Mishaps,
 one after another: a replica stops (SIGSTOP) for up to 100 s, most often when the API server has its binding but has not
-carried it out; it is killed, or ends; certificates change; the API server answers 429 and 503, cuts watches, or sends
-no bookmarks. Restores of a backup are in the simulation. At every moment the audit of the embedded cluster must find
-nothing, and in the end every pod runs. The seed says which mishaps come; when they hit is up to the machine.
+carried it out; it is killed, or ends; certificates change, and tokens, of which the earlier ones expire at once; the
+API server answers 429 and 503, cuts watches, or sends no bookmarks. Restores of a backup are in the simulation. At
+every moment the audit of the embedded cluster must find nothing, and in the end every pod runs. The seed says which
+mishaps come; when they hit is up to the machine.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import os
 import random
 import signal
@@ -28,6 +30,8 @@ import trustme
 from aiohttp import web
 
 from embedded_cluster import RequestFault
+from embedded_cluster.apiserver.access import Attributes
+from embedded_cluster.apiserver.statuses import StatusError
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.e2e.components import free_port
@@ -38,6 +42,8 @@ from tools.hostile.service import Service
 
 NAME = "dra-extender"
 CLOCKS = ("3600 0.01", "-3600 -0.01")
+EXPIRED = "expired"
+"""The user of tokens that are no longer valid."""
 PODS = 12
 """At a time; there are as many devices."""
 
@@ -89,8 +95,11 @@ class FrontDoor:
         self._directory = directory
         self._dice = random.Random(seed)
         self._authority = trustme.CA()
-        self._serial = 0
+        self._serial = self._token = 0
         self.rotate()
+        self.renew_token()
+        cluster.server.access.policy = self._may
+        (directory / "config").write_text(_kubeconfig(cluster.url, directory / "token"))
         self.replicas = [self._replica(number) for number in range(len(CLOCKS))]
         self.front = Front(self.replicas, self._trust, random.Random(f"front {seed}"))
 
@@ -98,7 +107,8 @@ class FrontDoor:
         verbs, insight = (f"127.0.0.1:{free_port()}" for _ in range(2))
         certificate, key, ca = (str(self._directory / name) for name in ("tls.crt", "tls.key", "ca.crt"))
         settings = {
-            "listen": verbs, "insight_listen": insight, "server": self.cluster.url, "tls_cert": certificate,
+            "listen": verbs, "insight_listen": insight, "kubeconfig": str(self._directory / "config"),
+            "tls_cert": certificate,
             "tls_key": key, "tls_client_ca": ca, "leader_election": "true", "advertise": "127.0.0.1", "peer_name": NAME,
             "identity": f"replica-{number}", "lease_duration": "5", "renew_deadline": "3", "retry_period": "1",
             "api_timeout": "5", "bind_timeout": "10", "sweep_after": "20", "scheduler_names": "dra-scheduler",
@@ -142,7 +152,7 @@ class FrontDoor:
         """One after another."""
         end = asyncio.get_running_loop().time() + seconds
         kinds = [self._stop, self._stop, self._stop_before_binding, self._stop_before_binding, self._storm]
-        kinds += [self._storm, self._kill, self._end, self._rotation, self._watches]
+        kinds += [self._storm, self._kill, self._end, self._rotation, self._new_token, self._watches]
         while asyncio.get_running_loop().time() < end:
             kind = self._dice.choice(kinds)
             self.counts[kind.__name__.strip("_").replace("_", " ")] += 1
@@ -154,6 +164,25 @@ class FrontDoor:
 
     async def _rotation(self) -> None:
         self.rotate()
+
+    def renew_token(self) -> None:
+        """The replicas find a new token in their file, and the earlier ones expire."""
+        self._token += 1
+        fresh = self._directory / "token.new"
+        fresh.write_text(f"token-{self._token}")
+        fresh.replace(self._directory / "token")
+        users = {f"token-{number}": EXPIRED for number in range(self._token)}
+        self.cluster.server.access.tokens = users | {f"token-{self._token}": NAME}
+
+    async def _new_token(self) -> None:
+        self.renew_token()
+
+    def _may(self, attributes: Attributes) -> bool:
+        """Every user may do everything. Raises StatusError for expired tokens."""
+        if attributes.user == EXPIRED:
+            self.counts["request with an expired token"] += 1
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        return True
 
     async def _stop(self, seconds: float = 0.0) -> None:
         """A process that stands still."""
@@ -218,6 +247,19 @@ class FrontDoor:
             await self.cluster.wait_until(lambda: not self.cluster.pods("default"), 3 * LONGEST, "all pods run")
         except TimeoutError as problem:
             self.wrong.append(str(problem))
+
+
+def _kubeconfig(server: str, token: Path) -> str:
+    """How the replicas reach the API server, with the token in this file."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": server}}],
+        "users": [{"name": "replica", "user": {"tokenFile": str(token)}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "replica"}}],
+        "current-context": "here",
+    }
+    return json.dumps(config)
 
 
 def _claim(name: str, count: int) -> dict[str, Any]:
