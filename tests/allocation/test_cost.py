@@ -11,11 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dra_extender.allocation.budget import CountingBudget
+from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import Demand
+from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.scenario import Scenario
+from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.state import SearchState
-from tests.support.allocation.costs import QUESTIONS, cost
+from dra_extender.devices.inventory import node_view
+from tests.support.allocation.costs import LINES_PER_UNIT, QUESTIONS, cost
 from tests.support.allocation.grammar import expensive
+from tests.support.allocation.scenarios import claim, device, request, resource_slice, scenario
+from tests.support.counting import lines
 
 TRIES = 300
 """Scenarios among which a planted defect is found."""
@@ -53,3 +61,19 @@ def test_a_bound_that_charges_a_sixth_of_its_work_is_found(monkeypatch: pytest.M
     charged = Bounds._cost
     monkeypatch.setattr(Bounds, "_cost", lambda bounds, members: charged(bounds, members) // 6)
     assert excessive()
+
+
+def test_comparing_taints_with_tolerations_is_charged() -> None:
+    """Rules can add any number of taints to a device."""
+    taints = [{"key": f"t{number}", "effect": "NoSchedule"} for number in range(500)]
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(15)] + [{"operator": "Exists"}]
+    case = Scenario(
+        scenario([resource_slice([device("d", taints=taints)])], [claim(request("r", tolerations=tolerations))])
+    )
+    prepared = prepare(case.claims, case.classes, case.features)
+    assert not isinstance(prepared, Failure)
+    view = node_view(case.node, case.slices, case.rules, case.features)
+    (ask,), budget = prepared.requests[0].asks, CountingBudget()
+    found = lines(lambda: suitability(view.devices[0].model, ask.filter, budget), 10**6, "allocation", "api")
+    assert found > 10_000
+    assert found <= LINES_PER_UNIT * budget.used

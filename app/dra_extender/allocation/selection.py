@@ -25,6 +25,9 @@ from dra_extender.api.resource import DeviceTaint, DeviceToleration
 from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
 from dra_extender.devices.pools import NodeView
 
+COMPARED: Final = 4
+"""Taints that are compared with a toleration per unit of work."""
+
 
 class EvaluationFailure(msgspec.Struct, frozen=True):
     """Why evaluating a device failed. `index` counts the selectors of the class or of the request."""
@@ -167,6 +170,8 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         takes = consumed(traits.capacity, filter.capacity)
+    if comparisons := len(traits.taints) * len(filter.tolerations) // COMPARED:
+        budget.spend(comparisons)
     lost = _loss(traits, filter, takes)
     return _PLAIN if lost is None and takes == () else Suitability(lost, True, takes)
 
@@ -182,7 +187,9 @@ def _loss(traits: Traits, filter: DeviceFilter, takes: Consumed | None) -> Rule 
 
 
 def tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Whether each taint, all with an active effect, is tolerated by at least one toleration."""
+    """Whether each taint, all with an active effect, is tolerated by at least one toleration. The caller charges the
+    product of both, because rules can add any number of taints.
+    """
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
