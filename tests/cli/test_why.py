@@ -76,6 +76,9 @@ async def test_the_command_says_what_the_service_says(
         "Reason: claim big: 3 devices of class gpu.example.com requested, no node has",
         "  more than 2.",
         "Suggestion: request at most 2 devices instead of 3 in claim big (fits 3 nodes).",
+        "        kubectl get resourceclaim big -n default -o yaml > big.yaml",
+        "        # change big.yaml",
+        "        kubectl replace --force -f big.yaml",
     ]
 
 

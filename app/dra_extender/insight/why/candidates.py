@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from enum import IntEnum, auto
 from heapq import nlargest
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -54,13 +55,42 @@ class CandidateChange(NamedTuple):
     more: tuple[Change, ...] = ()
 
 
-class ChangeList(NamedTuple):
-    """ChangeList of one kind, the smallest change first. Only the first candidate that helps is reported. `monotone`:
-    if a candidate helps, all later ones help too, so bisection finds the first. Lists with the lowest `order` are tried
-    first.
+class Order(IntEnum):
+    """What a person would do first: wait for what ends by itself, correct a mistake, free what is taken, and only then
+    ask for less. Devices that are tainted are tolerated last.
     """
 
-    order: int
+    ENDING = auto()
+    MISTAKE = auto()
+    NAME = auto()
+    CLAIM_AGAIN = auto()
+    POD_TOLERATION = auto()
+    UNCORDON = auto()
+    UNUSED_CLAIM = auto()
+    LOWER_PRIORITY = auto()
+    LOWER_PRIORITIES = auto()
+    OTHER_POD = auto()
+    COUNT = auto()
+    CAPACITY = auto()
+    RESOURCE = auto()
+    NO_CAPACITY = auto()
+    NODE_SELECTOR = auto()
+    NO_NODE_SELECTOR = auto()
+    SELECTOR = auto()
+    NO_SELECTOR = auto()
+    CONSTRAINT = auto()
+    NO_CONSTRAINT = auto()
+    CLASS = auto()
+    DEVICE_TOLERATION = auto()
+    NODE = auto()
+
+
+class ChangeList(NamedTuple):
+    """Changes of one kind, the smallest first. Only the first candidate that helps is reported. `monotone`: if a
+    candidate helps, all later ones help too, so bisection finds the first. The lists are tried in their `order`.
+    """
+
+    order: Order
     candidates: Sequence[CandidateChange]
     monotone: bool = False
 

@@ -20,6 +20,7 @@ from dra_extender.insight.why.candidates import (
     ChangeLists,
     EditableClaim,
     EditableRequest,
+    Order,
     near,
     nearest_first,
     requests_of,
@@ -81,7 +82,7 @@ def _counts(request: EditableRequest, found: Sequence[RequestTally]) -> Iterator
         most = max((tally.offered for tally in found), default=0)
     candidates = [_count(request, count) for count in range(min(most, MAX_RESULTS), 0, -1)]
     if candidates:
-        yield ChangeList(10, candidates, monotone=request.alternative is None)
+        yield ChangeList(Order.COUNT, candidates, monotone=request.alternative is None)
 
 
 def _count(request: EditableRequest, count: int) -> CandidateChange:
@@ -103,11 +104,11 @@ def _capacities(request: EditableRequest, found: Sequence[RequestTally], budget:
         amounts = sorted({Quantity.parse(text) for text in texts} | {Quantity.parse("1")}, reverse=True)
         less = [_capacity(request, name, amount, other) for other in amounts if 0 < other.nano < amount.nano]
         if less:
-            yield ChangeList(11, less[-AMOUNTS:], monotone=request.alternative is None)
+            yield ChangeList(Order.CAPACITY, less[-AMOUNTS:], monotone=request.alternative is None)
         others = [item.name for tally in found for item in tally.capacities if item.name not in asked]
         for other in (yield from near(name, dict.fromkeys(others), budget, 2)):
-            yield ChangeList(1, [_renamed(request, name, other)])
-        yield ChangeList(14, [_renamed(request, name, "")])
+            yield ChangeList(Order.NAME, [_renamed(request, name, other)])
+        yield ChangeList(Order.NO_CAPACITY, [_renamed(request, name, "")])
 
 
 def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Quantity) -> CandidateChange:
@@ -142,7 +143,9 @@ def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget
     if len(chosen) < len(singles) + len(several):
         budget.complete = False
     if chosen:
-        yield ChangeList(20, LazySequence(len(chosen), lambda index: _toleration(request, chosen[index])))
+        yield ChangeList(
+            Order.DEVICE_TOLERATION, LazySequence(len(chosen), lambda index: _toleration(request, chosen[index]))
+        )
 
 
 def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]) -> CandidateChange:
@@ -171,12 +174,12 @@ def _classes(request: EditableRequest, known: Mapping[str, frozenset[str]], budg
     yield from budget.charge(CLASSES * CHANGE + len(classes) // 4)
     misspelt = close if now not in known else []
     if misspelt:
-        yield ChangeList(0, [_class(request, name, near=True) for name in misspelt])
+        yield ChangeList(Order.MISTAKE, [_class(request, name, near=True) for name in misspelt])
     rest = [name for name in others if name not in misspelt]
     if len(rest) > CLASSES:
         budget.complete = False
     if rest:
-        yield ChangeList(40, [_class(request, name, near=False) for name in rest[:CLASSES]])
+        yield ChangeList(Order.CLASS, [_class(request, name, near=False) for name in rest[:CLASSES]])
 
 
 def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChange:
@@ -207,9 +210,9 @@ def _constraints(editable: EditableClaim, attributes: Sequence[str], budget: Que
             if name != now
         ]
         if candidates:
-            yield ChangeList(30, candidates)
+            yield ChangeList(Order.CONSTRAINT, candidates)
         text, short = f"remove {kind} {now} from {where}", f"without {kind} {now}"
-        yield ChangeList(31, [editable.edit("constraint", path, None, text, short, "remove")])
+        yield ChangeList(Order.NO_CONSTRAINT, [editable.edit("constraint", path, None, text, short, "remove")])
 
 
 def _escaped(name: str) -> str:

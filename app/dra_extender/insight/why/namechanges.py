@@ -20,6 +20,7 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Order,
     near,
     object_change,
     pod_edit,
@@ -51,7 +52,7 @@ def _claims(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
         path, problem = f"/resourceClaims/{index}/resourceClaimName", f"claim {name} does not exist"
         close = yield from near(name, known, budget)
         if close:
-            yield ChangeList(0, [_meant(pod, path, other, problem) for other in close])
+            yield ChangeList(Order.MISTAKE, [_meant(pod, path, other, problem) for other in close])
 
 
 def _meant(pod: Pod, path: str, other: str, problem: str) -> CandidateChange:
@@ -86,7 +87,7 @@ def _templates(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     for index, entry, name in missing:
         close = (yield from near(name, known, budget)) if name not in known else []
         if close:
-            yield ChangeList(0, [_template(pod, index, entry, other, known[other]) for other in close])
+            yield ChangeList(Order.MISTAKE, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
 def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, ResourceClaimSpec]]:
@@ -128,7 +129,7 @@ def _deleted(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
         yield from budget.charge(1)
         claim = found.claim(entry.resource_claim_name) if entry.resource_claim_name else None
         if claim is not None and claim.metadata.deletion_timestamp:
-            yield ChangeList(2, [_again(claim)])
+            yield ChangeList(Order.CLAIM_AGAIN, [_again(claim)])
 
 
 def _again(claim: ResourceClaim) -> CandidateChange:

@@ -21,6 +21,7 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Order,
     near,
     object_change,
     pod_change,
@@ -66,7 +67,7 @@ def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
     if pod.spec.scheduling_gates:
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
         text = f"have the owner of scheduling gate {names} remove it"
-        yield ChangeList(0, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
+        yield ChangeList(Order.MISTAKE, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
     served = simulated.view.config.scheduler_names
     if served and simulated.scheduler not in served:
         names_like = get_close_matches(pod.spec.scheduler_name, sorted(served), len(served), 0.0)
@@ -74,7 +75,7 @@ def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
             pod_edit(pod, "scheduler", "/schedulerName", name, f"set schedulerName to {name}", f"schedulerName {name}")
             for name in names_like
         ]
-        yield ChangeList(0, edits)
+        yield ChangeList(Order.MISTAKE, edits)
 
 
 # --- resources --------------------------------------------------------------------------------------------------------
@@ -123,7 +124,9 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
 def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> ChangeLists:
     """Smaller amounts of the resource, the largest first."""
     if amounts:
-        yield ChangeList(12, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
+        yield ChangeList(
+            Order.RESOURCE, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True
+        )
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
@@ -167,11 +170,13 @@ def _extended(
     """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
     most = min(amount.value() - 1, UNITS)
     if most > 0:
-        yield ChangeList(10, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True)
+        yield ChangeList(
+            Order.COUNT, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True
+        )
     if resource.name not in offered:
         found = [_other(resource, other) for other in (yield from near(resource.name, offered, budget))]
         if found:
-            yield ChangeList(0, found)
+            yield ChangeList(Order.MISTAKE, found)
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
@@ -207,10 +212,12 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> C
     if len(kinds) > VALUES or len(cordoned) > NODES:
         budget.complete = False
     if kinds:
-        yield ChangeList(20, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)])
+        yield ChangeList(
+            Order.POD_TOLERATION, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)]
+        )
     if cordoned:
         made = (_uncordon(found, name) for name in cordoned[:NODES])
-        yield ChangeList(22, [candidate for candidate in made if candidate is not None])
+        yield ChangeList(Order.UNCORDON, [candidate for candidate in made if candidate is not None])
 
 
 def _toleration(pod: Pod, taints: Sequence[Taint]) -> CandidateChange:
@@ -248,7 +255,10 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     if pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
         path = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
         text = "remove the required node affinity"
-        yield ChangeList(24, [pod_edit(pod, "node affinity", path, None, text, "without node affinity", "remove")])
+        yield ChangeList(
+            Order.NO_NODE_SELECTOR,
+            [pod_edit(pod, "node affinity", path, None, text, "without node affinity", "remove")],
+        )
 
 
 def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, None]]]:
@@ -281,14 +291,17 @@ def _label(
             _selector(pod, selector, f"nodeSelector {old}: did you mean {new}?", f"did you mean {new}?")
             for selector, old, new in misspelt
         ]
-        yield ChangeList(1, meant)
+        yield ChangeList(Order.NAME, meant)
     others = [other for other in values if other != value and other not in close]
     if len(others) > VALUES:
         budget.complete = False
     if others:
         chosen = others[:VALUES]
-        yield ChangeList(23, [_selector(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen])
-    yield ChangeList(24, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
+        yield ChangeList(
+            Order.NODE_SELECTOR,
+            [_selector(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen],
+        )
+    yield ChangeList(Order.NO_NODE_SELECTOR, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
 
 
 def _selector(pod: Pod, selector: Mapping[str, str], text: str, short: str = "") -> CandidateChange:

@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
+from msgspec.structs import replace
+
 from dra_extender.allocation.selectors import cel_gates, device_view
+from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceClass
 from dra_extender.cel import (
     CelCompileError,
@@ -27,10 +30,12 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Order,
     as_yaml,
     editable_claims,
     requests_of,
 )
+from dra_extender.insight.why.commands import commands, place
 from dra_extender.insight.why.nodegroups import Fit, NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.scheduling.turns import QueryBudget, Turns
@@ -69,6 +74,8 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
         if len(helping) >= MOST or budget.spent():
             break
         remedy = yield from (_bisected if each.monotone else _first)(nodes, each.candidates, budget)
+        if remedy is not None:
+            remedy = replace(remedy, weakens=each.order >= Order.COUNT)
         if remedy is not None and not any(remedy.changes == other.changes for other in helping):
             helping.append(remedy)
     if not helping:
@@ -158,7 +165,7 @@ def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Que
             return None
         fits = yield from _fit(nodes, [candidate], budget)
         if fits is not None:
-            return _remedy([candidate], fits)
+            return _remedy(nodes.pod.pod, [candidate], fits)
     return None
 
 
@@ -177,7 +184,7 @@ def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: 
             low = middle + 1
         else:
             high, best = middle, fits
-    return _remedy([candidates[high]], best)
+    return _remedy(nodes.pod.pod, [candidates[high]], best)
 
 
 def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -> Turns[Remedy | None]:
@@ -195,7 +202,8 @@ def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -
             return None
         fits = yield from _fit(nodes, [first, second], budget)
         if fits is not None:
-            return _remedy([first, second], fits)
+            weakens = max(lists[number].order, lists[other].order) >= Order.COUNT
+            return replace(_remedy(nodes.pod.pod, [first, second], fits), weakens=weakens)
     return None
 
 
@@ -215,12 +223,19 @@ def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Query
     return found
 
 
-def _remedy(candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
+def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
+    changes = tuple(change for candidate in candidates for change in (candidate.change, *candidate.more))
     return Remedy(
         text=", and ".join(candidate.text for candidate in candidates),
         short=" and ".join(candidate.short for candidate in candidates),
-        changes=tuple(change for candidate in candidates for change in (candidate.change, *candidate.more)),
+        changes=changes,
         nodes=found.nodes,
         example=found.example,
-        yaml="\n".join(as_yaml(candidate.fragment) for candidate in candidates if candidate.fragment is not None),
+        yaml="\n".join(map(_lines, (candidate for candidate in candidates if candidate.fragment is not None))),
+        commands=commands(pod, changes),
     )
+
+
+def _lines(candidate: CandidateChange) -> str:
+    """The lines for a manifest, below the field that they belong to."""
+    return f"# in {place(candidate.change)}\n{as_yaml(candidate.fragment)}"

@@ -81,7 +81,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 class Remedy(msgspec.Struct, frozen=True):
     """A verified suggestion: after these `changes` the pod fits. `nodes`: the number of nodes that it fits. `example`:
     one of them. `text`: the suggestion as a sentence. `short`: the same in fewer words, for an event. `yaml`: the lines
-    to add to the manifest, if `text` does not contain them.
+    to add to the manifest, if `text` does not contain them, and where. `commands`: what to type, in order. `weakens`:
+    the pod then asks for less, for something else, or tolerates tainted devices.
     """
 
     text: str
@@ -90,6 +91,8 @@ class Remedy(msgspec.Struct, frozen=True):
     nodes: int
     example: str
     yaml: str = ""
+    commands: tuple[str, ...] = ()
+    weakens: bool = False
 
 
 class ClaimState(msgspec.Struct, frozen=True):

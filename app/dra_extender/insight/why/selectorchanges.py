@@ -12,7 +12,7 @@ from dra_extender.api.semver import Semver
 from dra_extender.cel.clauses import Respelled, brief, clauses, respelled, without
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
-from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, near
+from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, Order, near
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 VALUES: Final = 8
@@ -92,10 +92,10 @@ def of_selectors(
         text = clauses(expression)[number]
         misspelt, other = yield from _spellings(request, index, number, text, reads, vocabulary, budget)
         if misspelt:
-            yield ChangeList(0, misspelt)
+            yield ChangeList(Order.MISTAKE, misspelt)
         if other:
-            yield ChangeList(25, other)
-        yield ChangeList(26, [_removed(request, index, number, text)])
+            yield ChangeList(Order.SELECTOR, other)
+        yield ChangeList(Order.NO_SELECTOR, [_removed(request, index, number, text)])
         yield from budget.charge(CHANGE + len(expression) // LETTERS)
 
 

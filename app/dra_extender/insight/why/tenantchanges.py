@@ -1,7 +1,8 @@
 """Changes outside of the pod: pods that end, unused claims that are deleted, nodes that are added.
 
 Promises: proposes only pods that hold requested devices, run on a group's example node, or use the pod's own claims. It
-proposes to delete pods of lower priority, the lowest first, and to wait for the others. `remedies` verifies whether a
+proposes to delete pods of lower priority, the lowest first, and to wait for the others: first for pods that end by
+themselves. `remedies` verifies whether a
 change helps.
 """
 
@@ -18,6 +19,7 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Order,
     editable_claims,
     object_change,
 )
@@ -44,16 +46,19 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     if max(len(others), len(lower)) > PODS or len(groups) > NODES:
         budget.complete = False
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
-    if others:
-        yield ChangeList(50, [_ended(pod) for pod in others[:PODS]])
+    ending = [pod for pod in others if _ends(pod)]
+    if ending:
+        yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]])
+    if len(others) > len(ending):
+        yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in others[:PODS] if not _ends(pod)])
     if lower:
-        yield ChangeList(51, [_deleted(pod) for pod in lower[:PODS]])
+        yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]])
     unused = yield from _unused(found, groups, budget)
     if unused:
-        yield ChangeList(52, [_freed(claim) for claim in unused[:PODS]])
+        yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
     like = [_node_like(found, name) for name in _examples(found, groups[:NODES])]
     if like:
-        yield ChangeList(60, like)
+        yield ChangeList(Order.NODE, like)
 
 
 def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
@@ -83,6 +88,12 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
     return list(pods.values())
 
 
+def _ends(pod: Pod) -> bool:
+    """True for a pod that is being deleted, and for a pod of a Job."""
+    controller = pod.metadata.controller
+    return bool(pod.metadata.deletion_timestamp) or (controller is not None and controller.kind == "Job")
+
+
 def _ended(pod: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
     return _without([pod], f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
@@ -106,7 +117,7 @@ def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Chang
     short = f"delete pods {' and '.join(pod.metadata.key for pod in pods)}"
     first, *more = map(_deletion, pods)
     candidate = _without(pods, f"{short}, which have lower priority", short, first)._replace(more=tuple(more))
-    return [ChangeList(53, [candidate])]
+    return [ChangeList(Order.LOWER_PRIORITIES, [candidate])]
 
 
 def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> CandidateChange:

@@ -39,6 +39,15 @@ _HINTS: Final[dict[BindingRule, str]] = {
 }
 """Suggestions that cannot be verified."""
 
+_FIRST: Final[dict[BindingRule, tuple[str, str]]] = {
+    "class": (_HINTS["class"], "is its driver installed?"),
+    "taint": (
+        "Suggestion: find out why the devices are tainted, and repair them (`kubectl dra devices -o wide` shows them).",
+        "repair them, or remove the taint",
+    ),
+}
+"""Suggestions that cannot be verified, and that come before all others: as a sentence, and for an event."""
+
 _REASONS: Final[dict[BindingRule, str]] = {
     "claim missing": "ClaimMissing",
     "claim not created": "ClaimNotCreated",
@@ -75,6 +84,9 @@ def event_of(found: Diagnosis, reader: Reader) -> DiagnosisEvent | None:
 
 
 def _note(found: Diagnosis, reader: Reader) -> str:
+    first = _FIRST.get(found.rule)
+    if first is not None and not _comes_first(found.remedies):
+        return _cut(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
     for remedy in found.remedies[:1]:
         if not (short := _short(remedy, reader)):
             continue
@@ -95,6 +107,11 @@ def _short(remedy: Remedy, reader: Reader) -> str:
         return ""
     op, kind = kinds.pop()
     return f"{'wait for' if op == 'wait' else op} {reader.listed('pod' if kind == 'Pod' else 'claim', keys)}"
+
+
+def _comes_first(remedies: Sequence[Remedy]) -> bool:
+    """True when the first remedy corrects a mistake or frees a device, which is better than what cannot be verified."""
+    return bool(remedies) and not remedies[0].weakens
 
 
 def _cut(text: str, most: int) -> str:
@@ -118,7 +135,7 @@ def shortly(found: Diagnosis, width: int = WIDTH) -> str:
 
 def fully(found: Diagnosis, width: int = WIDTH) -> str:
     """The complete diagnosis."""
-    lines = [*_result(found), *_suggestions(found, found.remedies), ""]
+    lines = [*_result(found), *_suggestions(found, found.remedies, complete=True), ""]
     lines.extend(f"Claim {_claim(state)}" for state in found.claims)
     for group in found.groups:
         lines.extend(_group(group))
@@ -146,15 +163,21 @@ def _result(found: Diagnosis) -> Iterator[str]:
         yield f"Reason: {found.summary}."
 
 
-def _suggestions(found: Diagnosis, remedies: Sequence[Remedy]) -> Iterator[str]:
+def _suggestions(found: Diagnosis, remedies: Sequence[Remedy], complete: bool = False) -> Iterator[str]:
+    """With the commands of the first remedy, or of all of them if `complete`."""
     if found.state != "refused":
         return
-    if not remedies:
+    told = False
+    if (first := _FIRST.get(found.rule)) is not None and not _comes_first(remedies):
+        yield first[0]
+        told = True
+    elif not remedies:
         yield _HINTS.get(found.rule, "No single change that was tried lets the pod fit.")
-    for number, remedy in enumerate(remedies):
-        yield f"{'Suggestion:' if not number else 'Or:'} {remedy.text} ({fitting(remedy)})."
-        for line in remedy.yaml.splitlines():
+    for remedy in remedies:
+        yield f"{'Or:' if told else 'Suggestion:'} {remedy.text} ({fitting(remedy)})."
+        for line in (*remedy.yaml.splitlines(), *(() if told and not complete else remedy.commands)):
             yield f"        {line}"
+        told = True
 
 
 def fitting(remedy: Remedy) -> str:
