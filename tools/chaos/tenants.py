@@ -91,12 +91,14 @@ class Tenants:
         self._api.put(with_metadata(pod, finalizers=finalizers, labels={"app": f"{self._lots.random()}"}))
 
     def _in_group(self, claim: ResourceClaim, spec: dict[str, Any]) -> tuple[ResourceClaim, dict[str, Any]]:
-        """The claim belongs to a PodGroup that exists or not; the pod refers to this one or another."""
-        names = self._lots.choices(["group", "group", "group", "another"], k=2)
+        """The claim belongs to a PodGroup; the pod refers to this one or to one that does not exist. A claim of a group
+        that does not exist harms only its own pod: the claim controller may release it before the pod is bound.
+        """
+        named = self._lots.choice(["group", "group", "another"])
         self._api.groups[f"{NAMESPACE}/group"] = "uid-group"
-        owner = OwnerReference("PodGroup", names[0], f"uid-{names[0]}", "scheduling.k8s.io/v1alpha1", controller=True)
+        owner = OwnerReference("PodGroup", "group", "uid-group", "scheduling.k8s.io/v1alpha1", controller=True)
         owned = with_metadata(claim, owner_references=(owner,))
-        return owned, spec | {"schedulingGroup": {"podGroupName": names[1]}}
+        return owned, spec | {"schedulingGroup": {"podGroupName": named}}
 
     def _flood(self) -> None:
         """Pods whose claims are all different, which share no work."""
