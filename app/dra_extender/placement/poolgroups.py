@@ -153,7 +153,9 @@ def _charge(model: DeviceModel, numbers: dict[Counter, int]) -> tuple[tuple[int,
 
 
 def components(pool: Pool, models: Iterable[DeviceModel]) -> list[set[str]]:
-    """The counter sets of the pool, those together that some device links."""
+    """The counter sets of the pool, those together that some device links. At most the devices times the counter sets,
+    once for each version of a pool.
+    """
     found: list[set[str]] = []
     for model in models:
         names = {name for name, _, _ in model.traits.consumes}

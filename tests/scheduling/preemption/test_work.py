@@ -23,7 +23,7 @@ from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from dra_extender.scheduling.preemption.victims import Trials, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
-from tests.support.scheduling.preempting import Situation, Told
+from tests.support.scheduling.preempting import Situation, Told, pod_of
 
 PER_NODE = 4
 
@@ -168,3 +168,14 @@ def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:
 def test_each_part_of_a_budget_is_charged_once_for_each_pod_that_may_be_a_victim() -> None:
     assert work_on_budgets(0, parts=2_001) - work_on_budgets(0, parts=1) == 8 * 2_000 // 2
     assert work_on_budgets(10, parts=2_001) == work_on_budgets(10, parts=1), "no victim: of the same priority"
+
+
+def test_the_claims_of_pods_that_are_being_bound_are_charged() -> None:
+    def units(claims: int) -> int:
+        situation, counted = Situation({"nodes": {"n1": 1}}), CountingBudget()
+        situation.pods.apply(pod_of("joining", {"claims": [f"c{number}" for number in range(claims)]}))
+        situation.binding["uid-joining"] = "n1"
+        preemptible_claims(situation.view.with_budget(counted), situation.terms, ())
+        return counted.used
+
+    assert units(200) - units(1) == 199

@@ -101,7 +101,7 @@ class Nominations:
         self._promised.clear()
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
-        """The plans kept for other pods whose priority is not lower."""
+        """The plans kept for other pods whose priority is not lower. Linear in all plans that are kept."""
         if not self._by_pod:
             return ()
         uid, priority = pod.metadata.uid, pod.spec.priority

@@ -119,11 +119,12 @@ def _users(view: View, pools: Iterable[PoolID]) -> list[str]:
 
 
 def _about_to_be_used(view: View) -> frozenset[str]:
-    """The UIDs of claims that pods being bound name. The pods may not be in `reservedFor` yet."""
+    """The UIDs of claims that pods being bound name. The pods may not be in `reservedFor` yet. Charges each claim."""
     found: set[str] = set()
     for uid in view.binding:
         pod = view.pods.get(uid)
         if pod is not None and not pod.spec.node_name:
+            charge(view, len(pod.spec.resource_claims))
             found.update(claim.metadata.uid for claim in known_claims(pod, view.ledger))
     return frozenset(found)
 
