@@ -43,7 +43,7 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     ours = found.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
     others = [pod for pod in pods if pod.spec.priority >= ours]
-    if max(len(others), len(lower)) > PODS or len(groups) > NODES:
+    if max(len(others), len(lower)) > PODS:
         budget.complete = False
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]

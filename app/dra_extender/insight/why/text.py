@@ -142,7 +142,7 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
     if found.unchecked:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
-        lines.append("This answer is incomplete: the cluster is large, or a selector is still being evaluated.")
+        lines.append("Not everything was compared or tried, because the work for one answer is limited.")
     if found.placement is not None:
         lines.extend(found.placement.lines())
     if found.preemption:

@@ -12,6 +12,7 @@ from typing import Final
 from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import RuleCount
 from dra_extender.api.core import taint_text
+from dra_extender.api.quantity import Quantity
 from dra_extender.cel.clauses import brief
 from dra_extender.insight.why.statements import (
     MISMATCH,
@@ -211,5 +212,16 @@ def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR, several: b
         case "resource" if not obstacle.has:
             return f"neither the node nor a device class provides {obstacle.what}"
         case _:
-            free = f"{'at most ' if several else ''}{obstacle.has or '0'} free"
-            return f"{obstacle.what}: {obstacle.asked} requested, {free}"
+            free = in_unit(obstacle.has or "0", obstacle.asked)
+            return f"{obstacle.what}: {obstacle.asked} requested, {'at most ' if several else ''}{free} free"
+
+
+def in_unit(amount: str, like: str) -> str:
+    """The amount in the unit of another one, rounded down to hundredths: "32873652Ki" like "64Gi" is "31.35Gi"."""
+    unit = like.lstrip("0123456789.")
+    try:
+        hundredths = Quantity.parse(amount).nano * 100 // Quantity.parse(f"1{unit}").nano
+    except ValueError:  # several amounts, such as "0 of 110"
+        return amount
+    whole, rest = divmod(hundredths, 100)
+    return f"{whole}{f'.{rest:02}'.rstrip('0').rstrip('.')}{unit}"
