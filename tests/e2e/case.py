@@ -59,7 +59,7 @@ class Case(Space):
 
     def apply(self, *documents: Body) -> list[Body]:
         """Apply; what is cluster-wide is deleted at the end."""
-        plural = {"DeviceClass": "deviceclasses"}
+        plural = {"DeviceClass": "deviceclasses", "PriorityClass": "priorityclasses"}
         for document in documents:
             if document["kind"] in ("DeviceClass", "ResourceSlice", "DeviceTaintRule", "PriorityClass", "Node"):
                 version, kind = document["apiVersion"], document["kind"]

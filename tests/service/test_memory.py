@@ -63,6 +63,26 @@ def test_circles_that_outlived_a_while_are_found_before_they_are_many() -> None:
     assert done.stdout == "True\n"
 
 
+LEFT = """
+import gc, weakref
+from dra_extender.service.process import ProcessMemory
+class Engine: pass
+memory, engine = ProcessMemory(own=True), Engine()
+engine.itself, left = engine, weakref.ref(engine)
+memory.freeze()
+del engine
+memory.freeze()
+frozen = left() is not None
+memory.let_go()
+print(frozen, left() is None)
+"""
+
+
+def test_what_an_engine_left_behind_is_freed() -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
 @pytest.mark.parametrize("own", [True, False])
 async def test_memory_is_given_back_again_and_again_in_a_process_of_ours(
     own: bool, monkeypatch: pytest.MonkeyPatch

@@ -103,7 +103,7 @@ class _Walk:
             return tuple(sorted((self.see(part) for part in it), key=repr))
         if isinstance(it, type | types.ModuleType | types.CodeType | types.BuiltinFunctionType | weakref.ref):
             return getattr(it, "__qualname__", "") or getattr(it, "__name__", "")
-        if isinstance(it, list | deque | array):
+        if isinstance(it, tuple | list | deque | array):  # tuples with names
             return self._all(it)
         return self._running(it)
 

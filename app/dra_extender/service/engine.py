@@ -269,7 +269,7 @@ class Engine:
             claims=sum(1 for _ in self.cluster.ledger.claims()),
             seconds=round(time.perf_counter() - self._started, 2),
         )
-        self._memory.refreeze()
+        self._memory.freeze()
 
     def _report_waiting(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
         self.writer.record_event(about, "Warning", reason, note)

@@ -42,8 +42,10 @@ class ProcessMemory:
             gc.collect()
             gc.freeze()
 
-    def refreeze(self) -> None:
-        """Unfreeze everything, so objects of an earlier engine can go, and freeze what exists now."""
+    def let_go(self) -> None:
+        """Free what an engine that has ended left behind, and freeze the rest: before the next engine lists, so the
+        collector does not traverse its objects, too.
+        """
         if self._own:
             gc.unfreeze()
         self.freeze()

@@ -26,6 +26,7 @@ from dra_extender.kube.resources import Served, discover
 from dra_extender.scheduling.ports import Observer
 from dra_extender.scheduling.setaside import ANNOTATION
 from dra_extender.service.engine import Engine
+from dra_extender.service.process import ProcessMemory
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
 from dra_extender.service.watchdog import Watchdog
@@ -64,6 +65,7 @@ class Supervision:
         self._replica = replica
         self._lease = lease
         self._own_process = own_process
+        self._memory = ProcessMemory(own=own_process)
 
     async def run(self, chores: Iterable[Chore] = ()) -> None:
         """Work until cancelled, or until a bug, which is logged. `chores` run at the same time."""
@@ -74,6 +76,7 @@ class Supervision:
                 while True:
                     self._replica.served = await until_served(self._client)
                     await self._decide(self._replica.served)
+                    self._memory.let_go()
         except* Exception as problems:
             self._replica.failure = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(problems))
             log.exception("the service cannot continue", problem=self._replica.failure)
