@@ -41,14 +41,20 @@ MOST_ALLOCATIONS: Final = 2_000
 class WhyOptions(Source, frozen=True, kw_only=True):
     """Show why a pod cannot be scheduled, and which changes would let it fit.
 
-    The service would decide the same. Each suggestion was verified: with that change the pod fits.
+    The service would decide the same. Each suggestion was verified: with that change the pod fits. Without a pod, the
+    command groups all pods that wait for devices by reason; each pod is checked as if it were alone.
 
-    Exit status: 0 if a node fits, 1 if no node fits, 2 if the command cannot answer.
+    Exit status: 0 if a node fits, 1 if a pod fits no node or was not diagnosed, 2 if the command cannot answer.
     """
 
-    pod: Pod = None
+    pod: Annotated[str | None, argument("POD", f"{FORMS_OF_POD}; by default all pods that wait for devices", pods)] = (
+        None
+    )
     filename: PodFile = ""
     namespace: PodNamespace = ""
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="without a pod: the pods of all namespaces")
+    ] = False
     everything: Annotated[bool, typer.Option("--all", help="show all findings, node by node")] = False
     output: Output = "text"
     watch: Watch = False

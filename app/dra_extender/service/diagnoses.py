@@ -20,18 +20,17 @@ from typing import Final
 import msgspec
 from cachetools import LRUCache
 
-from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import encode
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.content import shortened
 from dra_extender.fairqueue import FairQueue
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
-from dra_extender.scheduling.claims import Unschedulable, claim_names, created_names
-from dra_extender.scheduling.turns import Turns, in_turns, run
+from dra_extender.insight.why.waiting import content_of, names_itself
+from dra_extender.scheduling.claims import claim_names, created_names
+from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -134,7 +133,7 @@ class Diagnoses:
             if uid in self._queued or pod is None or not self._is_due(pod):
                 continue
             spec = encode(pod.spec)
-            self._put(pod, (yield from self._content(pod, spec)))
+            self._put(pod, (yield from content_of(self._view, pod, spec)))
             size += len(spec)
             if size >= BYTES:
                 size = 0
@@ -143,20 +142,6 @@ class Diagnoses:
     def _put(self, pod: Pod, content: Hashable) -> None:
         self._queued.add(pod.metadata.uid)
         self._queue.put(pod.metadata.namespace, content, pod.metadata.uid)
-
-    def _content(self, pod: Pod, spec: bytes) -> Turns[Hashable]:
-        """Equal for pods of a namespace that share a diagnosis."""
-        view, claims = self._view, self._view.claims_of(pod)
-        if isinstance(claims, Unschedulable):
-            return pod.metadata.uid
-        try:
-            signatures = yield from in_turns(
-                view.budgets(), lambda budget: view.decisions.with_budget(budget).signatures(claims)
-            )
-        except Deferred:
-            return pod.metadata.uid
-        allocated = [claim.metadata.uid for claim in claims if claim.allocation is not None]
-        return shortened(spec), pod.status.nominated_node_name, signatures, *allocated
 
     def _find_unasked(self) -> Turns[None]:
         """Find the pending pods that kube-scheduler does not ask about."""
@@ -213,8 +198,7 @@ class Diagnoses:
         reader = self._view.config.reader(first.metadata.namespace)
         found = yield from diagnosing(self._view, first, reader=reader)
         event = event_of(found, reader)
-        own = (first.metadata.key, *filter(None, created_names(first).values()))
-        shared = event is None or not any(name in event.note for name in own)
+        shared = event is None or not names_itself(first, event.note)
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}
         for pod, generation in zip(pods, generations, strict=True):
             if pod is not first and not shared:

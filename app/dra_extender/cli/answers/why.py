@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -21,8 +22,11 @@ from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
+from dra_extender.insight.why.waiting import waiting, waiting_text
 from dra_extender.kube.resources import resource_claims
 from dra_extender.placement.policies import POLICIES
+from dra_extender.scheduling.turns import run_at_once
+from dra_extender.scheduling.view import View
 
 _KINDS: Final = ("pod", "pods", "po")
 
@@ -30,8 +34,13 @@ _KINDS: Final = ("pod", "pods", "po")
 @complaining
 async def answer(given: WhyOptions) -> int:
     """Print why the pods are not scheduled. Returns the exit status."""
-    if bool(given.pod) == bool(given.filename):
+    if given.pod and given.filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
+    listing = not given.pod and not given.filename
+    if given.all_namespaces and (given.namespace or not listing):
+        raise typer.BadParameter("excludes a pod, -f and -n", param_hint="--all-namespaces")
+    if given.placement and listing:
+        raise typer.BadParameter("needs a pod, or a file with -f", param_hint="--placement")
     policy = next((name for name in POLICIES if name == (given.placement or POLICIES[0])), None)
     schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
     namespace = given.namespace or given.default_namespace()
@@ -43,6 +52,8 @@ async def answer(given: WhyOptions) -> int:
     def answering(snapshot: Snapshot) -> Answer:
         with unanswerable():
             names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
+            if listing:
+                return _listed(given, snapshot.view(policy, schedulers), namespace, names)
             pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
         view = snapshot.view(policy, schedulers)
         found = [diagnose(view, pod, names, claims, placement=bool(given.placement)) for pod, claims in pods]
@@ -54,6 +65,17 @@ async def answer(given: WhyOptions) -> int:
         )
 
     return await ask(given, answering, watch=given.watch)
+
+
+def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> Answer:
+    within = "" if given.all_namespaces else namespace
+    groups = run_at_once(waiting(view, within, names))
+    return answered(
+        groups,
+        given.output,
+        lambda: waiting_text(groups, within, terminal_width() or WIDTH, everything=given.everything),
+        YES if all(group.state == "fits" for group in groups) else NO,
+    )
 
 
 def _text(given: WhyOptions, found: Diagnosis) -> str:

@@ -180,6 +180,11 @@ def _suggestions(found: Diagnosis, remedies: Sequence[Remedy], complete: bool = 
         told = True
 
 
+def suggestion(found: Diagnosis) -> str:
+    """The first suggestion, without commands; empty if the pod fits."""
+    return next(_suggestions(found, found.remedies[:1]), "")
+
+
 def fitting(remedy: Remedy) -> str:
     """How many nodes the pod fits after the remedy."""
     if _adds_node(remedy):
