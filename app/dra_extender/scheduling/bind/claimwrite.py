@@ -72,6 +72,8 @@ class ClaimWrite:
         """The version that a status write of unknown outcome was made for."""
         self.adopted_mark = claim.metadata.annotations.get(ADOPTED)
         """The `ADOPTED` annotation that the last write was made for, or that this bind has written."""
+        self._own_version = ""
+        """The version that the last status write or mark of this bind has made."""
 
     @property
     def uid(self) -> str:
@@ -81,6 +83,15 @@ class ClaimWrite:
     def may_be_stored(self) -> bool:
         """True when a status write of this bind is or may be stored."""
         return self._stored or bool(self.in_doubt)
+
+    @property
+    def is_taken_over(self) -> bool:
+        """True when another bind may rely on what this one wrote: of the same pod, which marks the claim, or of another
+        pod of the group that the claim is reserved for. Users can take that mark away; then each write counts.
+        """
+        if self.consumer.resource != "pods":
+            return self.claim.metadata.resource_version != self._own_version
+        return self.claim.metadata.annotations.get(ADOPTED) != self.adopted_mark
 
     def use_created(self, created: ResourceClaim) -> None:
         """Move the hold from the placeholder to the created claim; no await, so no other bind takes the devices.
@@ -194,6 +205,7 @@ class ClaimWrite:
         written = await self._write_status()
         self._context.observer.took("status", self._view.clock.monotonic() - started)
         self._stored = True
+        self._own_version = written.metadata.resource_version
         self.learned(written)
         self._check_newer(newest)
 
@@ -204,8 +216,9 @@ class ClaimWrite:
 
     async def _mark(self) -> None:
         mark, newest = uuid.uuid4().hex, self._view.ledger.newest
-        self.learned(await self._context.ports.annotate(self.claim, {ADOPTED: mark}))
-        self.adopted_mark = mark
+        marked = await self._context.ports.annotate(self.claim, {ADOPTED: mark})
+        self.adopted_mark, self._own_version = mark, marked.metadata.resource_version
+        self.learned(marked)
         self._context.event_handler.idle.renew(self.claim.metadata.uid)
         self._check_newer(newest)
 
@@ -214,8 +227,8 @@ class ClaimWrite:
         self.refresh()
         if not self._is_complete():
             raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
-        if self.claim.metadata.annotations.get(ADOPTED) != self.adopted_mark:
-            self._stored = False  # another replica has taken it over
+        if self.is_taken_over:
+            self._stored = False
         try:
             await self._mark()
         except ApiError as error:

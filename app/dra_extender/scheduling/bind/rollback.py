@@ -3,6 +3,7 @@
 Promises
 - A reservation of another pod is never removed, and an allocation is removed only while no other pod relies on it. Only
   what the bind wrote is rolled back; with `clear` also what an attempt that ended long ago has left.
+- A reservation for a PodGroup is removed only by the bind that wrote it, while nobody has written the claim since.
 - Each write is made for the version it was decided on: what changed in between is read again.
 - When a write may still arrive late, a later write to the claim makes it fail; the devices stay held until that is
   known to be stored.
@@ -30,7 +31,6 @@ from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
-from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
 from dra_extender.scheduling.pauses import Pauses
@@ -131,9 +131,8 @@ class ClaimRollback:
             # The status write may still arrive. A new version of the claim makes it fail.
             write.learned(await ports.remove_finalizer(claim))
             return "fenced"
-        abandoned = self._clear and self._view.is_abandoned(claim)
-        taken_over = claim.metadata.annotations.get(ADOPTED) != write.adopted_mark
-        if write.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
+        abandoned = self._clear and write.consumer.resource == "pods" and self._view.is_abandoned(claim)
+        if write.is_taken_over or not (self._may_be_ours() or abandoned):
             return "left"
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
         ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
