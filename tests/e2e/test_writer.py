@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.errors import ConflictError, NotFoundError, RejectedError
+from dra_extender.api.errors import ConflictError, NotFoundError, NotServedError, RejectedError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.api.resource import (
     FINALIZER,
@@ -260,7 +260,7 @@ async def test_the_newest_version_is_found(client: KubeClient) -> None:
 async def test_the_newest_version_that_has_taint_rules_is_found(client: KubeClient) -> None:
     served: list[str] = []
     for version in ("v1", "v1beta2", "v1beta1", "v1alpha3"):
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(NotServedError):
             await client.get(f"/apis/{GROUP}/{version}/devicetaintrules")
             served.append(version)
     assert (await discover(client)).taint_rules == served[0]

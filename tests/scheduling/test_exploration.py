@@ -18,7 +18,6 @@ from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.rollback import ClaimRollback
-from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.eventhandler import EventHandler
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.signals import Signals
@@ -85,11 +84,6 @@ async def _not_marked(self: Any, go_on: Any) -> None:
         await _write_once(self, go_on)
 
 
-async def _taken_over_unnoticed(self: Any) -> str:
-    self.write.adopted_mark = self.write.claim.metadata.annotations.get(ADOPTED)
-    return await _undo(self)
-
-
 async def _not_marked_again(self: Any) -> None:
     self._version = self._newest
 
@@ -125,7 +119,6 @@ SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
     ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
     ("know a gap for what it is", EventHandler, "apply", _gaps_unnoticed, "allocated anew, a gap"),
     ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),
-    ("respect the mark", ClaimRollback, "_write", _taken_over_unnoticed, "twins, a limit"),
     ("make a write that may still arrive fail", ClaimRollback, "_write", _not_fenced, "a pod goes, a lost reply"),
     ("ask whether a pod runs before clearing", Clearer, "fence", _async_false, "bound long ago, swept"),
     ("change the pod before clearing", Clearer, "fence", _async_false, PAUSED),

@@ -83,7 +83,7 @@ async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, servi
         await events.until(lambda: f"diagnosis\n{uid}" in events.parts)
         pod, why = events.parts[f"pod\n{uid}"], events.parts[f"diagnosis\n{uid}"]
         assert (pod["namespace"], pod["name"]) == ("default", "p")
-        assert "3 devices requested" in why["summary"]
+        assert "3 devices of class" in why["summary"]
         assert why["remedies"][0]["nodes"] == 3
         world.store.delete("pods", "p", "default")
         await events.until(lambda: f"pod\n{uid}" not in events.parts and f"diagnosis\n{uid}" not in events.parts)

@@ -11,6 +11,7 @@ from dra_extender.api.errors import (
     GoneError,
     OutcomeUnknownError,
     RejectedError,
+    ThrottledError,
     UndecodableError,
     UnreachableError,
 )
@@ -306,3 +307,22 @@ async def test_a_claim_that_becomes_unreadable_during_its_bind_is_not_relied_upo
     assert service.extender.problems == []
     assert world.api.claim("c").allocation is None
     assert await service.bind(world.api.pod("q"), "n1") == ""
+
+
+async def test_a_user_who_removes_the_mark_of_another_replica_frees_no_device_of_a_bound_pod(world: World) -> None:
+    """The first replica writes the claim and loses the lease. Its rollback comes after the bind of the second."""
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a"]), make_claim("c"), make_pod("p", "c"))
+    one, two = world.service(), world.service()
+    one.extender.check_leadership(lambda: not world.api.claim("c").allocation)
+    one.client.fail("deallocate", ThrottledError(429, "TooManyRequests"), times=3)
+    late = one.spawn(one.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.1)
+    assert await two.bind(world.api.pod("p"), "n1") == ""
+    claim = world.api.claim("c")
+    world.api.put(
+        msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations={})), "user"
+    )
+    await late
+    await world.settle(ENDS)
+    assert devices(world.api.claim("c")) and world.api.pod("p").spec.node_name == "n1"
+    assert world.api.violations == []

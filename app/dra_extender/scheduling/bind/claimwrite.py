@@ -80,6 +80,11 @@ class ClaimWrite:
         return self.claim.metadata.uid
 
     @property
+    def is_unchanged(self) -> bool:
+        """True while nobody has written the claim since this bind did: another bind that relies on it writes first."""
+        return self.claim.metadata.resource_version == self._own_version
+
+    @property
     def may_be_stored(self) -> bool:
         """True when a status write of this bind is or may be stored."""
         return self._stored or bool(self.in_doubt)
@@ -90,7 +95,7 @@ class ClaimWrite:
         pod of the group that the claim is reserved for. Users can take that mark away; then each write counts.
         """
         if self.consumer.resource != "pods":
-            return self.claim.metadata.resource_version != self._own_version
+            return not self.is_unchanged
         return self.claim.metadata.annotations.get(ADOPTED) != self.adopted_mark
 
     def use_created(self, created: ResourceClaim) -> None:

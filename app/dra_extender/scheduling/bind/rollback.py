@@ -4,7 +4,9 @@ Promises
 - A reservation of another pod is never removed, and an allocation is removed only while no other pod relies on it. Only
   what the bind wrote is rolled back; with `clear` also what an attempt that ended long ago has left.
 - A reservation for a PodGroup is removed only by the bind that wrote it, while nobody has written the claim since.
-- Each write is made for the version it was decided on: what changed in between is read again.
+- Each write is made for the version it was decided on: what changed in between is read again. If the claim was written
+  since the bind wrote it, the pod is read again, too, and a binding that is under way fails: users can remove the mark
+  of another replica that has taken the claim over.
 - When a write may still arrive late, a later write to the claim makes it fail; the devices stay held until that is
   known to be stored.
 - Every call ends: what is refused, cannot be decoded or is not answered raises Unresolved, with the devices held, and
@@ -137,11 +139,13 @@ class ClaimRollback:
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
         ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
         if not rest and (ours or abandoned):
-            if not ours and await self._context.clearer.fence(claim):
+            if not (ours and write.is_unchanged) and await self._context.clearer.fence(claim):
                 return "left"
             write.learned(await ports.deallocate(claim))
             return "deallocated"
         if rest != claim.status.reserved_for:
+            if not write.is_unchanged and await self._context.clearer.fence(claim, only=write.consumer.uid):
+                return "left"
             write.learned(await ports.write_status(claim, reserved_for=rest))
             return "unreserved"
         return "gone"

@@ -123,11 +123,14 @@ class Clearer:
             self._clearing.discard(claim.metadata.uid)
             self._requeue.improved()
 
-    async def fence(self, claim: ResourceClaim) -> bool:
+    async def fence(self, claim: ResourceClaim, only: str = "") -> bool:
         """True when one of the claim's pods is bound, as stored now. The others get a new version, so that a binding
-        of a replica that was paused fails, however late it arrives. Raises ApiError.
+        of a replica that was paused fails, however late it arrives. `only`: the UID of the pod to look at. Raises
+        ApiError.
         """
         for consumer in claim.status.reserved_for:
+            if only not in ("", consumer.uid):
+                continue
             pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
             if pod is None or pod.metadata.uid != consumer.uid:
                 continue
