@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import msgspec
+import pytest
 from aiohttp import web
 
 from dra_extender.api.core import ObjectReference
@@ -36,6 +38,16 @@ async def test_an_event_names_object_reason_and_reporter(server: ScriptedServer,
     )
     assert (body["reportingController"], body["reportingInstance"]) == ("dra-extender", "replica-1")
     assert body["eventTime"].endswith("Z")
+
+
+@pytest.mark.parametrize("end", [".", "-", "-.-"])
+async def test_the_name_of_an_event_about_a_long_name_is_valid(
+    server: ScriptedServer, client: KubeClient, end: str
+) -> None:
+    accept(server)
+    long = msgspec.structs.replace(TOLD.regarding, name="x" * (180 - len(end)) + end + "tail")
+    await EventRecorder(client, "replica-1").send(msgspec.structs.replace(TOLD, regarding=long))
+    assert re.fullmatch(r"x+\.[0-9a-f]+", server.asked[0].json["metadata"]["name"])
 
 
 async def test_a_note_is_text(server: ScriptedServer, client: KubeClient) -> None:

@@ -18,7 +18,7 @@ from dra_extender.http.page.parts import DIAGNOSIS
 from dra_extender.http.page.updates import MOST_PODS, PageUpdates
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.deferred import NAMESPACE_CLAIMS, UNITS
+from dra_extender.scheduling.deferred import NAMESPACE_CLAIMS, UNITS, USED_UP
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
@@ -249,3 +249,26 @@ async def test_diagnoses_of_a_namespace_take_no_more_turns_than_those_of_another
         longest = max(longest, taken)
         turns[order[-1]] += taken
         assert turns["a"] <= turns["b"] + longest, order
+
+
+async def test_equal_claims_of_another_namespace_do_not_use_up_the_time(world: World) -> None:
+    """Of nodes whose devices all differ, so that a selector is evaluated for each."""
+    serial = "device.attributes['gpu.example.com'].serial"
+    names = [f"n{index}" for index in range(200)]
+    world.add(make_class())
+    for name in names:
+        devices = [{"name": "d", "attributes": {"serial": {"string": name}}}]
+        world.add(make_node(name), make_slice(name, devices))
+    for namespace in ("a", "b"):
+        claim = selecting("c", f"{serial}.endsWith('nobody')")
+        meta = msgspec.structs.replace(claim.metadata, namespace=namespace, uid=f"claim-{namespace}")
+        world.add(msgspec.structs.replace(claim, metadata=meta), make_pod(f"p-{namespace}", "c", namespace=namespace))
+    config = SchedulingConfig(turn_work=30, call_work=100, worker_claim_seconds=0.0001)
+    service = world.service(workers=VirtualWorkers(), config=config)
+    service.start()
+    await service.filter(world.api.pod("a/p-a"), *names)
+    await world.settle(2.0)
+    answer = await service.filter(world.api.pod("a/p-a"), *names)
+    assert USED_UP in answer.FailedAndUnresolvableNodes.values()
+    answer = await service.filter(world.api.pod("b/p-b"), *names)
+    assert USED_UP not in answer.FailedAndUnresolvableNodes.values()

@@ -151,7 +151,8 @@ class EventRecorder:
         namespace = occurrence.regarding.namespace or "default"
         self._serial += 1
         now = datetime.now(UTC)
-        name = f"{occurrence.regarding.name[:180]}.{int(now.timestamp() * 1e9):x}{self._serial & 0xFFF:03x}"
+        about = occurrence.regarding.name[:180].rstrip("-.")  # a cut name may not end so
+        name = f"{about}.{int(now.timestamp() * 1e9):x}{self._serial & 0xFFF:03x}"
         event = Event(
             api_version="events.k8s.io/v1",
             metadata=ObjectMeta(name=name, namespace=namespace),

@@ -82,7 +82,9 @@ class WorkItem(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Content:
-    """What a call decides on: the content of the pod's pending claims, or its UID without such claims."""
+    """What a call decides on: the content of the pod's pending claims, or its UID without such claims. Namespaces with
+    equal claims have contents of their own, so that none uses up the time of another.
+    """
 
     def __init__(self, view: View, pod: Pod) -> None:
         self._view = view
@@ -94,7 +96,8 @@ class _Content:
         if self._found is None:
             claims = self._view.claims_of(self._pod)
             pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
-            self._found = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
+            signatures = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
+            self._found = self._pod.metadata.namespace, signatures
         return self._found
 
 
