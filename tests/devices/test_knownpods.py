@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -49,6 +50,21 @@ def test_a_pod_made_anew_replaces_its_namesake() -> None:
     pods.remove("old")
     assert pods.named("default", "p") is new
     assert list(pods) == [new]
+
+
+def test_the_pods_of_a_group_are_known_until_they_go() -> None:
+    pods = Pods()
+    group: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}}
+    one, other = at(make_pod("one", **group), 4), at(make_pod("other", namespace="elsewhere", **group), 5)
+    for pod in (one, other, at(make_pod("alone"), 6)):
+        pods.apply(pod)
+    assert pods.of_group("default", "g") == [one]
+    new = at(make_pod("one", uid="new", **group), 7)
+    pods.apply(new)
+    assert pods.of_group("default", "g") == [new]
+    pods.remove("new")
+    assert pods.of_group("default", "g") == []
+    assert pods.of_group("elsewhere", "g") == [other]
 
 
 def test_a_late_event_of_a_predecessor_leaves_its_successor_alone() -> None:

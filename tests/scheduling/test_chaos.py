@@ -96,7 +96,7 @@ async def test_a_claim_that_is_reserved_for_a_group_stays_allocated_for_its_pods
     assert await service.bind(world.api.pod("p"), "n1") == ""
     world.api.clean_up()
     assert world.api.claim("c").reserved_for("uid-g")
-    assert world.api.bound() == {"uid-p", "uid-g"}
+    assert world.api.running(world.api.claim("c")) == {"uid-g"}
     assert world.api.violations == []
 
 

@@ -308,8 +308,8 @@ class Chaos:
         """What must be when peace has lasted."""
         api = self.world.api
         wrong = api.violations
-        wrong += [f"{device} is in two claims" for device in api.doubles()]
-        wrong += self.hardware.overdrawn(lambda claim: True)
+        wrong += [f"{device} is in two claims" for device in api.doubles(lambda claim: not api.is_unused(claim))]
+        wrong += self.hardware.overdrawn(lambda claim: not api.is_unused(claim))
         for service in self.services:
             wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
             wrong += [f"still to take back: {problem.what}" for problem in service.extender.pending_rollbacks.problems]
@@ -325,13 +325,13 @@ class Chaos:
                     wrong.append(f"{pod.metadata.name} fits on {nodes} and is not bound")
             if node := self.hardware.room_for(pod):
                 wrong.append(f"{pod.metadata.name} was refused although {node} has enough free devices")
-        bound, groups = api.bound(), set(api.groups.values())
+        groups = set(api.groups.values())
         for claim in api.all(ResourceClaim):
-            users = {entry.uid for entry in claim.status.reserved_for}
-            if users & groups or (claim.metadata.deletion_timestamp and users & bound):
+            users, running = {entry.uid for entry in claim.status.reserved_for}, api.running(claim)
+            if users & groups or (claim.metadata.deletion_timestamp and running):
                 continue  # it goes with the last running pod, or with the group
-            if not users <= bound or bool(users) != (claim.allocation is not None):
-                wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - bound)}")
+            if users != running or bool(users) != (claim.allocation is not None):
+                wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - running)}")
 
 
 _WEIGHTS = {

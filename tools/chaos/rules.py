@@ -61,10 +61,10 @@ class Rules:
         service.decisions.__dict__["look"] = look
 
     def _judge_write(self, before: ResourceClaim, after: ResourceClaim) -> str:
-        name, bound = after.metadata.name, self._api.bound()
+        name, running = after.metadata.name, self._api.running(before)
         lost = {entry.uid for entry in before.status.reserved_for} - {entry.uid for entry in after.status.reserved_for}
-        if lost & bound:
-            return f"{name}: reservation of bound pods removed: {lost & bound}"
+        if lost & running:
+            return f"{name}: reservation of bound pods removed: {lost & running}"
         if before.allocation is not None or after.allocation is None:
             return ""
         results = after.allocation.devices.results
@@ -76,8 +76,7 @@ class Rules:
         return f"{name}: got {stale}, which nobody offers" if stale else ""
 
     def _judge_binding(self, pod: Pod) -> str:
-        bound = self._api.bound()
-        wrong = self._hardware.overdrawn(lambda claim: any(entry.uid in bound for entry in claim.status.reserved_for))
+        wrong = self._hardware.overdrawn(lambda claim: bool(self._api.running(claim)))
         for claim in self._api.all(ResourceClaim):
             if claim.reserved_for(pod.metadata.uid) and not _ready(claim):
                 wrong.append(f"bound before the devices of {claim.metadata.name} were ready")

@@ -51,8 +51,7 @@ class Tenants:
         self._api = api
         self._lots = random.Random(f"tenants {seed}")
         self.on = self._lots.random() < 0.4
-        self.features = FeatureGates()
-        """DRAWorkloadResourceClaims is off: nobody releases what a killed replica reserved for a group."""
+        self.features = FeatureGates(DRAWorkloadResourceClaims=self._lots.random() < 0.5)
         self.counts: Counter[str] = Counter()
         self._serial = 0
         api.readers.append(self.judge)

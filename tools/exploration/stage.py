@@ -65,7 +65,7 @@ def _releases(api: Api) -> bool:
 def _clears(api: Api) -> bool:
     """A person, or a replica of an older release, takes the allocation of c back while no pod runs with it."""
     claim = api.claim("c")
-    if claim.allocation is None or any(entry.uid in api.bound() for entry in claim.status.reserved_for):
+    if claim.allocation is None or api.running(claim):
         return False
     api.set_status("c", allocation=None, reserved_for=())
     return True

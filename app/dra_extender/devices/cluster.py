@@ -95,6 +95,8 @@ class Cluster:
             self.continuity.gone(event.key)
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             bound = self.pods.apply(event.object, reply=event.source == "reply")
+            if event.source == "watch":
+                self.pods.watched = max(self.pods.watched, event.object.metadata.version)
             return Effects(recovered=recovered, bound=bound)
         improved = self._put(event) if isinstance(event, Applied) else self._remove(event)
         waited_for = recovered and event.key.kind == CLAIM

@@ -83,9 +83,12 @@ class Pods:
     def __init__(self) -> None:
         self._by_uid: dict[str, Pod] = {}
         self._by_name: dict[str, str] = {}
+        self._by_group: dict[str, dict[str, None]] = {}
         self._priorities: Counter[int] = Counter()
         self.newest = 0
         """The highest resourceVersion that a watch or a reply has shown of any pod."""
+        self.watched = 0
+        """The highest resourceVersion of an event of the watch: all earlier versions of all pods are known."""
         self._deleted = Deletions(REMEMBERED_DELETIONS)
 
     def apply(self, pod: Pod, *, reply: bool = False) -> bool:
@@ -110,6 +113,8 @@ class Pods:
         self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
         self._by_name[pod.metadata.key] = uid
+        if pod.group_name:
+            self._by_group.setdefault(f"{pod.metadata.namespace}/{pod.group_name}", {})[uid] = None
         return bool(pod.spec.node_name) and not (known is not None and known.spec.node_name)
 
     def remove(self, uid: str) -> None:
@@ -117,8 +122,16 @@ class Pods:
         known = self._by_uid.pop(uid, None)
         self._discount(known)
         self._deleted.put(uid)
+        if known is not None and known.group_name:
+            self._leave_group(f"{known.metadata.namespace}/{known.group_name}", uid)
         if known is not None and self._by_name.get(known.metadata.key) == uid:
             del self._by_name[known.metadata.key]
+
+    def _leave_group(self, group: str, uid: str) -> None:
+        members = self._by_group.get(group, {})
+        members.pop(uid, None)
+        if not members:
+            self._by_group.pop(group, None)
 
     def _discount(self, pod: Pod | None) -> None:
         if pod is None:
@@ -137,6 +150,10 @@ class Pods:
 
     def named(self, namespace: str, name: str) -> Pod | None:
         return self.by_key(f"{namespace}/{name}")
+
+    def of_group(self, namespace: str, name: str) -> list[Pod]:
+        """The pods of the PodGroup of this name."""
+        return [self._by_uid[uid] for uid in self._by_group.get(f"{namespace}/{name}", ())]
 
     def by_key(self, key: str) -> Pod | None:
         """As `named`, by `namespace/name`."""

@@ -22,7 +22,7 @@ from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Lookup, Unschedulable, consumer, resolve_claims
+from dra_extender.scheduling.claims import Lookup, Unschedulable, claim_names, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
@@ -41,6 +41,11 @@ class KnownPods(Protocol):
 
     @property
     def lowest_priority(self) -> int | None: ...
+
+    @property
+    def watched(self) -> int: ...
+
+    def of_group(self, namespace: str, name: str) -> Sequence[Pod]: ...
 
     def __iter__(self) -> Iterator[Pod]: ...
 
@@ -132,13 +137,30 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for]
         return not any(pod is not None and pod.spec.node_name for pod in pods)
 
+    def users(self, claim: ResourceClaim) -> list[Pod | None]:
+        """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
+        the pods of the group that name the claim and are not finished, or None if there are none. Linear in the pods of
+        the group.
+        """
+        namespace = claim.metadata.namespace
+        found: list[Pod | None] = []
+        for entry in claim.status.reserved_for:
+            if entry.resource == "pods":
+                found.append(self.pods.get(entry.uid))
+            else:
+                group = self.pods.of_group(namespace, entry.name)
+                found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid)] or [None])
+        return found
+
+    def _is_member(self, pod: Pod, claim: ResourceClaim, group_uid: str) -> bool:
+        uses = not pod.finished and claim.metadata.name in claim_names(pod)
+        return uses and consumer(claim, pod, self.features).uid == group_uid
+
     def is_being_bound(self, claim: ResourceClaim) -> bool:
         """True while a bind of this service relies on the claim, or rolls it back."""
-        for entry in claim.status.reserved_for:
-            pod = self.pods.get(entry.uid)
-            if entry.uid in self.binding and not (pod is not None and pod.spec.node_name):
-                return True
-        return False
+        bound = {pod.metadata.uid: bool(pod.spec.node_name) for pod in self.users(claim) if pod is not None}
+        uids = {entry.uid for entry in claim.status.reserved_for} | bound.keys()
+        return any(uid in self.binding and not bound.get(uid, False) for uid in uids)
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""

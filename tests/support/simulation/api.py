@@ -292,22 +292,26 @@ class Api:
         if before.allocation is not None and after.allocation is not None and before.allocation != after.allocation:
             self.violations.append(f"{name}: allocation changed in place")
         if before.metadata.uid == after.metadata.uid and before.allocation is not None and after.allocation is None:
-            bound = [entry.name for entry in before.status.reserved_for if self._is_bound(entry.uid)]
-            if bound:
-                self.violations.append(f"{name}: deallocated under bound pods {bound}")
+            if self.running(before):
+                self.violations.append(f"{name}: deallocated under bound pods {self.running(before)}")
             self.intrusions = {pair for pair in self.intrusions if after.metadata.uid not in pair}
 
-    def bound(self) -> set[str]:
-        """UIDs of the pods that run somewhere, and of their groups."""
+    def running(self, claim: ResourceClaim) -> set[str]:
+        """UIDs of the consumers of this claim that run: pods, and groups of pods that run with it."""
         pods = [pod for pod in self.all(Pod) if pod.spec.node_name and not pod.finished]
-        return {pod.metadata.uid for pod in pods} | {uid for pod in pods if (uid := self.group_of(pod))}
+        found = {pod.metadata.uid for pod in pods} | {self.group_of(pod) for pod in pods if _names(pod, claim)}
+        return {entry.uid for entry in claim.status.reserved_for} & found
+
+    def is_unused(self, claim: ResourceClaim) -> bool:
+        """True when the claim is reserved for a group and none of its pods names it: docs/reliability.md says who
+        releases its devices.
+        """
+        users = {entry.uid for entry in claim.status.reserved_for} & set(self.groups.values())
+        return bool(users) and users.isdisjoint(self.group_of(pod) for pod in self.all(Pod) if _names(pod, claim))
 
     def group_of(self, pod: Pod) -> str:
         """The UID of the pod's PodGroup; empty when there is none."""
         return self.groups.get(f"{pod.metadata.namespace}/{pod.group_name}", "")
-
-    def _is_bound(self, pod_uid: str) -> bool:
-        return pod_uid in self.bound()
 
     def _check_binding(self, pod: Pod) -> None:
         names = claim_names(pod)
@@ -328,7 +332,7 @@ class Api:
             for other in self.rivals(claim):
                 if (other.metadata.uid, claim.metadata.uid) in self.intrusions:
                     continue
-                if any(self._is_bound(entry.uid) for entry in other.status.reserved_for):
+                if self.running(other):
                     self.violations.append(f"{pod.metadata.name} bound with a device of {other.metadata.name}")
 
     def rivals(self, claim: ResourceClaim) -> list[ResourceClaim]:
@@ -337,9 +341,9 @@ class Api:
         others = [other for other in self.all(ResourceClaim) if other.metadata.uid != claim.metadata.uid]
         return [other for other in others if mine & devices(other)]
 
-    def doubles(self) -> list[tuple[str, ...]]:
-        """Devices that are in two claims."""
-        claims = self.all(ResourceClaim)
+    def doubles(self, counts: Callable[[ResourceClaim], bool] = lambda claim: True) -> list[tuple[str, ...]]:
+        """Devices that are in two claims, of those that count."""
+        claims = [claim for claim in self.all(ResourceClaim) if counts(claim)]
         taken = [device for claim in claims for device in devices(claim)]
         return sorted({device for device in taken if taken.count(device) > 1})
 
@@ -349,6 +353,10 @@ def devices(claim: ResourceClaim) -> set[tuple[str, str, str]]:
         return set()
     results = claim.allocation.devices.results
     return {result.id for result in results if not result.admin_access and result.share_id is None}
+
+
+def _names(pod: Pod, claim: ResourceClaim) -> bool:
+    return pod.metadata.namespace == claim.metadata.namespace and claim.metadata.name in claim_names(pod)
 
 
 def claim_names(pod: Pod) -> list[str | None]:

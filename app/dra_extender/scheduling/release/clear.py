@@ -5,6 +5,8 @@ Promises
   reservation or mark wins. A claim with a bound pod is kept. Before it, each pod of the claim is read and
   changed in the API server: a binding requires the version that the pod had before the claim was written, so one that
   is under way fails. After the last answer the watched state is checked again, with no await before the write.
+- The pods of a claim that is reserved for a PodGroup are those of the group that name it. It is kept when no such pod
+  is known, or when the watch may not have shown all of them.
 - While the write is in progress, no bind of this service relies on the claim.
 - After a conflict, the claim is read and the caller decides again. A refused or undecodable write is reported once, and
   retried after growing pauses, or at once when the claim has changed.
@@ -15,13 +17,14 @@ version it has looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 import structlog
 from cachetools import LRUCache
 
+from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import ObjectKey, format_time
 from dra_extender.api.resource import FINALIZER, ResourceClaim
@@ -128,21 +131,57 @@ class Clearer:
         of a replica that was paused fails, however late it arrives. `only`: the UID of the pod to look at. Raises
         ApiError.
         """
+        groups = False
         for consumer in claim.status.reserved_for:
             if only not in ("", consumer.uid):
                 continue
-            pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
-            if pod is None or pod.metadata.uid != consumer.uid:
+            if consumer.resource != "pods":
+                groups = True
                 continue
-            if not pod.spec.node_name:
-                try:
-                    pod = await self._ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
-                except NotFoundError:
+            pod = await self._change_pod(claim, consumer.name, consumer.uid)
+            if pod is not None and pod.spec.node_name:
+                return True
+        return groups and await self._fence_group(claim)
+
+    async def _fence_group(self, claim: ResourceClaim) -> bool:
+        """As `fence`, for the pods of a PodGroup; also True when not all of them may be known. A bind of one of them
+        marks the claim, so the pod was created before the claim got its present version. When the watch shows a change
+        that is made now, it has shown this pod, too.
+        """
+        done: set[str] = set()
+        for first in (True, False):
+            newest = 0
+            for user in self._view.users(claim):
+                if user is None or not self._view.config.may_clear_for(user.spec.scheduler_name):
+                    return True
+                if user.metadata.uid in done:
                     continue
-            self._event_handler.replied(pod)
-            if pod.spec.node_name:
+                done.add(user.metadata.uid)
+                pod = await self._change_pod(claim, user.metadata.name, user.metadata.uid)
+                if pod is not None and pod.spec.node_name:
+                    return True
+                newest = max(newest, pod.metadata.version if pod is not None else 0)
+            if (first and not newest) or not await self._is_watched(newest, done):
                 return True
         return False
+
+    async def _is_watched(self, version: int, uids: Iterable[str]) -> bool:
+        """Wait until the watch has shown this version of one of these pods. False when it has not in time."""
+        limit = self._view.config.watch_seconds
+        return await self._event_handler.signals.until(lambda: self._view.pods.watched >= version, uids, limit)
+
+    async def _change_pod(self, claim: ResourceClaim, name: str, uid: str) -> Pod | None:
+        """The pod as stored now, with a new version unless it is bound; None when it is gone. Raises ApiError."""
+        pod = await self._ports.read_pod(claim.metadata.namespace, name)
+        if pod is None or pod.metadata.uid != uid:
+            return None
+        if not pod.spec.node_name:
+            try:
+                pod = await self._ports.patch_pod_status(pod, {"conditions": [self._released(claim)]})
+            except NotFoundError:
+                return None
+        self._event_handler.replied(pod)
+        return pod
 
     def _released(self, claim: ResourceClaim) -> dict[str, str]:
         return {
@@ -159,8 +198,8 @@ class Clearer:
 
     def _is_in_use(self, claim: ResourceClaim) -> bool:
         """True when a pod of the claim is known to be bound, or is being bound by this service."""
-        pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
-        return any(pod is not None and pod.spec.node_name for pod in pods) or self._view.is_being_bound(claim)
+        bound = any(pod is not None and pod.spec.node_name for pod in self._view.users(claim))
+        return bound or self._view.is_being_bound(claim)
 
     async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
         """Pause before the next try, and read the claim again after a conflict."""

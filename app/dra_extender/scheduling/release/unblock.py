@@ -7,7 +7,7 @@ of these claims is cleared after `deallocate_seconds`. The change of the claim r
 Guards: the call was not about the nominated node only; the pod's scheduler calls this service, if the settings name the
 schedulers, and has reported the pod as unschedulable; no later filter found a node; no bind of the pod is in progress
 here or, judging by time, in another replica; the status of the claim is unchanged, and it is reserved for this pod only
-or for pods that all wait like this one.
+or for pods that all wait like this one, listed one by one or as a PodGroup.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -41,6 +41,8 @@ class Unblocker:
         self._clearer = clearer
         self._candidates: LRUCache[str, _Candidate] = LRUCache(view.config.remembered_pods)
         self._leftovers: dict[str, ResourceClaim] = {}
+        self._useless: dict[str, bool] = {}
+        """By claim UID: whether none of its pods is bound or will be, as far as this round has looked."""
 
     def offer(self, pod: Pod, names: Sequence[str], blocking: tuple[ResourceClaim, ...]) -> None:
         """Filter has refused all of `names`; `blocking`: the allocated claims that were a reason."""
@@ -65,7 +67,8 @@ class Unblocker:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
-        """Clear at most one claim per pod."""
+        """Clear at most one claim per pod. Looks once at the pods of a claim."""
+        self._useless.clear()
         for uid in list(self._candidates):
             await self._clear_for(uid)
         for uid, claim in list(self._leftovers.items()):
@@ -104,19 +107,24 @@ class Unblocker:
             return view.is_abandoned(claim)
         # A device in two claims keeps the pods of both from running, so a claim without a running pod is released. Pods
         # that share a claim from before a crash, on a node where none of them fits, would wait for each other.
-        return age >= view.config.abandoned_seconds and self._is_useless(claim, consumers)
+        if age < view.config.abandoned_seconds:
+            return False
+        uid = claim.metadata.uid
+        if uid not in self._useless:
+            self._useless[uid] = self._is_useless(claim)
+        return self._useless[uid]
 
-    def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
-        """True when no consumer is bound or will be: another claim has a device of this one, or the schedulers found no
-        node for any consumer. Pods of schedulers that do not call this service count as about to be bound.
+    def _is_useless(self, claim: ResourceClaim) -> bool:
+        """True when none of its pods is bound or will be: another claim has a device of this one, or the schedulers
+        found no node for any of them. Pods of schedulers that do not call this service count as about to be bound.
         """
         view = self._view
-        pods = [view.pods.get(uid) for uid in consumers]
+        pods = view.users(claim)
         may_clear_for = view.config.may_clear_for
         waiting = all(
             pod is not None and not pod.spec.node_name and may_clear_for(pod.spec.scheduler_name) for pod in pods
         )
-        if not waiting or not view.binding.keys().isdisjoint(consumers):
+        if not waiting or view.is_being_bound(claim):
             return False
         return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
 

@@ -1,0 +1,202 @@
+"""Claims that are reserved for a PodGroup: what binds roll back, and which leftovers are released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import RejectedError
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import OwnerReference
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.bind import failure
+from tests.support.scheduling.leftovers import OURS, report
+from tests.support.simulation.objects import (
+    Objects,
+    make_allocated,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+    make_slice,
+)
+from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.world import Service, World
+
+GROUP: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}}
+
+
+def one_device() -> Objects:
+    return [make_class(), make_node("n1"), make_slice("n1", ["a"])]
+
+
+def group_claim(name: str) -> ResourceClaim:
+    owner = OwnerReference("PodGroup", "g", "uid-g", "scheduling.k8s.io/v1alpha1", controller=True)
+    return with_metadata(make_claim(name), owner_references=(owner,))
+
+
+def replica(world: World, lag: float = 0.002) -> Service:
+    world.api.groups["default/g"] = "uid-g"
+    return world.service(lag=lag, config=OURS, features=FeatureGates(DRAWorkloadResourceClaims=True))
+
+
+async def test_of_two_replicas_the_later_one_gives_the_device_back(world: World) -> None:
+    world.add(*one_device(), group_claim("c"), make_claim("d"), make_pod("p", "c", **GROUP), make_pod("q", "d"))
+    first, second = replica(world), replica(world, lag=1.0)
+    assert await first.bind(world.api.pod("q"), "n1") == ""
+    assert await second.bind(world.api.pod("p"), "n1") == failure.RIVAL
+    assert world.api.claim("c").allocation is None
+    assert world.api.claim("c").status.reserved_for == ()
+    assert world.api.doubles() == []
+
+
+@pytest.mark.parametrize("mark", ["stays", "is taken away by a user"])
+async def test_what_another_pod_of_the_group_is_bound_with_stays(world: World, mark: str) -> None:
+    world.add(*one_device(), group_claim("c"), make_pod("p", "c", **GROUP), make_pod("q", "c", **GROUP))
+    one, other = replica(world), replica(world)
+    one.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+    one.client.before["bind_pod"] = lambda: one.pause(5.0)
+    late = one.spawn(one.bind(world.api.pod("p"), "n1"))
+    await world.settle(1.0)
+    assert await other.bind(world.api.pod("q"), "n1") == ""
+    if mark != "stays":
+        world.api.put(with_metadata(world.api.claim("c"), annotations={}))
+    assert await late == failure.REFUSED_BINDING
+    assert world.api.claim("c").allocation is not None
+    assert world.api.claim("c").reserved_for("uid-g")
+
+
+async def test_a_pod_whose_device_turns_out_to_be_allocated_twice_leaves_the_claim_to_the_others(world: World) -> None:
+    """A replica that has just started does not know that the claim of the group had the device first."""
+    world.add(*one_device(), group_claim("c"), make_pod("p", "c", **GROUP), make_pod("q", "c", **GROUP))
+    assert await replica(world).bind(world.api.pod("q"), "n1") == ""
+    service = replica(world)
+    service.start()
+    await world.settle(1.0)
+    service.client.fail("read_pod", RejectedError(403, "Forbidden"), times=20)
+    world.api.hooks["annotate"] = lambda: world.add(make_allocated("d", "stranger"))
+    assert failure.RIVAL in await service.bind(world.api.pod("p"), "n1")
+    assert service.extender.problems
+    await world.settle(2000.0)
+    assert not service.extender.problems
+    assert world.api.claim("c").reserved_for("uid-g")
+
+
+async def refused(world: World, service: Service, seconds: float) -> None:
+    """A scheduler tries the pod p again and again."""
+    for _ in range(int(seconds / 10)):
+        if not (await service.filter(world.api.pod("p"))).NodeNames:
+            report(world, "p")
+        await world.settle(10.0)
+
+
+async def test_what_a_killed_replica_reserved_for_a_group_is_released_when_another_claim_has_its_device(
+    world: World,
+) -> None:
+    world.add(*one_device(), group_claim("c"), make_claim("d"), make_pod("p", "c", **GROUP), make_pod("q", "d"))
+    first, second = replica(world), replica(world, lag=1.0)
+    first.start()
+    assert await first.bind(world.api.pod("q"), "n1") == ""
+    second.client.kill_on = ("write_status", "after")
+    second.spawn(second.bind(world.api.pod("p"), "n1"))
+    await world.settle(1.0)
+    assert world.api.doubles() != []
+    await refused(world, first, 200.0)
+    assert world.api.claim("c").allocation is None
+    assert world.api.doubles() == []
+
+
+@pytest.mark.parametrize("watch", ["works", "is broken", "is broken and comes back"])
+async def test_a_claim_of_a_group_is_not_released_while_a_pod_of_the_group_runs_with_it(
+    world: World, watch: str
+) -> None:
+    """A replica that has just started does not know which of two claims had the device first, nor all pods if its watch
+    of pods is broken.
+    """
+    world.add(*one_device(), group_claim("c"), make_pod("p", "c", **GROUP), make_pod("x", "c", **GROUP))
+    one = replica(world)
+    assert await one.bind(world.api.pod("x"), "n1") == ""
+    world.api.drop(world.api.pod("x"))
+    report(world, "p")
+    service = replica(world)
+    await world.settle(1.0)
+    service.watch.disconnect((ResourceClaim,) if watch == "works" else (ResourceClaim, Pod))
+    world.add(make_pod("q", "c", **GROUP))
+    await world.settle(1.0)
+    assert await one.bind(world.api.pod("q"), "n1") == ""
+    await one.kill()
+    world.add(make_allocated("d", "stranger"))
+    service.watch.reconnect((ResourceClaim,))
+    service.start()
+    await world.settle(1.0)
+    await refused(world, service, 150.0)
+    if watch == "is broken and comes back":
+        service.watch.reconnect((Pod,))
+    await refused(world, service, 300.0)
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
+    assert world.api.claim("c").reserved_for("uid-g")
+
+
+@pytest.mark.parametrize("appears", [False, True], ids=["known", "appears"])
+@pytest.mark.parametrize(("scheduler", "kept"), [("default-scheduler", True), ("dra-scheduler", False)])
+async def test_a_claim_of_a_group_stays_while_a_pod_of_another_scheduler_may_use_it(
+    world: World, scheduler: str, kept: bool, appears: bool
+) -> None:
+    service = await leftover(world)
+    service.watch.lags = {Pod: 0.5}
+    pod = make_pod("q", "c", schedulerName=scheduler, **GROUP)
+    if appears:
+        world.api.hooks["patch_pod_status"] = lambda: world.add(pod)
+    else:
+        world.add(pod)
+    await refused(world, service, 150.0)
+    assert (world.api.claim("c").allocation is not None) == kept
+
+
+@pytest.mark.parametrize(("other", "kept"), [("is refused, too", False), ("may fit", True), ("runs", True)])
+async def test_a_claim_of_a_group_that_is_allocated_where_none_of_its_pods_fits_is_released(
+    world: World, small: Objects, other: str, kept: bool
+) -> None:
+    world.add(*small, group_claim("c"), make_pod("p", "c", **GROUP), make_pod("q", "c", **GROUP))
+    service = replica(world)
+    service.start()
+    service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+    service.client.fail("deallocate", RejectedError(403, "Forbidden"), times=10)
+    await service.bind(world.api.pod("p"), "n1")
+    if other == "runs":
+        assert await service.bind(world.api.pod("q"), "n1") == ""
+    elif other == "is refused, too":
+        report(world, "q")
+    report(world, "p")
+    for _ in range(20):
+        assert (await service.filter(world.api.pod("p"), "n2")).NodeNames in ([], ["n2"])
+        await world.settle(10.0)
+    assert (world.api.claim("c").allocation is not None) == kept
+
+
+async def test_a_claim_of_a_group_stays_when_its_last_known_pod_is_gone(world: World) -> None:
+    """Nothing shows then whether the watch has shown all pods of the group."""
+    service = await leftover(world)
+    report(world, "p")
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
+    await world.settle(1.0)
+    service.watch.disconnect((Pod,))
+    world.api.drop(world.api.pod("p"))
+    await world.settle(300.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def leftover(world: World) -> Service:
+    """A replica finds a claim that a killed one reserved for the group of the pod p, and a second one of its device."""
+    world.add(*one_device(), group_claim("c"), make_pod("p", "c", **GROUP))
+    one = replica(world)
+    one.client.kill_on = ("write_status", "after")
+    one.spawn(one.bind(world.api.pod("p"), "n1"))
+    await world.settle(1.0)
+    world.add(make_allocated("d", "stranger"))
+    service = replica(world)
+    service.start()
+    await world.settle(1.0)
+    return service
