@@ -2,7 +2,7 @@
 
 `Arena` is the control plane with its nodes and slices. A contestant enters for one round: everything it needs is
 started, and stopped at the end, so that the two never compete for the machine. kube-controller-manager is left out: it
-has nothing to do here, and its cost is no part of scheduling.
+has nothing to do here, and its cost does not belong to scheduling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The queue of everything that namespaces share: deferred work, diagnoses, events, and parts of the page.
 
 Promises: the next item is of the namespace that has used least, as in start-time fair queueing: an item costs one unit,
-and `charge` adds what it costs beyond that. A namespace that has waited with nothing begins at the use of the one that
-is served, so it gains nothing for the time before. Namespaces that have used the same take turns, and within a
+and `charge` adds what it costs beyond that. A namespace that had no items begins at the use of the namespace
+being served, so it gains nothing for the time before. Namespaces that have used the same take turns, and within a
 namespace its contents do. The cost of `put` and `take` grows with the logarithm of the number of namespaces.
 """
 
@@ -60,7 +60,7 @@ class FairQueue(Generic[T]):
             }
 
     def take(self) -> T:
-        """The next item. Its content moves to the end within the namespace. Raises IndexError when there is none."""
+        """The next item. Its content moves to the end within the namespace. Raises IndexError when empty."""
         namespace, content, items = self._next()
         item = items.popleft()
         if items:

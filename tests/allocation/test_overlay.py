@@ -157,7 +157,7 @@ def test_a_hypothetical_node_that_is_there_and_a_slice_of_another_node_are_mista
     world = of_two_nodes()
     with pytest.raises(ValueError, match="node n0 is there already"):
         Overlay(world.cluster).with_nodes([node_of("n0")])
-    with pytest.raises(ValueError, match=r"slice n1-devices: spec\.nodeName 'n1' is none of the added nodes"):
+    with pytest.raises(ValueError, match=r"slice n1-devices: spec\.nodeName 'n1' is not an added node"):
         Overlay(world.cluster).with_nodes([node_of("new")], [slice_of("n1", {})])
 
 

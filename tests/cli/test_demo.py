@@ -109,7 +109,7 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 
 def until(out: Path, pattern: str, count: int = 1) -> list[str]:
-    """Wait for so many matches in the output."""
+    """Wait for `count` matches in the output."""
     deadline = time.monotonic() + LONGEST
     while time.monotonic() < deadline:
         found = re.findall(pattern, out.read_text())

@@ -2,7 +2,8 @@
 
 Two claims that want one device are allocated, deallocated and touched at the API server; one replica hears of it by a
 watch that lags, by replies that run ahead of it, and by lists after gaps. Whatever it has heard in whatever order, an
-older allocation is a rival of a younger one: who takes it for younger binds a pod with a device that is in use.
+older allocation is a rival of a younger one. A replica that takes it for younger binds a pod with a device that is in
+use.
 """
 
 from __future__ import annotations

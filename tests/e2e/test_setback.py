@@ -46,7 +46,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 async def test_after_a_restore_a_device_of_a_bound_pod_goes_to_nobody_else(tmp_path: Path) -> None:
-    """A restart alone is no set-back."""
+    """A restart alone is not a set-back."""
     with ControlPlane(tmp_path / "plane", controllers=False) as plane:
         account = {
             "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Pods are nominated ahead of the queue, with the whole service, scheduler, kubelet and claim controller beside it."""
+"""Pods are nominated ahead of the queue, with the whole service, scheduler, kubelet and claim controller."""
 
 from __future__ import annotations
 

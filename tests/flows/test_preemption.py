@@ -1,4 +1,4 @@
-"""Room is made for important pods, with the whole service, scheduler, kubelet and claim controller beside it."""
+"""Room is made for important pods, with the whole service, scheduler, kubelet and claim controller."""
 
 from __future__ import annotations
 

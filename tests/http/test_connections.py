@@ -40,7 +40,7 @@ def answered(connection: LimitedProtocol) -> bool:
 
 
 async def is_refused(port: int) -> bool:
-    """True when nobody listens."""
+    """True when no process listens."""
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except ConnectionRefusedError:

@@ -1,4 +1,4 @@
-"""Calls that reach a replica which does not lead: the leader decides, whoever is asked."""
+"""Calls that reach a replica which does not lead: the leader decides, whichever replica is asked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOBODY = "http://127.0.0.1:1"
 
 
 class Replica(Served):
-    """A served application that is told who leads: itself at an address of "self"."""
+    """A served application with a given leader: itself at an address of "self"."""
 
     def __init__(self) -> None:
         super().__init__()

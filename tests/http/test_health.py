@@ -123,7 +123,7 @@ def test_names_of_metrics_follow_the_conventions_of_prometheus(spec: Spec) -> No
     assert spec.name.endswith("_total") == (spec.type == "counter")
     assert spec.type != "histogram" or spec.name.endswith("_seconds")
     fixed = {"verb", "result", "reason", "write", "step", "kind", "where", "cause", "reader", "state", "rule"}
-    bounded = {"driver", "device_class", "capacity"}  # dra_extender.service.devicemetrics tells so many names at most
+    bounded = {"driver", "device_class", "capacity"}  # dra_extender.service.devicemetrics limits the number of names
     assert set(spec.labels) <= fixed | bounded
 
 

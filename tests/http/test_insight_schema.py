@@ -1,7 +1,7 @@
 """What people and monitoring may ask conforms to the schema at /openapi.json, whatever they send.
 
 The application is called directly. Behind it stands a small cluster in which something of everything has happened:
-devices that are held, shared, and on their way; pods that were refused; objects that nobody can read.
+devices that are held, shared, and on their way; pods that were refused; objects that cannot be decoded.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ async def test_a_token_of_a_kubeconfig_is_sent(tmp_path: Path) -> None:
 async def test_the_context_and_the_address_can_be_chosen(tmp_path: Path) -> None:
     path = str(kubeconfig(tmp_path / "config", "http://127.0.0.1:1"))
     assert (await load(ClientSettings(kubeconfig=path, context="two"))).server == "http://other:1"
-    with pytest.raises(CredentialsError, match=r"config: there is no context three; there are: one, two$"):
+    with pytest.raises(CredentialsError, match=r"config: context three does not exist; it has: one, two$"):
         await load(ClientSettings(kubeconfig=path, context="three"))
     assert (await load(ClientSettings(kubeconfig=path, server="http://127.0.0.1:2"))).server == "http://127.0.0.1:2"
 

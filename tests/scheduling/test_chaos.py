@@ -1,4 +1,4 @@
-"""The short version of `make chaos`: the rules that are checked are told in `tools.chaos.chaos`."""
+"""The short version of `make chaos`: `tools.chaos.chaos` lists the rules that it checks."""
 
 from __future__ import annotations
 

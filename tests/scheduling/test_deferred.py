@@ -307,7 +307,7 @@ async def test_while_claims_are_charged_large_ones_of_others_are_looked_at_in_tu
 
 
 def large(name: str, parameters: Json) -> ResourceClaim:
-    """A claim for a device that says so much to its driver."""
+    """A claim with this configuration for the driver."""
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     devices = {"requests": [{"name": "r", "exactly": exactly}], "config": [parameters]}
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}

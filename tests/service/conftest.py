@@ -1,4 +1,4 @@
-"""A small cluster with devices and a service beside it, everything on real sockets."""
+"""A small cluster with devices and a service, everything on real sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole service beside an API server: from watch to bind, through outages, crashes and changes of leader."""
+"""The whole service with an API server: from watch to bind, through outages, crashes and changes of leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends and beginnings: a service that is killed or stops, and the one that goes on in its place."""
+"""Ends and beginnings: a service that is killed or stops, and the service that replaces it."""
 
 from __future__ import annotations
 

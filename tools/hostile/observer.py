@@ -45,8 +45,8 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One answer: asked `at` (seconds of the machine's monotonic clock), and how long it took. `waited` of that nobody
-    had a core for the service or for this process; `cpu` of it the service's main thread ran. `status`: 0 for none.
+    """One answer: asked `at` (seconds of the machine's monotonic clock), and how long it took. `waited` of that neither
+    the service nor this process had a core; `cpu` of it the service's main thread ran. `status`: 0 for none.
     Or a turn of the service's event loop, which ended `at` that moment; `where`: what a long turn did.
     """
 

@@ -63,7 +63,7 @@ class GoneError(ApiError):
 
 
 class SetBackError(ApiError):
-    """The API server shows an older state than before: somebody restored a backup, or an older copy answers."""
+    """The API server shows an older state than before: an administrator restored a backup, or an older copy answers."""
 
     def __init__(self, shown: str) -> None:
         super().__init__(0, "SetBack", shown)

@@ -39,7 +39,7 @@ MOST: Final = 10
 
 
 def terminal_width() -> int:
-    """How many columns standard output has; 0 when it is no terminal."""
+    """How many columns standard output has; 0 when it is not a terminal."""
     return width_of(sys.stdout)
 
 

@@ -120,7 +120,7 @@ class Cluster:
             case DeviceTaintRule() as rule:
                 return self.inventory.put_rule(rule)
             case _:
-                raise TypeError(f"{event.key} is no part of the state")
+                raise TypeError(f"{event.key} is not of a kind that the state contains")
         return False
 
     def _remove(self, event: Removed) -> bool:

@@ -26,7 +26,7 @@ class Continuity:
         self._floor: dict[str, int] = {}
         """By kind: the highest resourceVersion that was known when the list was requested."""
         self._gone: dict[str, set[str]] = {}
-        """By kind that is being listed: the objects that a reply has shown to be gone meanwhile."""
+        """By kind that is being listed: the objects that a reply has shown to be gone since."""
 
     def gone(self, key: ObjectKey) -> None:
         """A reply has shown that the object does not exist."""

@@ -101,7 +101,7 @@ class Overlay:
         for item in slices:
             name = item.spec.node_name or ""
             if name not in own:
-                raise ValueError(f"slice {item.metadata.name}: spec.nodeName {name!r} is none of the added nodes")
+                raise ValueError(f"slice {item.metadata.name}: spec.nodeName {name!r} is not an added node")
             own[name].append(item)
         seen = {name: self._cluster.inventory.would_see(node, own[name]) for name, node in added.items()}
         return self._with(nodes={**self._nodes, **seen})

@@ -180,7 +180,7 @@ def objects(file: str, text: str) -> list[dict[str, Any]]:
 
 
 def pods_of(file: str, text: str) -> Manifests:
-    """`file` is named in errors. Raises DecodeError, and ValueError when there is no pod."""
+    """`file` is named in errors. Raises DecodeError, and ValueError when the text contains no pod."""
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}

@@ -173,7 +173,7 @@ async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials
         )
     known = names_of(paths)
     if context and known and context not in known:
-        raise CredentialsError(f"kubeconfig {paths}: there is no context {context}; there are: {', '.join(known)}")
+        raise CredentialsError(f"kubeconfig {paths}: context {context} does not exist; it has: {', '.join(known)}")
     from kubernetes_asyncio import config
     from kubernetes_asyncio.client import Configuration
 

@@ -304,7 +304,7 @@ class LeaderElection:
 
 
 async def annotate(client: KubeClient, settings: LeaseSettings, annotations: Mapping[str, str]) -> None:
-    """Annotate the lease, whoever holds it. Raises ApiError."""
+    """Annotate the lease, also when another replica holds it. Raises ApiError."""
     metadata = {"name": settings.name, "namespace": settings.namespace, "annotations": annotations}
     body = msgspec.json.encode({"apiVersion": GROUP_VERSION, "kind": "Lease", "metadata": metadata})
     root = f"/apis/{GROUP_VERSION}/namespaces/{settings.namespace}/leases"

@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 NAMESPACE_CLAIMS: Final = 3
-"""Calls for a namespace get so many times the time of claims with equal content, however many claims it has."""
+"""Calls for a namespace get this many times the time of claims with equal content, however many claims it has."""
 
 WORKERS: Final = "workers"
 """What a pod awaits, instead of the UID of a claim or a pod."""

@@ -3,7 +3,7 @@
 The extender prevents double allocation with its own writes; an in-tree scheduler or a person that writes later can
 still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, event on every claim
 involved) and once when it ends; the audit uses a small share of the time. `check` finds violations that last; `notice`
-takes those that a change has just caused, so it also reports short ones.
+takes violations that a change has just caused, so it also reports short ones.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 PERIOD: Final = 10.0
-"""Seconds between attempts to return memory: 0.1 ms when there is none, 10 ms for 100 MB."""
+"""Seconds between attempts to return memory: an attempt takes 0.1 ms without free memory, 10 ms for 100 MB."""
 LAG_PERIOD: Final = 0.25
 
 YOUNG: Final = 10_000

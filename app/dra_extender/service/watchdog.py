@@ -93,7 +93,7 @@ class Watchdog:
 
 def subject(frame: FrameType | None) -> Pod | ObjectKey | None:
     """The object that a frame decodes or applies, or the pod that the outermost frame with a pod works on. None when
-    inner frames work on a pod of another namespace, for example on a victim: its users wrote what takes so long.
+    inner frames work on a pod of another namespace, for example on a victim: objects of that namespace cause the work.
     """
     found: list[Pod] = []
     while frame is not None:

@@ -52,7 +52,7 @@ class Store:
         return self._verbs.create(resource, namespace, obj, WriteOptions(manager=manager))
 
     def create_all(self, objects: Iterable[JSON]) -> int:
-        """Create many objects; returns how many. Nothing of it is garbage, so the collector does not look meanwhile."""
+        """Create many objects; returns how many. Nothing of it is garbage, so the collector is off until the end."""
         collecting, count = gc.isenabled(), 0
         gc.disable()
         try:

@@ -34,7 +34,7 @@ class Done(NamedTuple):
 
 
 def work(nodes: int, claim: Json) -> Done:
-    """Diagnose a pod with this request among so many nodes of two kinds, eight devices each."""
+    """Diagnose a pod with this request among this number of nodes of two kinds, eight devices each."""
     view = view_of(_objects(nodes, claim), FeatureGates(), SchedulingConfig())
     found = counted_turns(diagnosing(view, make_pod("p", "c")))
     return Done(found.result, found.turns, view.decisions.searches)

@@ -205,8 +205,8 @@ async def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reaso
 
 
 async def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read(world: World) -> None:
-    """A process that had started after somebody broke the class knew nothing of the resource behind it. After a moment
-    it took the name for somebody else's, and bound the pod as it was.
+    """A process that started after the class became undecodable did not know the resource behind it. After a moment
+    it took the name for another component's resource, and bound the pod without devices.
     """
     world.add(*nodes(), asking("p"))
     world.api.spoil(make_class(resource=GPU))
@@ -221,7 +221,7 @@ async def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read
 
 
 async def test_the_claim_of_a_bound_pod_is_looked_over_with_it(world: World) -> None:
-    """What others hold as well is told of when the pod is bound, whether or not the pod names the claim."""
+    """A device in two claims is reported when the pod is bound, whether or not the pod names the claim."""
     service = world.service(*nodes(), make_claim("c"), asking("p", 1, "c"))
     assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
     assert await service.bind(world.api.pod("p"), "n1") == ""

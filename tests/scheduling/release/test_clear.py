@@ -79,7 +79,7 @@ async def test_a_pod_that_is_bound_in_between_keeps_its_claim(
 
 
 async def test_what_the_watch_brings_while_the_pod_is_read_is_looked_at_once_more(world: World, small: Objects) -> None:
-    """The answer that the pod is not bound is on its way when somebody binds it without a write to the claim."""
+    """The answer that the pod is not bound is on its way when another client binds it without a write to the claim."""
     service = await allocated(world, small, "p", config=OURS)
     service.watch.lag = 0.0
     world.api.hooks["read_pod"] = lambda: asyncio.get_running_loop().call_later(0.0001, run, world, "p")

@@ -89,7 +89,7 @@ async def test_a_pod_of_another_scheduler_gets_no_allocation_cleared_when_ours_a
 async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_stays(
     world: World, small: Objects, scheduler: str, kept: bool
 ) -> None:
-    """Its device is in another claim, too, and nobody knows which of the two came first."""
+    """Its device is in another claim, too, and it is unknown which of the two came first."""
     maker = await allocated(world, small, "p", "s")
     claim, rival = world.api.claim("c"), make_claim("rival")
     meta = msgspec.structs.replace(rival.metadata, finalizers=claim.metadata.finalizers)

@@ -143,7 +143,7 @@ class Compacting:
         self, count: int = 1, milli: int = 1000, pod: Json | None = None, rules: EvictionRules | None = None,
         most: int = MOST_DECISIONS,
     ) -> Advice:  # fmt: skip
-        """For a claim with so many GPUs; `pod`: fields of the pod that wants it."""
+        """For a claim with `count` GPUs; `pod`: fields of the pod that wants it."""
         request = CompactionRequest(
             "claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod)
         )

@@ -2,7 +2,7 @@
 slice called `stuck` is never decoded.
 
 `python -m tests.support.service.stuck MIB ...` runs `dra-extender serve ...`. The kernel kills a process that reaches
-its memory limit. Here the process kills itself when it has filled so much. It fills a MiB in about ten milliseconds of
+its memory limit. Here the process kills itself when it has filled MIB mebibytes. It fills a MiB in about ten ms of
 CPU time.
 """
 

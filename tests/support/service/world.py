@@ -166,5 +166,5 @@ def serve(url: str) -> Service:
 
 
 def leader(world: World) -> str:
-    """Who holds the lease; empty when nobody does."""
+    """The holder of the lease; empty without one."""
     return str(world.stored("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"])

@@ -42,7 +42,7 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
-    """None if there is no such device."""
+    """None if the device does not exist."""
     published = view.cluster.inventory.pools.get(id[:2])
     found = _find(published, id[2]) if published is not None else None
     if published is None or found is None:

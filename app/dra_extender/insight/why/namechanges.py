@@ -124,7 +124,7 @@ def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: R
 
 
 def _deleted(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
-    """For a claim that is being deleted: create it again afterwards."""
+    """Create a claim again after its deletion ends."""
     for entry in found.pod.spec.resource_claims:
         yield from budget.charge(1)
         claim = found.claim(entry.resource_claim_name) if entry.resource_claim_name else None

@@ -30,7 +30,7 @@ from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 SMALL: Final = 64
-"""In a cluster of at most this size, every node is a group of its own."""
+"""Up to this number of nodes, every node is its own group."""
 GROUPS: Final = 256
 """Groups that are tried at most, the largest first."""
 OBSTACLES: Final = 64
@@ -342,7 +342,7 @@ def larger(first: Obstacle, other: Obstacle) -> Obstacle:
 
 
 def _amount(text: str) -> int:
-    """In nano units; -1 for what is no amount."""
+    """In nano units; -1 if the text is not an amount."""
     try:
         return Quantity.parse(text).nano
     except ValueError:

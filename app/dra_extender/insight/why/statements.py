@@ -1,4 +1,4 @@
-"""What a diagnosis asserts about a pod that is refused, as data: who lacks what, on which nodes, and who has it.
+"""What a diagnosis asserts about a refused pod, as data: what is missing, on which nodes, and which claims hold it.
 
 Promises: a statement about several nodes holds on each of them. A statement about no node ("no node has …") holds on
 all nodes that were compared; their number is in the statement. A statement names a node only as one of those that it
@@ -54,7 +54,7 @@ class Scope(msgspec.Struct, frozen=True):
 class Requested(msgspec.Struct, frozen=True):
     """What a request, or one of its alternatives, asks for. `claim`: namespace/name. `label`: the name that users know
     the claim by, followed by the request if the claim has several. `wanted`: the number of devices; all devices that
-    match if `all`. `selectors`: the request has selectors of its own, beside those of the class.
+    match if `all`. `selectors`: the request has its own selectors, in addition to the selectors of the class.
     """
 
     claim: str
