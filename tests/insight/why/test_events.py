@@ -17,7 +17,7 @@ from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagno
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
-NINE = "claim c: 9 devices of class gpu requested, no node has more than 2; count <= 2 fits 2 nodes"
+NINE = "claim c: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 2 nodes)"
 
 
 class Told:
@@ -124,7 +124,7 @@ async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world
     await world.settle()
     told = Told(serving)
     await told.diagnoses.diagnose_next()
-    note = "devices fit on node n1, but cpu: 100 requested, 4 free; cpu <= 4 fits 1 node"
+    note = "devices fit on node n1, but cpu: 100 requested, 4 free; cpu <= 4 (fits 1 node)"
     assert told.events == [("Pod p", "NodesUnavailable", note)]
     assert await told.diagnoses.diagnose_next() is None
 
@@ -167,7 +167,7 @@ async def test_pods_that_differ_in_name_only_share_a_diagnosis_and_each_is_told_
     assert sorted(about for about, _, _ in told.events) == sorted(
         [*(f"Pod {name}" for name in everybody), *(f"ResourceClaim {name}-gpu" for name in everybody)]
     )
-    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 fits 1 node"
+    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 1 node)"
     assert {told for _, _, told in told.events} == {note}
 
 
@@ -195,6 +195,6 @@ async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while
     assert await told.diagnoses.diagnose_next() is None, "the claim may come a moment later"
     told.now += CLAIM_SECONDS
     assert await told.diagnoses.diagnose_next() is not None
-    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? fits 1 node"
+    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? (fits 1 node)"
     assert told.events == [("Pod p", "ClaimMissing", text)]
     assert list(told.diagnoses.pending()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"

@@ -19,6 +19,8 @@ from tests.support.diagnosis.misfits import MISFITS, POD
         ("1500m", "2", "1.5"),
         ("1500m", "100m", "1500m"),
         ("0", "64Gi", "0Gi"),
+        ("100Gi", "1Ti", "100Gi"),
+        ("512Ki", "1Gi", "512Ki"),
         ("0 of 110", "1", "0 of 110"),
         ("1Ti", "100G", "1099.51G"),
     ],
@@ -40,3 +42,59 @@ def test_holders_of_other_namespaces_are_counted() -> None:
     assert holder == HoldingClaim("default/of-busy", ("default/busy",), 2)
     assert text_of([statement]).endswith("2 are in use (by default/busy)")
     assert text_of([statement], Reader("other")).endswith("2 are in use (by 1 claim of another namespace)")
+
+
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        (
+            "devices of two classes that no node has both of",
+            "no node has both 1 device of class a100 (claim c, request g; on a1 and 1 other node) "
+            "and 1 device of class nic (claim c, request n; on h1)",
+        ),
+        (
+            "every device is tainted",
+            "claim c: 1 device requested, node t1 has 4 of class t4: "
+            "4 have the taint maintenance=firmware:NoSchedule, which the request does not tolerate",
+        ),
+        (
+            "all devices that the selector leaves are asked for and one is in use",
+            "claim c: all matching devices requested, node h1 has 4: 1 is in use (by default/busy), 3 are free",
+        ),
+        (
+            "shares are used up to less than is asked for",
+            "claim c: 1 device requested, node s1 has 2 of class share: "
+            "2 have less than 20Gi of memory left, at most 10Gi (used by default/one, default/two)",
+        ),
+        (
+            "a whole card while a half is in use",
+            "claim c: 1 device requested, node m1 has 1 matching device: "
+            "1 needs 80Gi of counter card/memory, which has 40Gi left (used by default/half)",
+        ),
+        (
+            "four devices behind one PCIe root that has two",
+            "claim c: 4 devices with the same pcieRoot requested, "
+            "each of 2 nodes (a1, a2) has at most 2 such devices free",
+        ),
+        (
+            "more different values than there are",
+            "claim c: 3 devices with different values of numa requested, "
+            "the free devices of each of 2 nodes (a1, a2) have only 2 different values",
+        ),
+        (
+            "a template that does not exist",
+            "no claim has been created yet for c of spec.resourceClaims: check that template nowhere exists",
+        ),
+    ],
+)
+def test_the_reason_is_a_sentence_of_its_own(name: str, summary: str) -> None:
+    misfit = next(misfit for misfit in MISFITS if misfit.name == name)
+    assert misfit.scene().diagnose(POD).summary == summary
+
+
+def test_a_change_after_a_question_begins_a_sentence() -> None:
+    misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt model and too many CPUs")
+    remedy = misfit.scene().diagnose(POD).remedies[0]
+    assert remedy.text == (
+        'claim c: did you mean H100 in model == "H1000"? Also request at most 8 CPU instead of 100 in container main'
+    )

@@ -151,14 +151,14 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     text = amount_text(name, nano)
     key = name.replace("/", "~1")
     limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{key}", text)
-    what = {"cpu": "CPU"}.get(name, name)
+    what = "CPU" if name == "cpu" else f"of {name}"
     label, was = container.name or f"#{resource.number}", container.resources.requests[name].text
     return pod_edit(
         resource.pod,
         "resources",
         f"{resource.path}/requests/{key}",
         text,
-        f"request at most {text} of {what} instead of {was} in container {label}",
+        f"request at most {text} {what} instead of {was} in container {label}",
         f"{name} <= {text}",
         more=(limit,) if "/" in name and name in container.resources.limits else (),
     )
@@ -296,12 +296,13 @@ def _label(
     if len(others) > VALUES:
         budget.complete = False
     if others:
-        chosen = others[:VALUES]
-        yield ChangeList(
-            Order.NODE_SELECTOR,
-            [_selector(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen],
-        )
+        yield ChangeList(Order.NODE_SELECTOR, [_value(pod, rest, key, value, other) for other in others[:VALUES]])
     yield ChangeList(Order.NO_NODE_SELECTOR, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
+
+
+def _value(pod: Pod, rest: Mapping[str, str], key: str, value: str, other: str) -> CandidateChange:
+    short = f"nodeSelector {key}={other}"
+    return _selector(pod, {**rest, key: other}, f"use {short} instead of {key}={value}", short)
 
 
 def _selector(pod: Pod, selector: Mapping[str, str], text: str, short: str = "") -> CandidateChange:

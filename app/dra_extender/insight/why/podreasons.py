@@ -38,7 +38,8 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
     for entry in found.pod.spec.resource_claims:
         template = entry.resource_claim_template_name
         if not entry.resource_claim_name and template and entry.name not in created:
-            text = f"the claim for {entry.name} has not been created yet: check that template {template} exists"
+            missing = f"no claim has been created yet for {entry.name} of spec.resourceClaims"
+            text = f"{missing}: check that template {template} exists"
             return PodRefused("claim not created", text)
         name = found.claim_names.get(entry.name)
         claim = found.claim(name) if name else None

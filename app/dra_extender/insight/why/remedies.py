@@ -226,7 +226,7 @@ def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Query
 def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
     changes = tuple(change for candidate in candidates for change in (candidate.change, *candidate.more))
     return Remedy(
-        text=", and ".join(candidate.text for candidate in candidates),
+        text=_together([candidate.text for candidate in candidates]),
         short=" and ".join(candidate.short for candidate in candidates),
         changes=changes,
         nodes=found.nodes,
@@ -234,6 +234,14 @@ def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Reme
         yaml="\n".join(map(_lines, (candidate for candidate in candidates if candidate.fragment is not None))),
         commands=commands(pod, changes),
     )
+
+
+def _together(texts: Sequence[str]) -> str:
+    """As one text. A question ends its sentence."""
+    found = texts[0]
+    for text in texts[1:]:
+        found += f"{' Also ' if found.endswith('?') else ', and '}{text}"
+    return found
 
 
 def _lines(candidate: CandidateChange) -> str:

@@ -217,7 +217,7 @@ def _respelled(
     expression = " && ".join(parts)
     if near:
         unseen = "" if option.old in brief(clause) else f" instead of {option.old}"
-        text = f"{request.label}: {brief(clause)}: did you mean {option.new}{unseen}?"
+        text = f"{request.label}: did you mean {option.new}{unseen} in {brief(clause)}?"
         return _candidate(request, index, expression, text, f"did you mean {option.new}?")
     text = f"{request.label}: use {brief(option.expression)} instead of {brief(clause)}"
     return _candidate(request, index, expression, text, brief(option.expression))

@@ -90,7 +90,7 @@ def _note(found: Diagnosis, reader: Reader) -> str:
     for remedy in found.remedies[:1]:
         if not (short := _short(remedy, reader)):
             continue
-        fits = "" if _adds_node(remedy) else f" fits {counted(remedy.nodes, 'node')}"
+        fits = "" if _adds_node(remedy) else f" (fits {counted(remedy.nodes, 'node')})"
         tail = f"; {short}{fits}"
         if len(tail) <= LONGEST_REMEDY:
             return _cut(found.summary, LONGEST - len(tail)) + tail

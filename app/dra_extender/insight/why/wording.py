@@ -40,6 +40,8 @@ HOLDERS: Final = 2
 """Holders and taints that are named."""
 NODES: Final = 3
 """Nodes that are named."""
+SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
+"""By binary unit: the next smaller one."""
 USE: Final = frozenset(("in use", "capacity", "counters"))
 """Rules that exclude devices because of claims that have devices."""
 
@@ -67,7 +69,8 @@ def _text(statement: Statement, reader: Reader) -> str:
             wanted = f"{counted(requested.wanted, 'device')} of class {requested.class_name}{match}"
             return f"{requested.label}: {wanted} requested, no node has more than {most}"
         case NoNodeHasAll(places):
-            return f"no node has {'both' if len(places) == 2 else 'all'}: {', '.join(map(_place, places))}"
+            *first, last = map(_place, places)
+            return f"no node has {'both' if len(places) == 2 else 'all of'} {', '.join(first)} and {last}"
         case DevicesUnavailable():
             return _unavailable(statement, reader)
         case ConstraintUnmet():
@@ -116,7 +119,7 @@ def _place(place: Place) -> str:
     others = f" and {counted(place.count - 1, 'other node')}" if place.count > 1 else ""
     requested = place.requested
     wanted = "the devices" if requested.all else counted(requested.wanted, "device")
-    return f"{wanted} of class {requested.class_name} ({requested.label}) on {place.node}{others}"
+    return f"{wanted} of class {requested.class_name} ({requested.label}; on {place.node}{others})"
 
 
 # --- devices ----------------------------------------------------------------------------------------------------------
@@ -125,11 +128,12 @@ def _place(place: Place) -> str:
 def _unavailable(statement: DevicesUnavailable, reader: Reader) -> str:
     requested, scope, matching = statement.requested, statement.scope, statement.matching
     matched = requested.selectors and not any(loss.rule in MISMATCH for loss in statement.losses)
-    which = "that match" if matched else f"of class {requested.class_name}"
     if requested.all:
-        wanted = f"all devices {which} requested, {nodes_text(scope)} has {matching}"
+        every = "all matching devices" if matched else f"all devices of class {requested.class_name}"
+        wanted = f"{every} requested, {nodes_text(scope)} has {matching}"
     else:
-        wanted = f"{counted(requested.wanted, 'device')} requested, {nodes_text(scope)} has {matching} {which}"
+        found = counted(matching, "matching device") if matched else f"{matching} of class {requested.class_name}"
+        wanted = f"{counted(requested.wanted, 'device')} requested, {nodes_text(scope)} has {found}"
     used = _used(statement.holders, reader) if USE & {loss.rule for loss in statement.losses} else ""
     where = f"on {scope.nodes[0]} " if scope.count > 1 else ""
     parts = [_loss(statement, loss) for loss in statement.losses]
@@ -147,17 +151,17 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
     if loss.rule == "taint" and statement.taints:
         taints = ", ".join(taint_text(each.key, each.value, each.effect) for each in statement.taints[:HOLDERS])
         several = "taint" if len(statement.taints) == 1 else "taints"
-        return f"{count} {'has' if one else 'have'} the {several} {taints}, not tolerated"
+        return f"{count} {'has' if one else 'have'} the {several} {taints}, which the request does not tolerate"
     if loss.rule == "capacity" and statement.capacities:
         capacity = statement.capacities[0]
         if not capacity.devices:
             return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
         asked = f"less than {capacity.asked}" if capacity.asked else "not all"
-        return f"{count} {'has' if one else 'have'} {asked} of {capacity.name} left (at most {capacity.left or '0'})"
+        return f"{count} {'has' if one else 'have'} {asked} of {capacity.name} left, at most {capacity.left or '0'}"
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
-        return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, {counter.left} is left"
+        return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
     return rule_text(loss.rule, count)
 
 
@@ -174,11 +178,12 @@ def _constraint(statement: ConstraintUnmet, reader: Reader) -> str:
     if not best:
         return f"{statement.label}: the free devices of {nodes} do not have the attribute {statement.attribute}"
     if statement.kind == "matchAttribute":
-        text = f"{statement.wanted} devices have to share one {identifier}, {nodes} has at most {best} free that do"
+        wanted = f"{statement.wanted} devices with the same {identifier}"
+        text = f"{wanted} requested, {nodes} has at most {best} such {'device' if best == 1 else 'devices'} free"
     else:
         text = (
-            f"{statement.wanted} devices have to differ in {identifier}, the free devices of {nodes} have "
-            f"{counted(best, 'different value')}"
+            f"{statement.wanted} devices with different values of {identifier} requested, the free devices of {nodes} "
+            f"have only {counted(best, 'different value')}"
         )
     used = _used(statement.holders, reader)
     where = f" on {statement.scope.nodes[0]}" if statement.scope.count > 1 else ""
@@ -217,11 +222,16 @@ def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR, several: b
 
 
 def in_unit(amount: str, like: str) -> str:
-    """The amount in the unit of another one, rounded down to hundredths: "32873652Ki" like "64Gi" is "31.35Gi"."""
+    """The amount in the unit of another one, rounded down to hundredths: "32873652Ki" like "64Gi" is "31.35Gi". Less
+    than one binary unit is in the next smaller unit: "100Gi" like "1Ti" stays "100Gi".
+    """
     unit = like.lstrip("0123456789.")
     try:
-        hundredths = Quantity.parse(amount).nano * 100 // Quantity.parse(f"1{unit}").nano
+        nano, one = Quantity.parse(amount).nano, Quantity.parse(f"1{unit}").nano
     except ValueError:  # several amounts, such as "0 of 110"
         return amount
+    if 0 < nano < one and unit in SMALLER:
+        return in_unit(amount, SMALLER[unit])
+    hundredths = nano * 100 // one
     whole, rest = divmod(hundredths, 100)
     return f"{whole}{f'.{rest:02}'.rstrip('0').rstrip('.')}{unit}"
