@@ -87,7 +87,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             change=lambda case, told: case.device_class(f"{case.name}-nvidia", extendedResourceName=RESOURCE),
         ),
         "no-such-label": Misfit(
-            rf"nodeSelector {SHELF}=botom .*did you mean (bottom)\? \(fits 1 node\)",
+            rf"nodeSelector {SHELF}=botom\b.*did you mean (bottom)\? \(fits 1 node\)",
             {},
             {"nodeSelector": {SHELF: "botom"}},
             then_pod=lambda told: {"nodeSelector": {SHELF: told[1]}},
