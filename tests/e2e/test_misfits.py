@@ -154,8 +154,10 @@ def test_describe_says_what_to_change_and_the_change_works(furnished: Case, grou
     for name, misfit in table.items():
         claim = misfit.named or (name if misfit.claim is not None else "")
         create(case, name, misfit, dict(misfit.claim or {}), misfit.pod, claim)
+    # All of them before the first is changed: then no device is in use.
+    described = {name: until_described(case, name, misfit.told) for name, misfit in table.items()}
     for name, misfit in table.items():
-        told = until_described(case, name, misfit.told)
+        told = described[name]
         assert case.node(name) == "", "it waits"
         misfit.change(case, told)
         gone(case, case.pod_path(name), gracePeriodSeconds=0)
@@ -176,7 +178,7 @@ def until_described(case: Case, name: str, text: str) -> re.Match[str]:
     found: list[re.Match[str]] = []
 
     def seen() -> bool:
-        found.extend(filter(None, [described(case, name, text)]))
+        found.extend(filter(None, [match_of(case, name, text)]))
         return bool(found)
 
     try:
@@ -187,7 +189,7 @@ def until_described(case: Case, name: str, text: str) -> re.Match[str]:
     return found[0]
 
 
-def described(case: Case, name: str, text: str) -> re.Match[str] | None:
+def match_of(case: Case, name: str, text: str) -> re.Match[str] | None:
     """What an event of the extender says in the output for people."""
     output = case.ground.plane.kubectl("describe", "pod", name, f"--namespace={case.name}")
     lines = (line for line in output.splitlines() if "dra-extender" in line)
