@@ -188,6 +188,6 @@ class FreeStates:
         return self._sets.of(groups)
 
     def by_state(self, budget: WorkBudget) -> Iterable[tuple[NodeFreeState, int]]:
-        """All states and how many nodes are in each."""
+        """All states and how many nodes are in each. One look-up for each node; a state that has changed is charged."""
         self.catch_up()
         return Counter(self.at(seen.index, budget) for seen in self._nodes.seen.values()).items()

@@ -149,7 +149,8 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
 
 def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, UsableOn]) -> UsableOn:
     """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
-    cannot be used on any node. `parsed`: equal selectors are parsed once.
+    cannot be used on any node. `parsed`: equal selectors are parsed once. Linear in the consumers of the claim (at
+    most 256) and in its devices; if these consume counters, in the devices of their pools that are in use.
     """
     now, config = view.clock.wall(), view.config
     if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_seconds):

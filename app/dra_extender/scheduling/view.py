@@ -130,7 +130,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
         """True when it is unknown whether the allocation exceeds counters or capacity. An allocation that a pod runs
-        with was verified before.
+        with was verified before. Linear in the claim's devices, its consumers, and the devices of its pools in use.
         """
         if not self.ledger.is_unverifiable(claim):
             return False

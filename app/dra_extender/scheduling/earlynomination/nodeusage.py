@@ -82,6 +82,7 @@ class ResourcesInUse:
         return known
 
     def _add_up(self, node: str, without: str = "") -> _Used:
+        """Linear in the containers of the pods on the node."""
         total: dict[str, int] = {}
         count = 0
         taken: set[Port] = set()

@@ -75,7 +75,9 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
 
 
 def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolID]) -> PreemptibleClaims:
-    """The preemptible claims with devices in these pools. Raises TurnSpent and Deferred."""
+    """The preemptible claims with devices in these pools. Linear in the devices of the pools that are in use, and in
+    the pods that are being bound and their claims. Raises TurnSpent and Deferred.
+    """
     users = _users(view, pools)
     charge(view, PER_CLAIM * len(users))
     joined = _about_to_be_used(view)
