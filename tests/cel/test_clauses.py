@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.cel import Programs, compile_selector
-from dra_extender.cel.clauses import brief, clauses, pointed, respelled, without
+from dra_extender.cel.clauses import brief, clauses, pointed, respelled
 from dra_extender.cel.trial import try_selector
 from tests.support.simulation.objects import make_slice
 
@@ -29,11 +29,6 @@ IS = "gpu.example.com/model is A100"
 )
 def test_an_expression_is_divided_at_the_conjunctions_at_its_top(expression: str, parts: list[str]) -> None:
     assert clauses(expression) == tuple(parts)
-
-
-def test_a_clause_can_be_left_out() -> None:
-    assert [without("a && b && c", index) for index in range(3)] == ["b && c", "a && c", "a && b"]
-    assert without("a", 0) == ""
 
 
 def test_people_are_spared_the_way_from_the_device_to_what_is_read() -> None:

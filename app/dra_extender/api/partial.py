@@ -52,7 +52,7 @@ def partial_allocation(data: bytes | msgspec.Raw) -> PartialAllocation:
     except OutlineError:
         placed = False
     uid = identity(data).get("uid", "")
-    nodes = () if placed else _nodes(data)
+    nodes = () if placed else _nodes(outline)
     return PartialAllocation(uid, tuple(results), placed and not pools, tuple(pools), nodes)
 
 
@@ -80,9 +80,8 @@ def _result(outline: Outline, at: int) -> DeviceRequestAllocationResult:
     return DeviceRequestAllocationResult(texts.get("request", ""), driver, pool, device)
 
 
-def _nodes(data: bytes | msgspec.Raw) -> tuple[str, ...]:
+def _nodes(outline: Outline) -> tuple[str, ...]:
     """The nodes that the allocation names. Never raises."""
-    outline = Outline(data)
     try:
         at = 0
         for name in ("status", "allocation", "nodeSelector"):

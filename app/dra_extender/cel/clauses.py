@@ -39,11 +39,6 @@ def clauses(expression: str) -> tuple[str, ...]:
     return (*found, expression[start:].strip())
 
 
-def without(expression: str, index: int) -> str:
-    """The expression without one of its clauses; empty when it has no other."""
-    return " && ".join(clause for number, clause in enumerate(clauses(expression)) if number != index)
-
-
 def pointed(expression: str, word: str) -> str:
     """The line of the first name or string that is this word, with a caret below it; empty if there is none."""
     for token in _tokens(expression):

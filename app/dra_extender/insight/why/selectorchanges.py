@@ -9,7 +9,7 @@ from typing import Any, Final
 from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
-from dra_extender.cel.clauses import Respelled, brief, clauses, respelled, without
+from dra_extender.cel.clauses import Respelled, brief, clauses, respelled
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
 from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, Order, near
@@ -89,13 +89,13 @@ def of_selectors(
     for (index, number), reads in islice(failing.items(), CLAUSES):
         expression = _expression(request, index)
         yield from budget.charge(2 * (1 + len(expression) // LETTERS))
-        text = clauses(expression)[number]
-        misspelt, other = yield from _spellings(request, index, number, text, reads, vocabulary, budget)
+        parts = clauses(expression)
+        misspelt, other = yield from _spellings(request, index, number, parts, reads, vocabulary, budget)
         if misspelt:
             yield ChangeList(Order.MISTAKE, misspelt)
         if other:
             yield ChangeList(Order.SELECTOR, other)
-        yield ChangeList(Order.NO_SELECTOR, [_removed(request, index, number, text)])
+        yield ChangeList(Order.NO_SELECTOR, [_removed(request, index, number, parts)])
         yield from budget.charge(CHANGE + len(expression) // LETTERS)
 
 
@@ -108,12 +108,13 @@ def _spellings(
     request: EditableRequest,
     index: int,
     number: int,
-    clause: str,
+    parts: Sequence[str],
     reads: str,
     vocabulary: Vocabulary,
     budget: QueryBudget,
 ) -> Turns[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
-    """(candidates that correct a misspelt word, candidates that use another value)"""
+    """(candidates that correct a misspelt word, candidates that use another value). `parts`: the clauses."""
+    clause = parts[number]
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
     words, numbers = _words(clause)
@@ -134,7 +135,7 @@ def _spellings(
     def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[CandidateChange]:
         return LazySequence(
             min(len(chosen), CANDIDATES),
-            lambda position: _respelled(request, index, number, clause, chosen[position], near=near),
+            lambda position: _respelled(request, index, number, parts, chosen[position], near=near),
         )
 
     return made(first, near=True), made(rest, near=False)
@@ -210,11 +211,10 @@ def _order(text: str) -> tuple[str, Any] | None:
 
 
 def _respelled(
-    request: EditableRequest, index: int, number: int, clause: str, option: Respelled, *, near: bool
+    request: EditableRequest, index: int, number: int, parts: Sequence[str], option: Respelled, *, near: bool
 ) -> CandidateChange:
-    parts = list(clauses(_expression(request, index)))
-    parts[number] = option.expression
-    expression = " && ".join(parts)
+    clause = parts[number]
+    expression = " && ".join((*parts[:number], option.expression, *parts[number + 1 :]))
     if near:
         unseen = "" if option.old in brief(clause) else f" instead of {option.old}"
         text = f"{request.label}: did you mean {option.new}{unseen} in {brief(clause)}?"
@@ -223,8 +223,8 @@ def _respelled(
     return _candidate(request, index, expression, text, brief(option.expression))
 
 
-def _removed(request: EditableRequest, index: int, number: int, clause: str) -> CandidateChange:
-    expression = without(_expression(request, index), number)
+def _removed(request: EditableRequest, index: int, number: int, parts: Sequence[str]) -> CandidateChange:
+    clause, expression = parts[number], " && ".join((*parts[:number], *parts[number + 1 :]))
     text = f"{request.label}: remove {brief(clause)}"
     return _candidate(request, index, expression, text, f"without {brief(clause)}")
 
