@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
+from kubernetes_asyncio.client import models
 
+from dra_extender.api import resource
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
 from dra_extender.api.partial import partial_allocation
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.limits import DEPTH_OF_PARAMETERS
 
 SLICE = b"""{
@@ -22,6 +27,10 @@ SLICE = b"""{
                         "attributes": {"model": {"string": "A100"}, "index": {"int": 0}, "ecc": {"bool": true},
                                        "driverVersion": {"version": "1.2.3"}, "links": {"ints": [1, 2]}},
                         "capacity": {"memory": {"value": "40Gi"}}}]}}"""
+
+
+def is_strict(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__struct_config__.forbid_unknown_fields
 
 
 def test_a_slice_becomes_typed_values() -> None:
@@ -76,6 +85,68 @@ def test_what_does_not_fit_is_named(kind: type, body: bytes, words: tuple[str, .
         decode(kind, body)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        (ResourceClaim, {"devices": {"requests": [{"name": "r", "exactly": {"derivedAttributes": []}}]}}, "derived"),
+        (ResourceClaim, {"devices": {"requests": [{"name": "r", "firstAvailable": [{"name": "a", "x": 1}]}]}}, "x"),
+        (ResourceClaim, {"devices": {"constraints": [{"sameAttribute": "a/b"}]}}, "sameAttribute"),
+        (DeviceClass, {"selectors": [{"regex": "a"}]}, "regex"),
+        (DeviceTaintRule, {"taint": {"key": "k", "effect": "NoSchedule"}, "deviceSelector": {"node": "n"}}, "node"),
+        (ResourceSlice, {"driver": "d", "pool": {"name": "p"}, "compatibleWith": "x"}, "compatibleWith"),
+        (
+            ResourceSlice,
+            {
+                "driver": "d",
+                "pool": {"name": "p"},
+                "devices": [{"name": "a", "consumesCounters": [{"counterSet": "s", "compatibilityGroups": ["x"]}]}],
+            },
+            "compatibilityGroups",
+        ),
+    ],
+)
+def test_a_field_that_is_not_known_is_named_instead_of_being_ignored(
+    kind: type, spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(DecodeError, match=f"{kind.__name__} o: Object contains unknown field `{field}"):
+        convert(kind, {"metadata": {"name": "o"}, "spec": spec})
+
+
+def test_fields_that_change_no_decision_are_accepted_and_their_content_is_not_kept() -> None:
+    spec = {
+        "driver": "d",
+        "pool": {"name": "p"},
+        "skipNodeOperations": ["*"],
+        "partitionTypeAttribute": "d/profile",
+        "devices": [
+            {
+                "name": "a",
+                "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}},
+                "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}},
+            }
+        ],
+    }
+    decoded = convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec}).spec
+    device = decoded.devices[0]
+    ignored = {decoded.skip_node_operations, decoded.partition_type_attribute}
+    assert ignored == {IGNORED}
+    assert {device.node_allocatable_resource_mappings, device.node_allocatable_resources} == {IGNORED}
+    assert convert(ResourceSlice, to_builtins(ResourceSlice(ObjectMeta("s"), decoded))).spec == decoded
+
+
+NEWER = {"Device": {"nodeAllocatableResources"}, "ResourceSliceSpec": {"skipNodeOperations", "partitionTypeAttribute"}}
+"""Fields of Kubernetes 1.37."""
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in vars(resource).values() if is_strict(each) and each is not StrictObject]
+)
+def test_every_field_of_kubernetes_is_known(kind: type[StrictObject]) -> None:
+    model = getattr(models, f"V1{kind.__name__}", None) or getattr(models, f"V1beta2{kind.__name__}")
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    assert known - NEWER.get(kind.__name__, set()) == set(model.attribute_map.values())
 
 
 def test_opaque_parameters_are_copied_verbatim_and_do_not_keep_the_message_alive() -> None:

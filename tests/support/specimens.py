@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
+from dra_extender.api.meta import IGNORED, Ignored
 from dra_extender.api.quantity import Quantity
 
 T = TypeVar("T")
@@ -50,4 +51,6 @@ def _value(kind: inspect.Type, numbers: count[int]) -> Any:
             return msgspec.Raw(msgspec.json.encode({"number": next(numbers)}))
         case inspect.CustomType() if kind.cls is Quantity:
             return Quantity.parse(f"{next(numbers)}Mi")
+        case inspect.CustomType() if kind.cls is Ignored:
+            return IGNORED
     raise NotImplementedError(f"a specimen of {kind}")

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from dra_extender.api import outline
+from dra_extender.api.meta import IGNORED, Ignored
 from dra_extender.api.quantity import Quantity
 
 T = TypeVar("T")
@@ -52,12 +53,16 @@ def _decode_hook(kind: type, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("a quantity must be text or a number")
         return _quantity(str(value))
+    if kind is Ignored:
+        return IGNORED
     raise NotImplementedError(kind)
 
 
 def _encode_hook(value: Any) -> Any:
     if isinstance(value, Quantity):
         return str(value)
+    if isinstance(value, Ignored):
+        return {}
     raise NotImplementedError(type(value))
 
 

@@ -7,12 +7,24 @@ Absent and empty are the same thing for lists and maps; a scalar for which they 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     """Base of all wire structs."""
+
+
+class StrictObject(Object, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What users and drivers ask for. A field that is not known here may restrict it, so decoding fails."""
+
+
+class Ignored:
+    """The value of a field that is known and does not matter here. It is decoded without its content."""
+
+
+IGNORED: Final = Ignored()
 
 
 def version_number(resource_version: str) -> int:

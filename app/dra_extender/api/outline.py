@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-STEPS: Final = 20_000
+STEPS: Final = 50_000
 """Runs of brackets that are passed in some ten milliseconds. The API server writes metadata first: far fewer."""
 
 _SPACE = rb"[ \t\r\n]*+"

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from dra_extender.api.core import NodeSelector, Taint, Toleration
-from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.meta import Condition, Ignored, Object, ObjectMeta, StrictObject
 from dra_extender.api.outline import depth
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
@@ -38,7 +38,7 @@ AttributeValue = Scalar | tuple[Scalar, ...]
 # --- ResourceSlice ----------------------------------------------------------------------------------------------------
 
 
-class DeviceAttribute(Object, frozen=True, gc=False):
+class DeviceAttribute(StrictObject, frozen=True, gc=False):
     """Exactly one field is set; the plural ones need the gate DRAListTypeAttributes."""
 
     int_: int | None = msgspec.field(default=None, name="int")
@@ -75,42 +75,42 @@ class DeviceAttribute(Object, frozen=True, gc=False):
         return None
 
 
-class CapacityRequestPolicyRange(Object, frozen=True, gc=False):
+class CapacityRequestPolicyRange(StrictObject, frozen=True, gc=False):
     min: Quantity | None = None
     max: Quantity | None = None
     step: Quantity | None = None
 
 
-class CapacityRequestPolicy(Object, frozen=True, gc=False):
+class CapacityRequestPolicy(StrictObject, frozen=True, gc=False):
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(Object, frozen=True, gc=False):
+class DeviceCapacity(StrictObject, frozen=True, gc=False):
     value: Quantity
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Object, frozen=True, gc=False):
+class Counter(StrictObject, frozen=True, gc=False):
     value: Quantity
 
 
-class CounterSet(Object, frozen=True, gc=False):
+class CounterSet(StrictObject, frozen=True, gc=False):
     name: str
     counters: dict[str, Counter] = {}
 
 
-class DeviceCounterConsumption(Object, frozen=True, gc=False):
+class DeviceCounterConsumption(StrictObject, frozen=True, gc=False):
     counter_set: str
     counters: dict[str, Counter] = {}
 
 
-class DeviceTaint(Taint, frozen=True, gc=False):
+class DeviceTaint(Taint, frozen=True, gc=False, forbid_unknown_fields=True):
     time_added: str | None = None
 
 
-class Device(Object, frozen=True, gc=False):
+class Device(StrictObject, frozen=True, gc=False):
     name: str
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
@@ -123,15 +123,19 @@ class Device(Object, frozen=True, gc=False):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: Ignored | None = None
+    """Needs DRANodeAllocatableResources."""
+    node_allocatable_resources: Ignored | None = None
+    """The same in Kubernetes 1.37."""
 
 
-class ResourcePool(Object, frozen=True, gc=False):
+class ResourcePool(StrictObject, frozen=True, gc=False):
     name: str
     generation: int = 0
     resource_slice_count: int = 0
 
 
-class ResourceSliceSpec(Object, frozen=True, gc=False):
+class ResourceSliceSpec(StrictObject, frozen=True, gc=False):
     driver: str
     pool: ResourcePool
     node_name: str | None = None
@@ -140,6 +144,10 @@ class ResourceSliceSpec(Object, frozen=True, gc=False):
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: Ignored | None = None
+    """Needs DRAOptionalNodeOperations of Kubernetes 1.37."""
+    partition_type_attribute: Ignored | None = None
+    """For reports only: Kubernetes 1.37."""
 
 
 class ResourceSlice(Object, frozen=True, gc=False):
@@ -150,15 +158,15 @@ class ResourceSlice(Object, frozen=True, gc=False):
 # --- DeviceClass ------------------------------------------------------------------------------------------------------
 
 
-class CELDeviceSelector(Object, frozen=True, gc=False):
+class CELDeviceSelector(StrictObject, frozen=True, gc=False):
     expression: str = ""
 
 
-class DeviceSelector(Object, frozen=True, gc=False):
+class DeviceSelector(StrictObject, frozen=True, gc=False):
     cel: CELDeviceSelector | None = None
 
 
-class OpaqueDeviceConfiguration(Object, frozen=True, gc=False):
+class OpaqueDeviceConfiguration(StrictObject, frozen=True, gc=False):
     """`parameters` are bytes of JSON and are copied verbatim. Raises ValueError when they are nested too deeply: they
     have one level more in an allocation, and a decoder that gave up there would not see what the claim holds.
     """
@@ -173,11 +181,11 @@ class OpaqueDeviceConfiguration(Object, frozen=True, gc=False):
             raise ValueError(f"opaque parameters are nested more than {DEPTH_OF_PARAMETERS} levels deep")
 
 
-class DeviceClassConfiguration(Object, frozen=True, gc=False):
+class DeviceClassConfiguration(StrictObject, frozen=True, gc=False):
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClassSpec(Object, frozen=True, gc=False):
+class DeviceClassSpec(StrictObject, frozen=True, gc=False):
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
@@ -191,15 +199,15 @@ class DeviceClass(Object, frozen=True, gc=False):
 # --- ResourceClaim ----------------------------------------------------------------------------------------------------
 
 
-class DeviceToleration(Toleration, frozen=True, gc=False):
+class DeviceToleration(Toleration, frozen=True, gc=False, forbid_unknown_fields=True):
     """Of the taints of devices."""
 
 
-class CapacityRequirements(Object, frozen=True, gc=False):
+class CapacityRequirements(StrictObject, frozen=True, gc=False):
     requests: dict[str, Quantity] = {}
 
 
-class ExactDeviceRequest(Object, frozen=True, gc=False):
+class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
@@ -209,7 +217,7 @@ class ExactDeviceRequest(Object, frozen=True, gc=False):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceSubRequest(Object, frozen=True, gc=False):
+class DeviceSubRequest(StrictObject, frozen=True, gc=False):
     name: str
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -219,30 +227,30 @@ class DeviceSubRequest(Object, frozen=True, gc=False):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceRequest(Object, frozen=True, gc=False):
+class DeviceRequest(StrictObject, frozen=True, gc=False):
     name: str
     exactly: ExactDeviceRequest | None = None
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 
-class DeviceConstraint(Object, frozen=True, gc=False):
+class DeviceConstraint(StrictObject, frozen=True, gc=False):
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(Object, frozen=True, gc=False):
+class DeviceClaimConfiguration(StrictObject, frozen=True, gc=False):
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClaim(Object, frozen=True, gc=False):
+class DeviceClaim(StrictObject, frozen=True, gc=False):
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Object, frozen=True, gc=True, weakref=True):
+class ResourceClaimSpec(StrictObject, frozen=True, gc=True, weakref=True):
     devices: DeviceClaim = DeviceClaim()
 
 
@@ -337,13 +345,13 @@ class ResourceClaim(Object, frozen=True, gc=False):
 # --- DeviceTaintRule --------------------------------------------------------------------------------------------------
 
 
-class DeviceTaintSelector(Object, frozen=True, gc=False):
+class DeviceTaintSelector(StrictObject, frozen=True, gc=False):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
 
 
-class DeviceTaintRuleSpec(Object, frozen=True, gc=False):
+class DeviceTaintRuleSpec(StrictObject, frozen=True, gc=False):
     """A rule without `device_selector` selects nothing, `{}` selects every device."""
 
     taint: DeviceTaint

@@ -62,6 +62,7 @@ def _slice_spec(spec: Members) -> None:
 def _devices(devices: list[Members]) -> None:
     for device in devices:
         _rewrite(device, "basic", _members, partial(_lift, device))
+        device.pop("basic", None)
 
 
 def _lift(device: Members, basic: Members) -> None:
@@ -74,6 +75,7 @@ def _claim_spec(spec: Members) -> None:
 
 def _requests(requests: list[Members]) -> None:
     for request in requests:
-        exact = {name: value for name, value in request.items() if name in _EXACT and bytes(value) not in _EMPTY}
+        flat = {name: request.pop(name) for name in _EXACT & request.keys()}
+        exact = {name: value for name, value in flat.items() if bytes(value) not in _EMPTY}
         if exact:
             request["exactly"] = exact
