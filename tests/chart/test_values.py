@@ -215,12 +215,26 @@ def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
     documents = helm.render({**values, "settings": settings})
     wanted = needed_by(loaded(documents, monkeypatch))
     roles = [each for each in documents if each["kind"] in ("ClusterRole", "Role")]
-    assert allowed(each for each in roles if not each["metadata"]["name"].startswith("dra-scheduler")) == wanted
+    others = ("dra-scheduler", "dra-extender-why")
+    assert allowed(each for each in roles if not each["metadata"]["name"].startswith(others)) == wanted
     if advisor:
         writing = {text for text in wanted if text.split()[0] not in ("get", "list", "watch")}
         about_itself = {f"{verb} leases.coordination.k8s.io" for verb in ("create", "patch", "update")}
         questions = {"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"}
         assert writing == about_itself | questions
+
+
+def test_developers_get_the_way_to_the_insight_port_of_the_service(helm: Helm) -> None:
+    developers = [{"kind": "Group", "name": "system:authenticated"}]
+    documents = helm.render({"developers": developers, "networkPolicy": {"apiServerCIDRs": ["10.0.0.1/32"]}})
+    service, role = one(documents, "Service", "dra-extender"), one(documents, "Role", "dra-extender-why")
+    binding, policy = one(documents, "RoleBinding", "dra-extender-why"), one(documents, "NetworkPolicy", "dra-extender")
+    assert "insight" in {port["name"] for port in service["spec"]["ports"]}
+    assert [rule["resourceNames"] for rule in role["rules"]] == [["https:dra-extender:insight"]]
+    assert (binding["subjects"], binding["roleRef"]["name"]) == (developers, "dra-extender-why")
+    admitted = {"ports": [{"port": "insight"}], "from": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}
+    assert admitted in policy["spec"]["ingress"]
+    assert not [each for each in helm.render({}) if each["kind"] == "RoleBinding" and "why" in each["metadata"]["name"]]
 
 
 def test_values_of_pods_reach_the_pods_that_they_are_about(helm: Helm) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import pytest
@@ -21,10 +21,12 @@ from dra_extender.http.authorization import (
     NO_REVIEW,
     NO_TOKEN,
     REVIEWS,
+    AccessDenied,
     TokenAuthorizer,
 )
 from dra_extender.http.verbs import VerbTerms
 from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from tests.support.http.served import Served, serving
 
 PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("system:authenticated",))
@@ -49,9 +51,11 @@ class ScriptedAuthority:
         await self._answer("token")
         return self.users.get(token)
 
-    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
         await self._answer("access")
-        return AccessDecision((user.username, verb, path) in self.granted)
+        parts = (attributes.get(part, "") for part in ("resource", "namespace", "name"))
+        target = attributes.get("path") or "/".join(parts)
+        return AccessDecision((user.username, attributes["verb"], target) in self.granted)
 
     async def _answer(self, question: str) -> None:
         self.asked.append(question)
@@ -76,8 +80,8 @@ def judged(authority: ScriptedAuthority) -> TokenAuthorizer:
 
 async def status(judged: TokenAuthorizer, token: str, path: str = "/metrics", method: str = "GET") -> int:
     """200 when a request with the token is answered."""
-    refusal = await judged.denial([(b"authorization", f"Bearer {token}".encode())], method, path)
-    return refusal.status if refusal is not None else 200
+    found = await judged.reader([(b"authorization", f"Bearer {token}".encode())], method, path)
+    return found.status if isinstance(found, AccessDenied) else 200
 
 
 # --- who is refused
@@ -98,18 +102,20 @@ async def status(judged: TokenAuthorizer, token: str, path: str = "/metrics", me
         ([(b"authorization", b"Bearer g\xf6\xf6d")], BAD_TOKEN),
         ([(b"authorization", b'Bearer g"}}')], BAD_TOKEN),
         ([(b"authorization", b"Bearer " + b"x" * 20_000)], BAD_TOKEN),
-        ([(b"authorization", b"Bearer good")], None),
-        ([(b"authorization", b"bearer  good ")], None),
+        ([(b"authorization", b"Bearer good"), (b"dra-extender-authorization", b"Bearer good")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer good")], ADMINISTRATOR),
+        ([(b"authorization", b"bearer  good ")], ADMINISTRATOR),
+        ([(b"dra-extender-authorization", b"Bearer good")], ADMINISTRATOR),
     ],
 )
 async def test_what_is_no_token_is_refused_without_a_question(
     judged: TokenAuthorizer,
     authority: ScriptedAuthority,
     headers: list[tuple[bytes, bytes]],
-    want: authorization.AccessDenied | None,
+    want: AccessDenied | Reader,
 ) -> None:
-    assert await judged.denial(headers, "GET", "/metrics") == want
-    assert bool(authority.asked) == (want is None)
+    assert await judged.reader(headers, "GET", "/metrics") == want
+    assert bool(authority.asked) == (want == ADMINISTRATOR)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +135,33 @@ async def test_the_api_server_decides_by_user_verb_and_path(
     assert await status(judged, token, path, method) == want
 
 
+@pytest.mark.parametrize(
+    ("granted", "want"),
+    [
+        ([], 403),
+        (["get pods/team-b/p"], 403),
+        (["get pods/team-a/q"], 403),
+        (["list pods//", "list resourceclaims//"], 403),
+        (["get pods/team-a/p"], Reader("team-a")),
+        (["get pods/team-a/p", "list pods//"], Reader("team-a")),
+        (["get pods/team-a/p", "list resourceclaims//"], Reader("team-a")),
+        (["get pods/team-a/p", "list pods//", "list resourceclaims//"], ADMINISTRATOR),
+        (["get /insight/explain"], ADMINISTRATOR),
+    ],
+)
+async def test_who_may_get_a_pod_reads_why_it_waits_and_only_who_lists_all_reads_all_names(
+    judged: TokenAuthorizer, authority: ScriptedAuthority, granted: list[str], want: int | Reader
+) -> None:
+    authority.granted = {(NOBODY.username, *each.split(" ", 1)) for each in granted}  # type: ignore[misc]
+    found = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/insight/explain", "team-a/p")
+    assert (found.status if isinstance(found, AccessDenied) else found) == want
+
+
 async def test_who_may_not_hears_as_whom_and_what_it_takes(
     judged: TokenAuthorizer, authority: ScriptedAuthority
 ) -> None:
-    refusal = await judged.denial([(b"authorization", b"Bearer poor")], "GET", "/metrics")
-    assert refusal is not None
+    refusal = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/metrics")
+    assert isinstance(refusal, AccessDenied)
     assert refusal.detail.startswith("nobody may not get /metrics: bind a ClusterRole")
 
 

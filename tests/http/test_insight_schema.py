@@ -6,7 +6,7 @@ devices that are held, shared, and on their way; pods that were refused; objects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -94,7 +94,7 @@ class Suspicious:
     async def user_of(self, token: str) -> UserInfo | None:
         return UserInfo("nobody") if token == "known" else None
 
-    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
         return AccessDecision()
 
 

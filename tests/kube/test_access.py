@@ -139,7 +139,7 @@ async def test_a_user_may_what_the_api_server_says(
     server: ScriptedServer, client: KubeClient, said: dict[str, Any], want: AccessDecision
 ) -> None:
     server.on("POST", ACCESS, (201, {"status": said}))
-    assert await Reviews(client).may(USER, "get", "/metrics") == want
+    assert await Reviews(client).may(USER, {"verb": "get", "path": "/metrics"}) == want
     spec = server.asked[0].json["spec"]
     assert spec == {
         "user": "jane",
@@ -148,6 +148,13 @@ async def test_a_user_may_what_the_api_server_says(
         "extra": {"scopes": ["read"]},
         "nonResourceAttributes": {"verb": "get", "path": "/metrics"},
     }
+
+
+async def test_a_user_may_be_asked_about_for_a_resource(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("POST", ACCESS, (201, {"status": {"allowed": True}}))
+    pod = {"verb": "get", "resource": "pods", "namespace": "team-a", "name": "p"}
+    assert (await Reviews(client).may(USER, pod)).allowed
+    assert server.asked[0].json["spec"]["resourceAttributes"] == pod
 
 
 @pytest.mark.parametrize(
@@ -161,7 +168,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_without_its_text(
 
     for path in (TOKENS, ACCESS):
         server.on("POST", path, reply)
-    for question in (Reviews(client).user_of("secret"), Reviews(client).may(USER, "get", "/metrics")):
+    for question in (Reviews(client).user_of("secret"), Reviews(client).may(USER, {"verb": "get", "path": "/metrics"})):
         with pytest.raises(ApiError, match=r"^the answer to a review cannot be decoded$"):
             await question
 
@@ -169,6 +176,6 @@ async def test_an_answer_that_cannot_be_read_is_an_error_without_its_text(
 async def test_a_server_that_refuses_the_question_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
     for path in (TOKENS, ACCESS):
         server.on("POST", path, (403, {"reason": "Forbidden"}))
-    for question in (Reviews(client).user_of("secret"), Reviews(client).may(USER, "get", "/metrics")):
+    for question in (Reviews(client).user_of("secret"), Reviews(client).may(USER, {"verb": "get", "path": "/metrics"})):
         with pytest.raises(ApiError):
             await question

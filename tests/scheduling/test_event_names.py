@@ -17,21 +17,19 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
 from dra_extender.insight.why.diagnosis import diagnosing
+from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.config import EventNames, SchedulingConfig
 from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.service.audit import AllocationAudit
-from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import Scene
+from tests.support.diagnosis.strangers import SECRET, among_strangers
 from tests.support.scheduling.nominating import ADVISE, ON, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
-
-SECRET: Final = "secret"
-"""The other namespace, and a part of the name of everything in it."""
 
 
 @pytest.mark.parametrize(
@@ -56,30 +54,27 @@ def test_an_administrator_sees_all_names() -> None:
 # --- diagnoses
 
 
-def strange(misfit: Misfit) -> Scene:
-    """The pods that run are of another namespace than the pod that waits."""
-    holders = tuple(msgspec.structs.replace(each, name=f"{SECRET}-{each.name}") for each in misfit.holders)
-    before = msgspec.structs.replace(misfit, holders=holders).before(SECRET)
-    return Scene([*cluster(), *before]).settled().with_more(misfit.after("default"))
-
-
 def event_for(scene: Scene, reader: Reader) -> DiagnosisEvent | None:
     view = scene.view()
     pod = view.pods.named("default", POD)
     assert pod is not None
-    return event_of(run_at_once(diagnosing(view, pod, reader=reader)), reader)
+    return event_of(redacted(run_at_once(diagnosing(view, pod)), reader))
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
 def test_the_event_of_a_refused_pod_names_no_pod_of_another_namespace(misfit: Misfit) -> None:
-    event = event_for(strange(misfit), Reader("default"))
+    event = event_for(among_strangers(misfit), Reader("default"))
     assert event is None or SECRET not in event.note
 
 
 def test_an_administrator_reads_who_has_the_devices() -> None:
-    notes = [event.note for misfit in MISFITS if (event := event_for(strange(misfit), ADMINISTRATOR)) is not None]
+    notes = [
+        event.note for misfit in MISFITS if (event := event_for(among_strangers(misfit), ADMINISTRATOR)) is not None
+    ]
     assert sum(SECRET in note for note in notes) > 5
-    tenant = [event.note for misfit in MISFITS if (event := event_for(strange(misfit), Reader("default"))) is not None]
+    tenant = [
+        event.note for misfit in MISFITS if (event := event_for(among_strangers(misfit), Reader("default"))) is not None
+    ]
     assert sum("another namespace" in note for note in tenant) > 5
 
 

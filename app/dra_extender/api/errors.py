@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-CONFLICT, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 410, 404, 429
+CONFLICT, FORBIDDEN, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 403, 410, 404, 429
 
 
 class FailureStatus(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class FailureStatus(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     details: dict[str, Any] | None = None
+    detail: str = ""
+    """The message of a service behind the API server."""
 
 
 class ApiError(Exception):

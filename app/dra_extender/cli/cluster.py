@@ -131,14 +131,22 @@ def stored(source: Source) -> ClusterFile:
 @asynccontextmanager
 async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
     """A client, and what the API server serves. Raises ApiError and CredentialsError."""
+    async with client_of(source) as client:
+        yield client, await discover(client)
+
+
+@asynccontextmanager
+async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIterator[KubeClient]:
+    """A client. Raises CredentialsError."""
     settings = ClientSettings(
         server=source.server,
         kubeconfig=source.kubeconfig,
         context=source.context,
         user_agent=f"kubectl-dra/{VERSION}",
+        forwards_token=forwards_token,
     )
     async with await KubeClient.connect(settings) as client:
-        yield client, await discover(client)
+        yield client
 
 
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:

@@ -124,6 +124,11 @@ Classes = Annotated[
 MovedSchedulers = Annotated[list[str] | None, repeated("--scheduler-name", "NAME", "whose pods may be moved")]
 SchedulerNames = Annotated[str, text_option(metavar="NAMES", help="as for serve: the schedulers that call the service")]
 
+DEFAULT_SERVICE: Final = "dra-system/dra-extender"
+Service = Annotated[
+    str, typer.Option(metavar="NAMESPACE/NAME", help="the Service, which answers users who may not list nodes")
+]
+
 
 # --- commands ---------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from dra_extender.cli.options import (
+    DEFAULT_SERVICE,
     FORMS_OF_POD,
     ClaimFile,
     Classes,
@@ -23,6 +24,7 @@ from dra_extender.cli.options import (
     PodFile,
     PodNamespace,
     SchedulerNames,
+    Service,
     Watch,
     WideOutput,
     argument,
@@ -63,6 +65,7 @@ class WhyOptions(Source, frozen=True, kw_only=True):
         str, typer.Option(metavar="POLICY", help="as for serve: show what this policy prefers, and why")
     ] = ""
     scheduler_names: SchedulerNames = ""
+    service: Service = DEFAULT_SERVICE
 
 
 class DeviceStateName(StrEnum):

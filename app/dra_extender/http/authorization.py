@@ -4,11 +4,13 @@
 log names a refused client at most once a minute.
 
 `TokenAuthorizer` checks bearer tokens as kube-rbac-proxy and the secured metrics of controller-runtime do: TokenReview,
-then SubjectAccessReview for the path (nonResourceURLs of a ClusterRole). Promises: a request is granted only if the API
-server has granted it now or within `GRANTED_SECONDS`; if the API server does not answer, other requests are refused.
-Denials are remembered for `DENIED_SECONDS`, apart from grants, so they displace none; both caches are bounded in number
-and bytes. Tokens are kept as keyed digests and never logged. At most `REVIEWS` reviews run at a time, so the rest of
-the API server's capacity serves the verbs.
+then SubjectAccessReview for the path (nonResourceURLs of a ClusterRole). Questions about one pod are also for users who
+may get the pod; they read names of other namespaces only if they may list all pods and claims.
+
+Promises: a request is granted only if the API server has granted it now or within `GRANTED_SECONDS`; if the API server
+does not answer, other requests are refused. Denials are remembered for `DENIED_SECONDS`, apart from grants, so they
+displace none; both caches are bounded in number and bytes. Tokens are kept as keyed digests and never logged. At most
+`REVIEWS` reviews run at a time, so the rest of the API server's capacity serves the verbs.
 """
 
 from __future__ import annotations
@@ -24,13 +26,18 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 import structlog
 from cachetools import TTLCache
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dra_extender.api.errors import ApiError
+from dra_extender.api.resource import GROUP
 from dra_extender.http.responses import ErrorBody
 from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.kube.credentials import FORWARDED_TOKEN
 from dra_extender.limits import BYTES_OF_TOKEN
+from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +59,17 @@ REVIEWS: Final = 4
 """Reviews that run at a time."""
 REVIEW_SECONDS: Final = 10.0
 """Time limit for all reviews of one request."""
+ABOUT_POD: Final = frozenset(("/insight/explain", "/insight/diagnosis"))
+"""Questions about one pod."""
+TOKEN_HEADERS: Final = frozenset((b"authorization", FORWARDED_TOKEN.lower().encode()))
+GET_POD: Final = {"verb": "get", "resource": "pods"}
+SEE_ALL: Final[tuple[dict[str, str], ...]] = (
+    {"verb": "list", "resource": "pods"},
+    {"verb": "list", "group": GROUP, "resource": "resourceclaims"},
+)
+"""Who may do this in all namespaces reads the names of all pods and claims."""
+READER: Final = "reader"
+"""Key in the state of a request: its `Reader`."""
 READ_BY_POST: Final = frozenset(("/insight/whatif",))
 """Questions with a body. They change nothing, so the permission to `get` the path suffices."""
 _REPORT_SECONDS: Final = 60.0
@@ -99,8 +117,8 @@ class Reviewer(Protocol):
     async def user_of(self, token: str) -> UserInfo | None:
         """The user with this token; None if the API server does not know the token."""
 
-    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
-        """Whether the user is allowed this verb on the path."""
+    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
+        """Whether the user is allowed this verb on the path, or on the resource."""
 
 
 class AccessDenied(msgspec.Struct, frozen=True):
@@ -125,7 +143,10 @@ NO_REVIEW: Final = AccessDenied(
 
 DENIALS: Final[dict[int | str, dict[str, Any]]] = {
     401: {"model": ErrorBody, "description": "with --insight-authorization: no token, or an invalid one"},
-    403: {"model": ErrorBody, "description": "with --insight-authorization: the user may not get the path"},
+    403: {
+        "model": ErrorBody,
+        "description": "with --insight-authorization: the user may get neither path nor pod",
+    },
     503: {"model": ErrorBody, "description": "the cluster is not known yet, or the API server cannot review the token"},
 }
 """The OpenAPI descriptions of the responses above."""
@@ -147,9 +168,13 @@ class TokenAuthorizer:
         self._turn = asyncio.Semaphore(REVIEWS)
         self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
 
-    async def denial(self, headers: Iterable[tuple[bytes, bytes]], method: str, path: str) -> AccessDenied | None:
-        """Why a request with these headers is not authorized; None when it is."""
-        shown = [value for name, value in headers if name == b"authorization"]
+    async def reader(
+        self, headers: Iterable[tuple[bytes, bytes]], method: str, path: str, pod: str = ""
+    ) -> Reader | AccessDenied:
+        """Who reads the answer to a request with these headers, or why it is not authorized. `pod`: the pod
+        (namespace/name) that the answer is about; who may get the pod may read the answer.
+        """
+        shown = [value for name, value in headers if name in TOKEN_HEADERS]
         if not shown:
             return NO_TOKEN
         found = _BEARER.fullmatch(shown[0].strip()) if len(shown) == 1 else None
@@ -157,18 +182,31 @@ class TokenAuthorizer:
             return BAD_TOKEN
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
-                return await self._review(found[1], method.lower(), path)
+                return await self._review(found[1], method.lower(), path, pod)
         except (ApiError, TimeoutError) as problem:
             self._report(problem)
             return NO_REVIEW
 
-    async def _review(self, token: bytes, verb: str, path: str) -> AccessDenied | None:
+    async def _review(self, token: bytes, verb: str, path: str, pod: str) -> Reader | AccessDenied:
         user = await self._remembered(b"token " + token, lambda: self._reviewer.user_of(token.decode()), bool)
         if user is None:
             return BAD_TOKEN
-        access = b"access " + msgspec.json.encode((user, verb, path))
-        decision = await self._remembered(access, lambda: self._reviewer.may(user, verb, path), _is_allowed)
-        return None if decision.allowed else _forbidden(user, verb, path, decision.reason)
+        decision = await self._may(user, {"verb": verb, "path": path})
+        if decision.allowed:
+            return ADMINISTRATOR
+        if not pod:
+            return _forbidden(user, verb, path, decision.reason)
+        namespace, _, name = pod.partition("/")
+        if not (await self._may(user, GET_POD | {"namespace": namespace, "name": name})).allowed:
+            return AccessDenied(403, f"{_named(user)} may neither {verb} {path} nor get pod {pod[:_LONGEST_TEXT]}")
+        for attributes in SEE_ALL:
+            if not (await self._may(user, attributes)).allowed:
+                return Reader(namespace)
+        return ADMINISTRATOR
+
+    async def _may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
+        question = b"access " + msgspec.json.encode((user, attributes))
+        return await self._remembered(question, lambda: self._reviewer.may(user, attributes), _is_allowed)
 
     async def _remembered(self, question: bytes, ask: Callable[[], Awaitable[T]], is_grant: Callable[[T], bool]) -> T:
         """The remembered answer, or a new one. Requests that wait for their turn share an answer."""
@@ -202,14 +240,24 @@ def _is_allowed(decision: AccessDecision) -> bool:
 
 def _forbidden(user: UserInfo, verb: str, path: str, reason: str) -> AccessDenied:
     detail = (
-        f"{user.username[:_LONGEST_TEXT]} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
+        f"{_named(user)} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
         "nonResourceURLs, such as dra-extender-insight-reader"
     )
     return AccessDenied(403, f"{detail} ({reason[:_LONGEST_TEXT]})" if reason else detail)
 
 
+def _named(user: UserInfo) -> str:
+    return user.username[:_LONGEST_TEXT]
+
+
+def reader_of(request: Request) -> Reader:
+    """Who reads the answer to this request. Without authorization everybody reads everything."""
+    found: Reader = getattr(request.state, READER, ADMINISTRATOR)
+    return found
+
+
 class AuthorizationMiddleware:
-    """ASGI middleware: authorizes every request except those for `open_paths`."""
+    """ASGI middleware: authorizes every request except those for `open_paths`, and keeps its reader in its state."""
 
     def __init__(self, app: ASGIApp, authorizer: TokenAuthorizer, open_paths: frozenset[str]) -> None:
         self._app = app
@@ -219,9 +267,19 @@ class AuthorizationMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
             method = "get" if scope["path"] in READ_BY_POST else scope["method"]
-            denial = await self._authorizer.denial(scope["headers"], method, scope["path"])
-            if denial is not None:
-                response = JSONResponse({"detail": denial.detail}, denial.status, dict(denial.headers))
+            reader = await self._authorizer.reader(scope["headers"], method, scope["path"], _pod(scope))
+            if isinstance(reader, AccessDenied):
+                response = JSONResponse({"detail": reader.detail}, reader.status, dict(reader.headers))
                 await response(scope, receive, send)
                 return
+            scope["state"] = {**scope.get("state", {}), READER: reader}
         await self._app(scope, receive, send)
+
+
+def _pod(scope: Scope) -> str:
+    """The pod (namespace/name) that the question is about; empty unless exactly one is named."""
+    if scope["path"] not in ABOUT_POD:
+        return ""
+    pods = QueryParams(scope["query_string"]).getlist("pod")
+    parts = pods[0].split("/") if len(pods) == 1 else []
+    return pods[0] if len(parts) == 2 and all(parts) else ""

@@ -165,16 +165,16 @@ class Reviews:
         status = await _review(self._client, "TokenReview", {"token": token}, _TokenStatus)
         return status.user if status.authenticated and status.user.username else None
 
-    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
-        """Whether the user may do this with a path that is not of the API, as nonResourceURLs grant it. Raises
-        ApiError.
+    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
+        """Whether the user may do this with a `path` that is not of the API, as nonResourceURLs grant it; or with a
+        resource, without a namespace in all namespaces. Raises ApiError.
         """
         spec = {
             "user": user.username,
             "uid": user.uid,
             "groups": user.groups,
             "extra": user.extra,
-            "nonResourceAttributes": {"verb": verb, "path": path},
+            "nonResourceAttributes" if "path" in attributes else "resourceAttributes": attributes,
         }
         return await _review(self._client, "SubjectAccessReview", spec, AccessDecision)
 

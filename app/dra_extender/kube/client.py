@@ -31,7 +31,7 @@ from dra_extender.api.errors import (
     UnreachableError,
     error_from_status,
 )
-from dra_extender.kube.credentials import ClientSettings, Credentials, load
+from dra_extender.kube.credentials import FORWARDED_TOKEN, ClientSettings, Credentials, load
 
 _LONGEST = 5.0
 """Seconds after which `closed` returns in any case; what is stuck is ended by its event loop after half a minute."""
@@ -91,6 +91,7 @@ class KubeClient:
     def __init__(self, credentials: Credentials, settings: ClientSettings) -> None:
         self.credentials = credentials
         self._timeout = settings.timeout
+        self._token_headers = ("Authorization", *[FORWARDED_TOKEN] * settings.forwards_token)
         self._connections = Connections()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -256,7 +257,7 @@ class KubeClient:
         return {
             "params": params,
             "timeout": timeout,
-            "headers": {"Authorization": authorization} if authorization else {},
+            "headers": dict.fromkeys(self._token_headers, authorization) if authorization else {},
             "server_hostname": self.credentials.server_hostname,
             "proxy": self.credentials.proxy,
             "allow_redirects": False,
@@ -308,9 +309,9 @@ def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
         said = _status.decode(body)
     except (msgspec.DecodeError, ValueError):
         said = FailureStatus(message=body[:200].decode("utf-8", "replace").strip())
-    return error_from_status(
-        status, said.reason, said.message, said.details, retry_after=_seconds(headers.get("Retry-After"), said.details)
-    )
+    retry_after = _seconds(headers.get("Retry-After"), said.details)
+    text = said.message or said.detail
+    return error_from_status(status, said.reason, text, said.details, retry_after=retry_after)
 
 
 def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | None:

@@ -30,6 +30,10 @@ REFRESH_PERIOD = 60.0
 """Seconds between looks at tokens and certificates; service account tokens are rotated long before they expire."""
 
 
+FORWARDED_TOKEN: Final = "Dra-Extender-Authorization"
+"""The header with the token of a request to a Service through the API server, which removes the usual header."""
+
+
 class CredentialsError(Exception):
     """No usable configuration; the text names the file or variable and what is wrong with it."""
 
@@ -45,6 +49,8 @@ class ClientSettings(msgspec.Struct, frozen=True):
     """Seconds for one request, retries included."""
     connections: int = 256
     user_agent: str = f"dra-extender/{VERSION}"
+    forwards_token: bool = False
+    """Also send the token in the header `FORWARDED_TOKEN`."""
 
 
 Refresh = Callable[[], Awaitable[None]]

@@ -13,6 +13,9 @@ import msgspec
 
 from dra_extender.plurals import counted
 
+HIDDEN: Final = "(another namespace)"
+"""Instead of the key of an object that the reader does not see."""
+
 
 class Reader(msgspec.Struct, frozen=True):
     """`namespace`: of the object that the text is written to; None for a reader who sees all names."""
@@ -23,18 +26,26 @@ class Reader(msgspec.Struct, frozen=True):
         """`key`: namespace/name of an object."""
         return self.namespace is None or key.partition("/")[0] == self.namespace
 
+    def shown(self, key: str) -> str:
+        """The key; `HIDDEN` if the reader does not see the object."""
+        return key if self.sees(key) else HIDDEN
+
     def listed(self, noun: str, keys: Iterable[str]) -> str:
         """Such as "pods a/x, a/y and 2 pods of other namespaces"; empty without keys (namespace/name)."""
-        found = list(keys)
-        seen = [key for key in found if self.sees(key)]
-        named = f"{noun if len(seen) == 1 else noun + 's'} {', '.join(seen)}" if seen else ""
-        return " and ".join(filter(None, (named, self.others(noun, len(found) - len(seen)))))
-
-    def others(self, noun: str, number: int) -> str:
-        """Such as "2 pods of other namespaces"; empty for none."""
-        return (
-            f"{counted(number, noun)} of {'another namespace' if number == 1 else 'other namespaces'}" if number else ""
-        )
+        return listed(noun, map(self.shown, keys))
 
 
 ADMINISTRATOR: Final = Reader()
+
+
+def listed(noun: str, keys: Iterable[str]) -> str:
+    """As `Reader.listed`, for keys that are `shown`."""
+    found = list(keys)
+    seen = [key for key in found if key != HIDDEN]
+    named = f"{noun if len(seen) == 1 else noun + 's'} {', '.join(seen)}" if seen else ""
+    return " and ".join(filter(None, (named, others(noun, len(found) - len(seen)))))
+
+
+def others(noun: str, number: int) -> str:
+    """Such as "2 pods of other namespaces"; empty for none."""
+    return f"{counted(number, noun)} of {'another namespace' if number == 1 else 'other namespaces'}" if number else ""

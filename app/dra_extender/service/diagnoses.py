@@ -25,6 +25,7 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.insight.why.diagnosis import diagnosing
+from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
@@ -196,8 +197,8 @@ class Diagnoses:
         """Diagnose the first of these pods for all of them."""
         first, generations = pods[0], [self._generation(pod) or 0 for pod in pods]
         reader = self._view.config.reader(first.metadata.namespace)
-        found = yield from diagnosing(self._view, first, reader=reader)
-        event = event_of(found, reader)
+        found = redacted((yield from diagnosing(self._view, first)), reader)
+        event = event_of(found)
         shared = event is None or not names_itself(first, event.note)
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}
         for pod, generation in zip(pods, generations, strict=True):

@@ -260,7 +260,8 @@ class Settings(BaseSettings):
     )
     event_names: EventNames = _scheduling(
         "event_names",
-        "names of pods and claims in events: own, those of the namespace of the event and numbers of others; or all",
+        "names of pods and claims in events, and in answers to users of one namespace: own, those of the namespace and "
+        "numbers of others; or all",
     )
     bind_timeout: Seconds = _scheduling(
         "bind_timeout", "seconds for a bind; keep it below the scheduler's httpTimeout for bind"

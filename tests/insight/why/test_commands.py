@@ -9,7 +9,6 @@ import pytest
 
 from dra_extender.insight.why.report import Remedy
 from dra_extender.insight.why.text import event_of, shortly
-from dra_extender.scheduling.reader import ADMINISTRATOR
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import Scene
 
@@ -108,11 +107,11 @@ def test_a_pod_that_ends_by_itself_is_waited_for_before_anything_is_deleted(
 
 
 def test_an_event_about_tainted_devices_names_the_taint_and_does_not_ask_to_tolerate_it() -> None:
-    event = event_of(misfit("every device is tainted").scene().diagnose(POD), ADMINISTRATOR)
+    event = event_of(misfit("every device is tainted").scene().diagnose(POD))
     assert event is not None
     assert "maintenance=firmware:NoSchedule" in event.note and event.note.endswith("; repair them, or remove the taint")
 
 
 def test_an_event_about_a_class_without_devices_asks_for_its_driver() -> None:
-    event = event_of(misfit("a class without a device").scene().diagnose(POD), ADMINISTRATOR)
+    event = event_of(misfit("a class without a device").scene().diagnose(POD))
     assert event is not None and event.note == "claim c: no node has a device of class tpu; is its driver installed?"

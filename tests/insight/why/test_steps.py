@@ -12,7 +12,6 @@ import pytest
 from dra_extender.insight.why.candidates import LONGEST, near
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.text import event_of
-from dra_extender.scheduling.reader import ADMINISTRATOR
 from dra_extender.scheduling.turns import TRIALS, TURN_WORK, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls, counted_turns
@@ -51,7 +50,7 @@ def cost(view: View) -> Cost:
     pod = view.pods.named("default", POD)
     assert pod is not None
     found = counted_turns(diagnosing(view, pod))
-    return Cost(found.largest, found.total, calls(lambda: event_of(found.result, ADMINISTRATOR)), found.result.work)
+    return Cost(found.largest, found.total, calls(lambda: event_of(found.result)), found.result.work)
 
 
 @pytest.mark.parametrize("shape", SMALL, ids=lambda shape: shape.__name__)

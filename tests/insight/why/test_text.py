@@ -14,7 +14,6 @@ from dra_extender.insight.manifests import defaulted
 from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import LONGEST, WIDTH, event_of, fully, shortly
-from dra_extender.scheduling.reader import ADMINISTRATOR
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import Scene
@@ -123,7 +122,7 @@ def refused() -> Diagnosis:
 
 
 def test_a_note_keeps_the_remedy_and_cuts_the_reason() -> None:
-    event = event_of(refused(), ADMINISTRATOR)
+    event = event_of(refused())
     assert event is not None and len(event.note) == LONGEST
     assert event.note.startswith("xxx") and "x…; count <= 8 (fits " in event.note
 
@@ -132,7 +131,7 @@ def test_a_remedy_that_leaves_no_room_for_the_reason_is_not_in_the_note() -> Non
     found = refused()
     (first, *rest) = found.remedies
     long = msgspec.structs.replace(first, short="y" * LONGEST)
-    event = event_of(msgspec.structs.replace(found, remedies=(long, *rest)), ADMINISTRATOR)
+    event = event_of(msgspec.structs.replace(found, remedies=(long, *rest)))
     assert event is not None and event.note == "x" * LONGEST
 
 

@@ -8,6 +8,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.insight.why.diagnosis import explaining
+from dra_extender.insight.why.text import fully
 from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
 from dra_extender.scheduling.turns import run_at_once
@@ -366,7 +367,7 @@ async def explained(world: World, service: Service, name: str) -> str:
     """The preemption in the explanation of a pod."""
     names = sorted(node.metadata.name for node in world.api.all(Node))
     view, pod = service.extender.view, world.api.pod(name)
-    return run_at_once(explaining(view, pod, names, service.extender.terms)).preemption
+    return fully(run_at_once(explaining(view, pod, names, service.extender.terms)), width=500).splitlines()[-1]
 
 
 async def test_an_explanation_says_whom_the_pod_would_preempt(world: World, small: Objects) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, ParamSpec
 import msgspec
 import yaml
 
-from dra_extender.api.errors import ApiError
+from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.options import Form
 from dra_extender.cli.output import FAILED, complain
@@ -39,6 +39,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 class UnanswerableError(Exception):
     """Why the command has no answer: an object does not exist, or the API server does not answer."""
+
+
+class ForbiddenError(UnanswerableError):
+    """The API server refuses what the command has to read."""
 
 
 Answering = Callable[[Snapshot], Answer]
@@ -66,7 +70,8 @@ def unanswerable() -> Iterator[None]:
     except OSError as problem:
         raise UnanswerableError(f"{problem.filename}: {problem.strerror}" if problem.filename else problem) from None
     except (ApiError, CredentialsError, ValueError) as problem:
-        raise UnanswerableError(str(problem)) from None
+        forbidden = isinstance(problem, ApiError) and problem.status == FORBIDDEN
+        raise (ForbiddenError if forbidden else UnanswerableError)(str(problem)) from None
 
 
 def text_of_option(filename: str) -> str:

@@ -11,7 +11,15 @@ import typer
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import NotFoundError, RejectedError
 from dra_extender.api.resource import ResourceClaimSpec
-from dra_extender.cli.answers.answer import Answer, UnanswerableError, answered, complaining, unanswerable
+from dra_extender.cli.answers.answer import (
+    Answer,
+    ForbiddenError,
+    UnanswerableError,
+    answered,
+    complaining,
+    unanswerable,
+)
+from dra_extender.cli.answers.service import diagnosis_by_service
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
@@ -57,14 +65,17 @@ async def answer(given: WhyOptions) -> int:
             pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
         view = snapshot.view(policy, schedulers)
         found = [diagnose(view, pod, names, claims, placement=bool(given.placement)) for pod, claims in pods]
-        return answered(
-            found[0] if len(found) == 1 else found,
-            given.output,
-            lambda: "\n".join(_text(given, each) for each in found),
-            NO if any(each.state == "refused" for each in found) else YES,
-        )
+        return _answered(given, found)
 
-    return await ask(given, answering, watch=given.watch)
+    try:
+        return await ask(given, answering, watch=given.watch)
+    except ForbiddenError as problem:
+        if not given.pod or given.watch or given.node or given.placement:
+            raise
+        found = await diagnosis_by_service(given, key_of(given.pod, namespace), problem)
+    answer = _answered(given, [found])
+    typer.echo(answer.text)
+    return answer.status
 
 
 def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> Answer:
@@ -78,16 +89,30 @@ def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] 
     )
 
 
+def _answered(given: WhyOptions, found: Sequence[Diagnosis]) -> Answer:
+    return answered(
+        found[0] if len(found) == 1 else found,
+        given.output,
+        lambda: "\n".join(_text(given, each) for each in found),
+        NO if any(each.state == "refused" for each in found) else YES,
+    )
+
+
 def _text(given: WhyOptions, found: Diagnosis) -> str:
     return (fully if given.everything or found.placement is not None else shortly)(found, terminal_width() or WIDTH)
 
 
 def known_pod(snapshot: Snapshot, given: str, namespace: str) -> Pod:
     """The pod that is named as NAME, pod/NAME or NAMESPACE/NAME. Raises NotFoundError."""
+    remedy = "name it NAME with -n NAMESPACE, or NAMESPACE/NAME"
+    return pod_named(snapshot.pods, key_of(given, namespace), remedy=remedy)
+
+
+def key_of(given: str, namespace: str) -> str:
+    """NAMESPACE/NAME of the pod that is named as NAME, pod/NAME or NAMESPACE/NAME."""
     first, slash, rest = given.partition("/")
     where = first if slash and first not in _KINDS else namespace
-    remedy = "name it NAME with -n NAMESPACE, or NAMESPACE/NAME"
-    return pod_named(snapshot.pods, f"{where}/{rest if slash else first}", remedy=remedy)
+    return f"{where}/{rest if slash else first}"
 
 
 async def drafts(source: Source, file: str, namespace: str) -> list[Draft]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from dra_extender.http.authorization import DENIALS
+from dra_extender.http.authorization import DENIALS, reader_of
 from dra_extender.http.insight.queue import (
     Insight,
     NodeNames,
@@ -31,6 +31,7 @@ from dra_extender.insight.problems import ProblemList
 from dra_extender.insight.whatif.report import WhatIf
 from dra_extender.insight.whatif.whatif import simulating
 from dra_extender.insight.why.diagnosis import diagnosing, explaining
+from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
 from dra_extender.limits import BYTES_OF_WHATIF
@@ -61,7 +62,10 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
 
     @router.get("/explain", response_class=Response, responses=responses)
     async def explain(
-        pod: PodKey, node: NodeNames = None, accept: Annotated[str, Header(include_in_schema=False)] = ""
+        request: Request,
+        pod: PodKey,
+        node: NodeNames = None,
+        accept: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response:
         """As `/insight/diagnosis`, with the choice of the placement policy, or the pods that this pod would preempt: as
         text, or as JSON when `Accept` names application/json.
@@ -69,7 +73,7 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
         view = queue.view
         found = find_pod(view, pod)
         names = find_nodes(view, node)
-        diagnosis = await queue.answer(explaining(view, found, names, queue.insight.terms))
+        diagnosis = await _read(request, queue, explaining(view, found, names, queue.insight.terms))
         if "application/json" in accept.lower():
             return encoded(diagnosis)
         return PlainTextResponse(fully(diagnosis) + "\n")
@@ -77,13 +81,22 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
 
 def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
     @router.get("/diagnosis", response_class=Response, responses=answering(Diagnosis, "the diagnosis"))
-    async def diagnosis(pod: PodKey, node: NodeNames = None) -> Response:
+    async def diagnosis(request: Request, pod: PodKey, node: NodeNames = None) -> Response:
         """Why this pod does not run, and which changes would help. Each remedy was verified by deciding again with the
         change.
         """
         view = queue.view
         found = find_pod(view, pod)
-        return encoded(await queue.answer(diagnosing(view, found, find_nodes(view, node))))
+        return encoded(await _read(request, queue, diagnosing(view, found, find_nodes(view, node))))
+
+
+async def _read(request: Request, queue: QueryQueue, steps: Turns[Diagnosis]) -> Diagnosis:
+    """The diagnosis for the reader of the request. Readers of one namespace wait in the queue of long questions."""
+    namespace = reader_of(request).namespace
+    if namespace is None:
+        return await queue.answer(steps)
+    reader = queue.view.config.reader(namespace)
+    return redacted(await queue.answer_at_length(steps), reader)
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:

@@ -21,16 +21,15 @@ from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.podreasons import of_pod
 from dra_extender.insight.why.reasons import Name, Names, of_nodes
 from dra_extender.insight.why.remedies import remedies
-from dra_extender.insight.why.report import ClaimState, Diagnosis
+from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted
 from dra_extender.insight.why.statements import Statement, claim_of, rule_of
 from dra_extender.insight.why.wording import text_of
 from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
 from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 
@@ -64,13 +63,11 @@ def diagnosing(
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
-    reader: Reader = ADMINISTRATOR,
 ) -> Turns[Diagnosis]:
     """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
 
-    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. `reader`:
-    who reads the summary; other texts have all names. A pod that is too large gets no remedies. If the state changes
-    between turns, the answer mixes both states.
+    `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A
+    pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states.
     """
     view = view.with_pod(pod)
     living = Tenants() if tenants is None else tenants
@@ -96,7 +93,7 @@ def diagnosing(
         uid=pod.metadata.uid,
         state="fits" if fits else "refused",
         rule=rule_of(reasons[0]) if reasons else "",
-        summary=text_of(reasons, reader),
+        summary=text_of(reasons),
         claim=claim_of(reasons[0]) if reasons else "",
         nodes=len(nodes.names),
         fits=sum(group.count for group in fits),
@@ -195,9 +192,15 @@ def explaining(
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)
         result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
-        preempts = result.text(ADMINISTRATOR) if isinstance(result, Preemption) else f"no pod: {result.reason}"
-        return msgspec.structs.replace(found, preemption=f"would preempt {preempts}")
+        return msgspec.structs.replace(found, preemption=_preempted(result))
     return found
+
+
+def _preempted(result: Preemption | NoPreemption) -> Preempted:
+    if isinstance(result, NoPreemption):
+        return Preempted(reason=result.reason)
+    pods = tuple(victim.pod.metadata.key for victim in result.victims)
+    return Preempted(pods, result.node, result.devices())
 
 
 def _account(simulated: SimulatedPod, names: Sequence[str]) -> Turns[Account | None]:

@@ -108,6 +108,17 @@ class ClaimState(msgspec.Struct, frozen=True):
     consumers: int = 0
 
 
+class Preempted(msgspec.Struct, frozen=True):
+    """The `pods` (namespace/name) that the pod would preempt on the `node` for the `devices` (driver/pool/device).
+    Without pods, the `reason`.
+    """
+
+    pods: tuple[str, ...] = ()
+    node: str = ""
+    devices: tuple[str, ...] = ()
+    reason: str = ""
+
+
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a pod fits, and if not, why. `statements`: why it does not fit, the nodes where it comes closest to
     fitting first. `rule`: the first rule that the pod fails there. `summary`: the statements as text. `claim`: the
@@ -137,5 +148,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Hypothetical decisions that were made."""
     placement: Account | None = None
     """Which of the nodes that fit the placement policy prefers; only in answers of `explaining`."""
-    preemption: str = ""
+    preemption: Preempted | None = None
     """Which pods this pod would preempt, or why none; only in answers of `explaining`."""

@@ -13,13 +13,14 @@ from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
 from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
-from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Remedy
+from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.noderules import NodeRule
-from dra_extender.scheduling.reader import Reader
+from dra_extender.scheduling.preemption.result import for_devices
+from dra_extender.scheduling.reader import HIDDEN, listed
 
 WIDTH: Final = 80
 FEW: Final = 3
@@ -73,40 +74,24 @@ class DiagnosisEvent(NamedTuple):
     claim: str
 
 
-def event_of(found: Diagnosis, reader: Reader) -> DiagnosisEvent | None:
-    """The event for a refused pod. `reader`: whom the diagnosis was made for. None for other pods, and for rules that
-    need no event.
-    """
+def event_of(found: Diagnosis) -> DiagnosisEvent | None:
+    """The event for a refused pod. None for other pods, and for rules that need no event."""
     if found.state != "refused" or found.rule in _WITHOUT_EVENT:
         return None
     reason = _REASONS.get(found.rule, "NodesUnavailable" if found.rule in get_args(NodeRule) else "DevicesUnavailable")
-    return DiagnosisEvent(reason, _note(found, reader), found.claim)
+    return DiagnosisEvent(reason, _note(found), found.claim)
 
 
-def _note(found: Diagnosis, reader: Reader) -> str:
+def _note(found: Diagnosis) -> str:
     first = _FIRST.get(found.rule)
     if first is not None and not _comes_first(found.remedies):
         return _cut(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
     for remedy in found.remedies[:1]:
-        if not (short := _short(remedy, reader)):
-            continue
         fits = "" if _adds_node(remedy) else f" (fits {counted(remedy.nodes, 'node')})"
-        tail = f"; {short}{fits}"
+        tail = f"; {remedy.short}{fits}"
         if len(tail) <= LONGEST_REMEDY:
             return _cut(found.summary, LONGEST - len(tail)) + tail
     return _cut(found.summary, LONGEST)
-
-
-def _short(remedy: Remedy, reader: Reader) -> str:
-    """Empty when the remedy consists of several changes, and the reader does not see all of the objects."""
-    keys = [f"{change.namespace}/{change.name}" for change in remedy.changes if change.namespace]
-    if all(map(reader.sees, keys)):
-        return remedy.short
-    kinds = {(change.op, change.object) for change in remedy.changes}
-    if len(kinds) > 1:
-        return ""
-    op, kind = kinds.pop()
-    return f"{'wait for' if op == 'wait' else op} {reader.listed('pod' if kind == 'Pod' else 'claim', keys)}"
 
 
 def _comes_first(remedies: Sequence[Remedy]) -> bool:
@@ -145,9 +130,15 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
         lines.append("Not everything was compared or tried, because the work for one answer is limited.")
     if found.placement is not None:
         lines.extend(found.placement.lines())
-    if found.preemption:
-        lines.append(found.preemption)
+    if found.preemption is not None:
+        lines.append(_preempted(found.preemption))
     return wrapped(lines, width)
+
+
+def _preempted(found: Preempted) -> str:
+    if not found.pods:
+        return f"would preempt no pod: {found.reason}"
+    return f"would preempt {listed('pod', found.pods)} on node {found.node}{for_devices(found.devices)}"
 
 
 def _result(found: Diagnosis) -> Iterator[str]:
@@ -210,7 +201,7 @@ def _group(group: NodeGroup) -> Iterator[str]:
     )  # fmt: skip
     yield f"{counted(group.count, 'node')} ({names}): {state}."
     for obstacle in group.obstacles:
-        yield f"  {obstacle_text(obstacle, several=group.count > 1)}"
+        yield f"  {obstacle_text(obstacle, group.count > 1)}"
     if not group.examined:
         yield "  not examined in detail"
     yield from _findings(group, group.requests)
@@ -261,8 +252,8 @@ def _request(request: DiagnosedRequest) -> Iterator[str]:
             for counter in tally.counters:
                 yield f"      {counter.counter_set}/{counter.counter}: {counter.asked} needed, {counter.left} left"
     for holder in request.holders:
-        users = ", ".join(holder.pods) or "no pod"
-        yield f"      claim {holder.claim} holds {holder.devices}, used by {users}"
+        used = f", used by {', '.join(holder.pods) or 'no pod'}" if holder.claim != HIDDEN else ""
+        yield f"      {listed('claim', (holder.claim,))} holds {holder.devices}{used}"
     if not tally.losses and not tally.offered:
         yield from _selector(tally)
 

@@ -1,7 +1,7 @@
 """The text of each statement of a diagnosis.
 
-Promises: a text asserts what its statement does and nothing else. It names the nodes that it is about. It names no
-object that its reader may not see.
+Promises: a text asserts what its statement does and nothing else. It names the nodes that it is about. It counts the
+objects whose names are hidden.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dra_extender.insight.why.statements import (
 )
 from dra_extender.plurals import counted
 from dra_extender.scheduling.noderules import Obstacle
-from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
+from dra_extender.scheduling.reader import HIDDEN, listed, others
 
 HOLDERS: Final = 2
 """Holders and taints that are named."""
@@ -46,12 +46,12 @@ USE: Final = frozenset(("in use", "capacity", "counters"))
 """Rules that exclude devices because of claims that have devices."""
 
 
-def text_of(statements: Iterable[Statement], reader: Reader = ADMINISTRATOR) -> str:
+def text_of(statements: Iterable[Statement]) -> str:
     """The statements as one sentence."""
-    return "; ".join(dict.fromkeys(_text(statement, reader) for statement in statements))
+    return "; ".join(dict.fromkeys(map(_text, statements)))
 
 
-def _text(statement: Statement, reader: Reader) -> str:
+def _text(statement: Statement) -> str:
     match statement:
         case PodRefused():
             return statement.text
@@ -72,9 +72,9 @@ def _text(statement: Statement, reader: Reader) -> str:
             *first, last = map(_place, places)
             return f"no node has {'both' if len(places) == 2 else 'all of'} {', '.join(first)} and {last}"
         case DevicesUnavailable():
-            return _unavailable(statement, reader)
+            return _unavailable(statement)
         case ConstraintUnmet():
-            return _constraint(statement, reader)
+            return _constraint(statement)
         case TogetherTooFew():
             return (
                 f"{statement.label} need {counted(statement.wanted, 'device')} together, "
@@ -89,7 +89,7 @@ def _text(statement: Statement, reader: Reader) -> str:
             return f"{requested.label}: {whose} fails: {statement.problem}"
         case NodesExcluded():
             several = statement.scope.count > 1
-            text = ", ".join(dict.fromkeys(obstacle_text(each, reader, several) for each in statement.obstacles))
+            text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
             nodes = nodes_text(statement.scope)
             return f"devices fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
 
@@ -125,7 +125,7 @@ def _place(place: Place) -> str:
 # --- devices ----------------------------------------------------------------------------------------------------------
 
 
-def _unavailable(statement: DevicesUnavailable, reader: Reader) -> str:
+def _unavailable(statement: DevicesUnavailable) -> str:
     requested, scope, matching = statement.requested, statement.scope, statement.matching
     matched = requested.selectors and not any(loss.rule in MISMATCH for loss in statement.losses)
     if requested.all:
@@ -134,7 +134,7 @@ def _unavailable(statement: DevicesUnavailable, reader: Reader) -> str:
     else:
         found = counted(matching, "matching device") if matched else f"{matching} of class {requested.class_name}"
         wanted = f"{counted(requested.wanted, 'device')} requested, {nodes_text(scope)} has {found}"
-    used = _used(statement.holders, reader) if USE & {loss.rule for loss in statement.losses} else ""
+    used = _used(statement.holders) if USE & {loss.rule for loss in statement.losses} else ""
     where = f"on {scope.nodes[0]} " if scope.count > 1 else ""
     parts = [_loss(statement, loss) for loss in statement.losses]
     for index, loss in enumerate(statement.losses):
@@ -165,14 +165,13 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
     return rule_text(loss.rule, count)
 
 
-def _used(holders: Sequence[HoldingClaim], reader: Reader) -> str:
-    seen = [holder for holder in holders if reader.sees(holder.claim)]
-    users = [", ".join(holder.pods) or f"claim {holder.claim}" for holder in seen]
-    others = reader.others("claim", len(holders) - len(seen))
-    return ", ".join([*users[:HOLDERS], *["…"] * (len(users) > HOLDERS), *filter(None, (others,))])
+def _used(holders: Sequence[HoldingClaim]) -> str:
+    users = [", ".join(each.pods) or f"claim {each.claim}" for each in holders if each.claim != HIDDEN]
+    hidden = others("claim", len(holders) - len(users))
+    return ", ".join([*users[:HOLDERS], *["…"] * (len(users) > HOLDERS), *filter(None, (hidden,))])
 
 
-def _constraint(statement: ConstraintUnmet, reader: Reader) -> str:
+def _constraint(statement: ConstraintUnmet) -> str:
     identifier, best = statement.attribute.rpartition("/")[2], statement.best
     nodes = nodes_text(statement.scope)
     if not best:
@@ -185,7 +184,7 @@ def _constraint(statement: ConstraintUnmet, reader: Reader) -> str:
             f"{statement.wanted} devices with different values of {identifier} requested, the free devices of {nodes} "
             f"have only {counted(best, 'different value')}"
         )
-    used = _used(statement.holders, reader)
+    used = _used(statement.holders)
     where = f" on {statement.scope.nodes[0]}" if statement.scope.count > 1 else ""
     return f"{statement.label}: {text}{used and f' (others are in use{where} by {used})'}"
 
@@ -193,7 +192,7 @@ def _constraint(statement: ConstraintUnmet, reader: Reader) -> str:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR, several: bool = False) -> str:
+def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
     """What keeps the pod from a node, or from each of several nodes, for people."""
     match obstacle.rule:
         case "cordoned":
@@ -208,7 +207,7 @@ def obstacle_text(obstacle: Obstacle, reader: Reader = ADMINISTRATOR, several: b
         case "node affinity":
             return "the node does not match the required node affinity"
         case "host port":
-            user = reader.listed("pod", filter(None, (obstacle.has,)))
+            user = listed("pod", filter(None, (obstacle.has,)))
             return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
         case "pods":
             return f"the node has its maximum number of pods ({obstacle.has} free)"

@@ -103,7 +103,8 @@ class Evictions:
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
         reader = self._view.config.reader(victim.metadata.namespace)
-        note = f"preempted by {known_to(reader, preemptor)} on node {node}{for_devices(devices)}"
+        names = ["/".join(device) for device in devices]
+        note = f"preempted by {known_to(reader, preemptor)} on node {node}{for_devices(names)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
 

@@ -53,8 +53,11 @@ class Preemption(msgspec.Struct, frozen=True):
     def text(self, reader: Reader) -> str:
         """Victims, node and devices as the end of a sentence."""
         pods = reader.listed("pod", (victim.pod.metadata.key for victim in self.victims))
-        devices = dict.fromkeys(chain.from_iterable(self.needed().values()))
-        return f"{pods} on node {self.node}{for_devices(tuple(devices))}"
+        return f"{pods} on node {self.node}{for_devices(self.devices())}"
+
+    def devices(self) -> tuple[str, ...]:
+        """The devices of victims that the preemptor gets (driver/pool/device), each once."""
+        return tuple(dict.fromkeys(map("/".join, chain.from_iterable(self.needed().values()))))
 
 
 def known_to(reader: Reader, pod: Pod) -> str:
@@ -62,12 +65,11 @@ def known_to(reader: Reader, pod: Pod) -> str:
     return f"pod {pod.metadata.key if reader.sees(pod.metadata.key) else pod.metadata.uid}"
 
 
-def for_devices(devices: Sequence[DeviceID]) -> str:
+def for_devices(devices: Sequence[str]) -> str:
     """The devices as the end of a sentence; empty when they are unknown."""
     if not devices:
         return ""
-    names = ", ".join("/".join(device) for device in devices)
-    return f" for {'device' if len(devices) == 1 else 'devices'} {names}"
+    return f" for {'device' if len(devices) == 1 else 'devices'} {', '.join(devices)}"
 
 
 Why = Literal["never", "nominated", "refused", "fits", "waits", "hopeless", "unknown"]

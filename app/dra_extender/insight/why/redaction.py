@@ -1,0 +1,79 @@
+"""A diagnosis as a reader may see it: names of other namespaces become counts.
+
+Promises: no field of a redacted diagnosis names a pod or claim that the reader does not see. `HIDDEN` stands for each
+such object, so texts can count them. The texts are made again from the redacted structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from dra_extender.insight.why.commands import place
+from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
+from dra_extender.insight.why.statements import ConstraintUnmet, DevicesUnavailable, HoldingClaim, NodesExcluded
+from dra_extender.insight.why.wording import text_of
+from dra_extender.scheduling.noderules import Obstacle
+from dra_extender.scheduling.reader import HIDDEN, Reader, listed
+
+_WHOLE: Final = (NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded)
+"""The structs with parts that name objects of other namespaces."""
+_NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
+
+
+def redacted(found: Diagnosis, reader: Reader) -> Diagnosis:
+    """The diagnosis for this reader."""
+    if reader.namespace is None:
+        return found
+    parts = {name: _part(getattr(found, name), reader) for name in found.__struct_fields__}
+    seen = replace(found, **parts)
+    return replace(seen, summary=text_of(seen.statements)) if seen.statements else seen
+
+
+def _part(part: Any, reader: Reader) -> Any:
+    match part:
+        case tuple():
+            return tuple(_part(each, reader) for each in part)
+        case HoldingClaim() if not reader.sees(part.claim):
+            return replace(part, claim=HIDDEN, pods=())
+        case Obstacle(rule="host port") if part.has:
+            return replace(part, has=reader.shown(part.has))
+        case Preempted():
+            return replace(part, pods=tuple(map(reader.shown, part.pods)))
+        case Remedy():
+            return _remedy(part, reader)
+        case msgspec.Struct() if isinstance(part, _WHOLE):
+            return replace(part, **{name: _part(getattr(part, name), reader) for name in part.__struct_fields__})
+    return part
+
+
+def _remedy(remedy: Remedy, reader: Reader) -> Remedy:
+    """Without commands if a change is hidden: the reader could not type them."""
+    changes = tuple(_change(change, reader) for change in remedy.changes)
+    if changes == remedy.changes:
+        return remedy
+    text = " and ".join(_lines(changes))
+    return replace(remedy, text=text, short=text, changes=changes, commands=())
+
+
+def _change(change: Change, reader: Reader) -> Change:
+    if not change.namespace or reader.sees(_key(change)):
+        return change
+    return Change(change.kind, change.object, HIDDEN, op=change.op)
+
+
+def _lines(changes: Sequence[Change]) -> list[str]:
+    """What to do, in a line per kind of change."""
+    edited = [f"change {place(change)}" for change in changes if change.path]
+    kinds = dict.fromkeys((change.op, change.object) for change in changes if not change.path)
+    for op, kind in kinds:
+        keys = [_key(change) for change in changes if not change.path and (change.op, change.object) == (op, kind)]
+        edited.append(f"{'wait for' if op == 'wait' else op} {listed(_NOUNS.get(kind, kind.lower()), keys)}")
+    return edited
+
+
+def _key(change: Change) -> str:
+    return f"{change.namespace}/{change.name}" if change.namespace else change.name

@@ -1,0 +1,127 @@
+"""Who may get a pod reads over HTTP why it waits, and no name of another namespace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import aiohttp
+import pytest
+
+from dra_extender.api.core import Pod
+from dra_extender.http.application import Pages, create_insight_app
+from dra_extender.http.authorization import TokenAuthorizer
+from dra_extender.http.insight.routes import insight_router
+from dra_extender.insight.problems import ClusterProblem
+from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.kube.credentials import FORWARDED_TOKEN
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.turns import Turns
+from dra_extender.scheduling.view import View
+from tests.support.diagnosis.misfits import MISFITS, POD
+from tests.support.diagnosis.strangers import SECRET, among_strangers
+from tests.support.http.served import Served, serving
+
+PATHS = ("/insight/explain", "/insight/diagnosis")
+
+
+class Tenant:
+    """Its only user may get the pods of namespace default."""
+
+    async def user_of(self, token: str) -> UserInfo | None:
+        return UserInfo(token)
+
+    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
+        pods = {"verb": "get", "resource": "pods", "namespace": "default"}
+        return AccessDecision(user.username == "dev" and pods.items() <= attributes.items())
+
+
+class State:
+    """What insight asks of the service: pods of another namespace use the devices that the pod of a misfit wants."""
+
+    def __init__(self) -> None:
+        self.config = SchedulingConfig()
+        self.misfit = MISFITS[0]
+
+    def unknown(self) -> str:
+        return ""
+
+    @property
+    def view(self) -> View:
+        scene = among_strangers(self.misfit)
+        scene.config = self.config
+        return scene.view()
+
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        return PreemptionTerms(preemptor=pod)
+
+    def problems(self) -> Turns[Sequence[ClusterProblem]]:
+        yield
+        return ()
+
+
+@pytest.fixture
+def state() -> State:
+    return State()
+
+
+@pytest.fixture
+async def url(served: Served, state: State) -> AsyncIterator[str]:
+    app = create_insight_app(Pages(served, served.metrics, [insight_router(state)]), TokenAuthorizer(Tenant()))
+    async with serving(app) as server:
+        yield server.url
+
+
+async def read(session: aiohttp.ClientSession, url: str, token: str = "dev", **headers: str) -> tuple[int, str]:
+    async with session.get(url, headers={FORWARDED_TOKEN: f"Bearer {token}"} | headers) as reply:
+        return reply.status, await reply.text()
+
+
+async def test_no_answer_has_a_name_of_another_namespace(
+    url: str, session: aiohttp.ClientSession, state: State
+) -> None:
+    counted = 0
+    for misfit in MISFITS:
+        state.misfit = misfit
+        for path in PATHS:
+            status, text = await read(session, f"{url}{path}?pod=default/{POD}")
+            assert (status, SECRET in text) == (200, False), (misfit.name, text)
+            counted += "another namespace" in text
+    status, text = await read(session, f"{url}/insight/explain?pod=default/{POD}", Accept="application/json")
+    assert (status, SECRET in text, text[0]) == (200, False, "{")
+    assert counted > 20
+
+
+async def test_the_setting_that_allows_all_names_in_events_allows_them_here(
+    url: str, session: aiohttp.ClientSession, state: State
+) -> None:
+    state.misfit = next(misfit for misfit in MISFITS if misfit.name == "a pod has all of the devices")
+    state.config = SchedulingConfig(event_names="all")
+    assert SECRET in (await read(session, f"{url}/insight/explain?pod=default/{POD}"))[1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/insight/explain?pod={SECRET}/x",
+        f"/insight/explain?pod=default/{POD}&pod={SECRET}/x",
+        f"/insight/explain?pod={SECRET}/x&pod=default/{POD}",
+        f"/insight/explain?pod=default/{POD}%2F..%2F{SECRET}",
+        "/insight/explain?pod=default",
+        "/insight/explain",
+        f"/insight/devices?pod=default/{POD}",
+        f"/insight/problems?pod=default/{POD}",
+        "/insight/headroom?class=gpu",
+        "/metrics",
+        "/openapi.json",
+    ],
+)
+async def test_all_other_questions_are_refused(url: str, session: aiohttp.ClientSession, path: str) -> None:
+    assert (await read(session, url + path))[0] == 403
+
+
+async def test_a_pod_that_does_not_exist_is_refused_like_one_that_does(
+    url: str, session: aiohttp.ClientSession
+) -> None:
+    there, absent = [await read(session, f"{url}{PATHS[0]}?pod=default/{pod}", "stranger") for pod in (POD, "none")]
+    assert (there[0], there[1].replace(POD, "none")) == absent
