@@ -1,8 +1,8 @@
 """The pods that wait for devices, grouped by the reason for which they are not scheduled.
 
-Promises: pods of a namespace that differ only in their names and in the names of their claims share a diagnosis, unless
-its text names one of them. `MOST_DIAGNOSES` and `MOST_TRIALS` bound the work; the pods that remain are a group of
-their own. It runs in turns.
+Promises: pods of a namespace that differ only in their names, and in the names of the claims created for them, share a
+diagnosis, unless its text names one of them. `MOST_DIAGNOSES` and `MOST_TRIALS` bound the work; the pods that remain
+are a group of their own. It runs in turns.
 """
 
 from __future__ import annotations
