@@ -1,8 +1,9 @@
-"""Users who may not list the cluster get the answer of the service, or an error that says what to ask for."""
+"""What `why` reads from the service, for users who may not list the cluster, and about the service."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,21 @@ import yaml
 from aiohttp import web
 
 from dra_extender.cli.answers.answer import UnanswerableError
-from dra_extender.cli.answers.service import diagnosis_by_service
+from dra_extender.cli.answers.service import CONFIG, ServiceState, by_state, diagnosis_by_service, service_state
 from dra_extender.cli.questions import WhyOptions
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.redaction import redacted
+from dra_extender.insight.why.text import shortly
 from dra_extender.kube.credentials import FORWARDED_TOKEN
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.reader import Reader
+from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD
+from tests.support.diagnosis.scene import Scene
 from tests.support.diagnosis.strangers import among_strangers
 from tests.support.kube.scripted import ScriptedServer
 
+RUNS = "whether scheduler dra runs"
 WAY = "/api/v1/namespaces/infra/services/https:dra:insight/proxy/insight/diagnosis"
 
 
@@ -54,6 +61,88 @@ async def test_a_diagnosis_arrives_as_the_service_has_made_it(server: ScriptedSe
     options = given(server, tmp_path, {"token": "t"})
     for each in made:
         assert await diagnosis_by_service(options, f"default/{POD}", "no") == each
+
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/infra/leases/dra"
+CONFIGS = "/api/v1/namespaces/infra/configmaps"
+
+
+def lease(renewed: str | None, holder: str = "dra-0") -> tuple[int, Any]:
+    return 200, {"metadata": {"name": "dra"}, "spec": {"holderIdentity": holder, "renewTime": renewed}}
+
+
+def config(*schedulers: str, name: str = "dra-scheduler-config-8h2", extenders: int = 1) -> tuple[int, Any]:
+    profiles = [{"schedulerName": each} if each else {} for each in schedulers]
+    text = yaml.safe_dump({"profiles": profiles, "extenders": [{"filterVerb": "filter"}] * extenders})
+    return 200, {"items": [{"metadata": {"name": name}, "data": {"config.yaml": text}}]}
+
+
+STOPPED = "no replica of dra-extender decides: lease infra/dra is "
+
+
+@pytest.mark.parametrize(
+    ("said", "configs", "want"),
+    [
+        (lease("2026-01-01T11:59:58.000000Z"), config("dra"), ServiceState(frozenset({"dra"}), checked=True)),
+        (
+            lease("2026-01-01T11:57:00.000000Z"),
+            config("dra"),
+            ServiceState(frozenset({"dra"}), True, f"{STOPPED}last renewed at 2026-01-01T11:57:00.000000Z"),
+        ),
+        (
+            lease("2026-01-01T11:59:58Z", ""),
+            (403, {}),
+            ServiceState(checked=True, stopped=f"{STOPPED}not held by a replica"),
+        ),
+        (lease(None), (403, {}), ServiceState()),
+        ((403, {}), (403, {}), ServiceState()),
+        ((404, {}), config("dra", ""), ServiceState(frozenset({"dra", "default-scheduler"}))),
+        ((404, {}), config("dra", extenders=0), ServiceState()),
+        ((404, {}), config("dra", name="other"), ServiceState()),
+        ((404, {}), (200, {"items": [{"metadata": {"name": CONFIG}, "data": {"config.yaml": "[}"}}]}), ServiceState()),
+        ((404, {}), (200, {"items": [{"metadata": {"name": CONFIG}, "data": {"config.yaml": "[1]"}}]}), ServiceState()),
+    ],
+)
+async def test_what_the_cluster_says_about_the_service_is_read_and_the_rest_is_unknown(
+    server: ScriptedServer, tmp_path: Path, said: tuple[int, Any], configs: tuple[int, Any], want: ServiceState
+) -> None:
+    server.on("GET", LEASE, said)
+    server.on("GET", CONFIGS, configs)
+    assert await service_state(given(server, tmp_path, {"token": "t"}), NOW) == want
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "unchecked", "summary"),
+    [
+        (ServiceState(checked=True), "fits", ("volumes", RUNS), ""),
+        (ServiceState(), "fits", ("volumes", RUNS, "whether dra-extender runs"), ""),
+        (ServiceState(checked=True, stopped="nothing decides"), "refused", ("volumes", RUNS), "nothing decides"),
+    ],
+)
+def test_a_pod_does_not_fit_while_no_replica_decides(
+    state: ServiceState, status: str, unchecked: tuple[str, ...], summary: str
+) -> None:
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    entries = [{"name": "c", "resourceClaimName": "c"}]
+    with_claim = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"resourceClaims": entries, "schedulerName": "dra"}}
+    plain = {"kind": "Pod", "metadata": {"name": "plain"}, "spec": {}}
+    stranger = {"kind": "Pod", "metadata": {"name": "stranger"}, "spec": {"schedulerName": "other"}}
+    scene = Scene([*cluster(), claim, with_claim, plain, stranger])
+    scene.config = SchedulingConfig(scheduler_names=frozenset({"dra", "default-scheduler"}))
+    view, found = scene.view(), {}
+    for name in ("p", "plain", "stranger"):
+        pod = view.pods.named("default", name)
+        assert pod is not None
+        found[name] = by_state(view, pod, diagnose(view, pod), state)
+    assert (found["p"].state, found["p"].unchecked, found["p"].summary) == (status, unchecked, summary)
+    assert found["plain"].state == "fits", "pods without devices do not need the service"
+    assert found["stranger"].rule == "scheduler"
+    assert ("find out why dra-extender does not run" in shortly(found["p"])) == (status == "refused")
 
 
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "cannot get services/proxy", "code": 403}

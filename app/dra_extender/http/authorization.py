@@ -21,7 +21,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -42,6 +42,7 @@ from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+Headers = Iterable[tuple[bytes, bytes]]
 
 CLIENT_NAMES: Final = "client_names"
 """Key in the state of a request: the names of its client (`frozenset[str]`)."""
@@ -60,16 +61,12 @@ REVIEWS: Final = 4
 REVIEW_SECONDS: Final = 10.0
 """Time limit for all reviews of one request."""
 ABOUT_POD: Final = frozenset(("/insight/explain", "/insight/diagnosis"))
-"""Questions about one pod."""
 TOKEN_HEADERS: Final = frozenset((b"authorization", FORWARDED_TOKEN.lower().encode()))
-GET_POD: Final = {"verb": "get", "resource": "pods"}
 SEE_ALL: Final[tuple[dict[str, str], ...]] = (
     {"verb": "list", "resource": "pods"},
     {"verb": "list", "group": GROUP, "resource": "resourceclaims"},
 )
 """Who may do this in all namespaces reads the names of all pods and claims."""
-READER: Final = "reader"
-"""Key in the state of a request: its `Reader`."""
 READ_BY_POST: Final = frozenset(("/insight/whatif",))
 """Questions with a body. They change nothing, so the permission to `get` the path suffices."""
 _REPORT_SECONDS: Final = 60.0
@@ -143,10 +140,7 @@ NO_REVIEW: Final = AccessDenied(
 
 DENIALS: Final[dict[int | str, dict[str, Any]]] = {
     401: {"model": ErrorBody, "description": "with --insight-authorization: no token, or an invalid one"},
-    403: {
-        "model": ErrorBody,
-        "description": "with --insight-authorization: the user may get neither path nor pod",
-    },
+    403: {"model": ErrorBody, "description": "with --insight-authorization: the user may not get the path or pod"},
     503: {"model": ErrorBody, "description": "the cluster is not known yet, or the API server cannot review the token"},
 }
 """The OpenAPI descriptions of the responses above."""
@@ -168,11 +162,9 @@ class TokenAuthorizer:
         self._turn = asyncio.Semaphore(REVIEWS)
         self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
 
-    async def reader(
-        self, headers: Iterable[tuple[bytes, bytes]], method: str, path: str, pod: str = ""
-    ) -> Reader | AccessDenied:
-        """Who reads the answer to a request with these headers, or why it is not authorized. `pod`: the pod
-        (namespace/name) that the answer is about; who may get the pod may read the answer.
+    async def reader(self, headers: Headers, method: str, path: str, pod: str = "") -> Reader | AccessDenied:
+        """Who reads the answer to this request, or why it is not authorized. `pod`: the pod (namespace/name) that it is
+        about; who may get the pod may read the answer.
         """
         shown = [value for name, value in headers if name in TOKEN_HEADERS]
         if not shown:
@@ -197,8 +189,11 @@ class TokenAuthorizer:
         if not pod:
             return _forbidden(user, verb, path, decision.reason)
         namespace, _, name = pod.partition("/")
-        if not (await self._may(user, GET_POD | {"namespace": namespace, "name": name})).allowed:
-            return AccessDenied(403, f"{_named(user)} may neither {verb} {path} nor get pod {pod[:_LONGEST_TEXT]}")
+        if not (
+            await self._may(user, {"verb": "get", "resource": "pods", "namespace": namespace, "name": name})
+        ).allowed:
+            who, which = user.username[:_LONGEST_TEXT], pod[:_LONGEST_TEXT]
+            return AccessDenied(403, f"{who} may neither {verb} {path} nor get pod {which}")
         for attributes in SEE_ALL:
             if not (await self._may(user, attributes)).allowed:
                 return Reader(namespace)
@@ -240,20 +235,15 @@ def _is_allowed(decision: AccessDecision) -> bool:
 
 def _forbidden(user: UserInfo, verb: str, path: str, reason: str) -> AccessDenied:
     detail = (
-        f"{_named(user)} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
+        f"{user.username[:_LONGEST_TEXT]} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
         "nonResourceURLs, such as dra-extender-insight-reader"
     )
     return AccessDenied(403, f"{detail} ({reason[:_LONGEST_TEXT]})" if reason else detail)
 
 
-def _named(user: UserInfo) -> str:
-    return user.username[:_LONGEST_TEXT]
-
-
 def reader_of(request: Request) -> Reader:
     """Who reads the answer to this request. Without authorization everybody reads everything."""
-    found: Reader = getattr(request.state, READER, ADMINISTRATOR)
-    return found
+    return cast(Reader, getattr(request.state, "reader", ADMINISTRATOR))
 
 
 class AuthorizationMiddleware:
@@ -272,7 +262,7 @@ class AuthorizationMiddleware:
                 response = JSONResponse({"detail": reader.detail}, reader.status, dict(reader.headers))
                 await response(scope, receive, send)
                 return
-            scope["state"] = {**scope.get("state", {}), READER: reader}
+            scope["state"] = {**scope.get("state", {}), "reader": reader}
         await self._app(scope, receive, send)
 
 

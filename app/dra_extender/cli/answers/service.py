@@ -1,24 +1,109 @@
-"""The answer of the service, for users who may not list the cluster.
+"""The service: whether it decides, and its answer for users who may not list the cluster.
 
-Promises: the request goes through the API server to the Service of dra-extender, which answers users who may get the
-pod. An error says which permission is missing, and what to ask an administrator for.
+Promises: what cannot be read is not guessed. The request for an answer goes through the API server to the Service of
+dra-extender, which answers users who may get the pod. An error says which permission is missing, and what to ask an
+administrator for.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import yaml
+from msgspec.structs import replace
 
-from dra_extender.api.errors import FORBIDDEN, ApiError
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import FORBIDDEN, ApiError, NotFoundError, NotServedError, RejectedError
 from dra_extender.cli.answers.answer import UnanswerableError, unanswerable
 from dra_extender.cli.cluster import client_of
 from dra_extender.cli.questions import WhyOptions
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.statements import PodRefused
+from dra_extender.insight.why.wording import text_of
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.lease import GROUP_VERSION, Lease
+from dra_extender.scheduling.view import View
+
+T = TypeVar("T")
+CONFIG: Final = "dra-scheduler-config"  # kustomize adds a hash
+STALE_SECONDS: Final = 120.0
+"""A lease that was renewed earlier has no replica. It leaves room for clocks that differ."""
 
 _NO_TOKEN: Final = "your kubeconfig has no token, and the service does not see client certificates: use a token"
 _BY_EVENT: Final = "`kubectl describe pod` shows the short answer"
+
+
+class ServiceState(msgspec.Struct, frozen=True):
+    """`schedulers`: they call the service by its shipped configuration; empty if unknown. `checked`: the lease
+    was read. `stopped`: why no replica decides; empty if one does, or if that is unknown.
+    """
+
+    schedulers: frozenset[str] = frozenset()
+    checked: bool = False
+    stopped: str = ""
+
+
+class _Profile(msgspec.Struct, frozen=True, rename="camel"):
+    scheduler_name: str = "default-scheduler"
+
+
+class _Configuration(msgspec.Struct, frozen=True):
+    profiles: tuple[_Profile, ...] = ()
+    extenders: tuple[Any, ...] = ()
+
+
+async def service_state(given: WhyOptions, now: datetime) -> ServiceState:
+    """What lease and ConfigMap say; nothing for a file and with `--watch`. Raises UnanswerableError."""
+    if given.from_file or given.watch:
+        return ServiceState()
+    namespace, _, name = given.service.partition("/")
+    with unanswerable():
+        async with client_of(given) as client:
+            lease = await _found(client, f"/apis/{GROUP_VERSION}/namespaces/{namespace}/leases/{name}", Lease)
+            configs = await _found(client, f"/api/v1/namespaces/{namespace}/configmaps", dict[str, Any])
+    named = [each for each in (configs or {}).get("items", ()) if each["metadata"]["name"].startswith(CONFIG)]
+    schedulers = frozenset(name for each in named for name in _callers(each.get("data", {}).get("config.yaml", "")))
+    renewed = lease.spec.renew_time if lease is not None else None
+    if lease is None or not renewed:
+        return ServiceState(schedulers)
+    stale = (now - datetime.fromisoformat(renewed)).total_seconds() > STALE_SECONDS
+    problem = f"last renewed at {renewed}" if stale else "not held by a replica" if not lease.holder else ""
+    stopped = f"no replica of dra-extender decides: lease {given.service} is {problem}"
+    return ServiceState(schedulers, checked=True, stopped=stopped if problem else "")
+
+
+async def _found(client: KubeClient, path: str, kind: type[T]) -> T | None:
+    """None for what does not exist or may not be read. Raises ApiError and ValueError."""
+    try:
+        return msgspec.json.decode(await client.get(path), type=kind)
+    except (NotFoundError, NotServedError, RejectedError):
+        return None
+
+
+def _callers(text: str) -> Iterator[str]:
+    """The schedulers of a KubeSchedulerConfiguration with extenders."""
+    try:
+        config = msgspec.convert(yaml.safe_load(text), _Configuration)
+    except (yaml.YAMLError, msgspec.ValidationError):
+        return
+    if config.extenders:
+        yield from (profile.scheduler_name for profile in config.profiles)
+
+
+def by_state(view: View, pod: Pod, found: Diagnosis, state: ServiceState) -> Diagnosis:
+    """With what is known about the service. A pod with devices fits no node while no replica decides."""
+    known = pod.spec.scheduler_name in view.config.scheduler_names
+    if found.state not in ("fits", "refused") or not known or not view.uses_devices(pod):
+        return found
+    if not state.stopped:
+        unknown = () if state.checked else ("whether dra-extender runs",)
+        return replace(found, unchecked=(*found.unchecked, *unknown))
+    told = (PodRefused("service", state.stopped), *found.statements)
+    return replace(found, state="refused", rule="service", fits=0, examples=(), statements=told, summary=text_of(told))
 
 
 async def diagnosis_by_service(given: WhyOptions, pod: str, forbidden: object) -> Diagnosis:
@@ -32,12 +117,8 @@ async def diagnosis_by_service(given: WhyOptions, pod: str, forbidden: object) -
                 try:
                     return msgspec.json.decode(await client.get(path, {"pod": pod}), type=Diagnosis)
                 except ApiError as refusal:
-                    problem = f"{refusal}{_remedy(refusal, namespace, name)}"
+                    problem = str(refusal)
+                    if refusal.status == FORBIDDEN and refusal.reason:  # the service gives no reason
+                        role = f"a RoleBinding to role {name}-why in namespace {namespace}"
+                        problem = f"{refusal}; ask an administrator for {role}"
     raise UnanswerableError(f"{forbidden}; the service {given.service} does not answer instead: {problem}. {_BY_EVENT}")
-
-
-def _remedy(refusal: ApiError, namespace: str, name: str) -> str:
-    """What to ask for, when the API server refuses the way to the Service."""
-    if refusal.status != FORBIDDEN or not refusal.reason:
-        return ""
-    return f"; ask an administrator for a RoleBinding to role {name}-why in namespace {namespace}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import NotFoundError, RejectedError
@@ -19,7 +21,7 @@ from dra_extender.cli.answers.answer import (
     complaining,
     unanswerable,
 )
-from dra_extender.cli.answers.service import diagnosis_by_service
+from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
 from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
@@ -57,15 +59,20 @@ async def answer(given: WhyOptions) -> int:
     with unanswerable():
         written = await drafts(given, given.filename, namespace) if given.filename else []
 
+    state = await service_state(given, datetime.now(UTC))
+    schedulers = schedulers or state.schedulers
+
     def answering(snapshot: Snapshot) -> Answer:
         with unanswerable():
             names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
             if listing:
-                return _listed(given, snapshot.view(policy, schedulers), namespace, names)
+                found = _listed(given, snapshot.view(policy, schedulers), namespace, names)
+                return replace(found, complaint=state.stopped, status=NO if state.stopped else found.status)
             pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
         view = snapshot.view(policy, schedulers)
-        found = [diagnose(view, pod, names, claims, placement=bool(given.placement)) for pod, claims in pods]
-        return _answered(given, found)
+        made = [(pod, diagnose(view, pod, names, claims, placement=bool(given.placement))) for pod, claims in pods]
+        answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
+        return replace(answer, complaint=state.stopped)
 
     try:
         return await ask(given, answering, watch=given.watch)

@@ -81,6 +81,7 @@ class DiagnosisPart(PagePart, frozen=True, tag="diagnosis"):
     fits: int
     remedies: Sequence[Remedy]
     complete: bool
+    unchecked: Sequence[str] = ()
 
 
 class HeadroomPart(PagePart, frozen=True, tag="headroom"):
@@ -124,6 +125,7 @@ def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:
         fits=found.fits,
         remedies=found.remedies,
         complete=found.complete,
+        unchecked=found.unchecked,
     )
 
 

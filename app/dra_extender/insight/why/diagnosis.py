@@ -135,8 +135,8 @@ def _unchecked(found: SimulatedPod) -> Iterator[str]:
     drafts = (request.exactly for claim in found.snapshot.claims.values() for request in claim.spec.devices.requests)
     if any(request is not None and request.admin_access for request in drafts):
         yield f"label {ADMIN_LABEL} of namespace {found.pod.metadata.namespace}"
-    if not found.view.config.scheduler_names:
-        yield f"whether scheduler {found.scheduler} runs and calls dra-extender"
+    calls = "" if found.view.config.scheduler_names else " and calls dra-extender"
+    yield f"whether scheduler {found.scheduler} runs{calls}"
 
 
 def _attributes(found: SimulatedPod) -> list[str]:

@@ -46,6 +46,7 @@ _FIRST: Final[dict[BindingRule, tuple[str, str]]] = {
         "Suggestion: find out why the devices are tainted, and repair them (`kubectl dra devices -o wide` shows them).",
         "repair them, or remove the taint",
     ),
+    "service": ("Suggestion: find out why dra-extender does not run (`kubectl get pods -A`).", "start it"),
 }
 """Suggestions that cannot be verified, and that come before all others: as a sentence, and for an event."""
 

@@ -61,7 +61,7 @@ export class Pods {
 /** @param {any} why */
 function reasons(why) {
   if (why.state === "fits") {
-    return [element("p", {}, `Fits ${counted(why.fits, "node")} now: the scheduler will retry the pod.`)];
+    return [element("p", {}, `Fits ${counted(why.fits, "node")} now. Not checked: ${why.unchecked.join(", ")}.`)];
   }
   const [first, ...others] = why.remedies;
   return [
