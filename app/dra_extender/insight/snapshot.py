@@ -197,7 +197,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         if isinstance(self.prefiltered, PreFilterState):
             for claim, usable in self.prefiltered.usable_on:
                 if not usable(node):
-                    yield Obstacle("claim elsewhere", claim.metadata.key)
+                    yield Obstacle("claim elsewhere", claim.metadata.key, usable.only or "")
 
     def is_kept_out(self) -> str:
         """The rule that keeps the pod from all nodes (a scheduling gate, or its scheduler); empty if none does."""

@@ -30,7 +30,7 @@ NodeRule = Literal[
 
 class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the node does not suit the pod, apart from devices. `what`: the resource, taint or label; `asked`: what the
-    pod asks for; `has`: what the node has.
+    pod asks for, or the only node of a claim; `has`: what the node has.
     """
 
     rule: NodeRule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dra_extender.api.resource import MAX_CONSUMERS
+from dra_extender.insight.why.text import fully
 from tests.support.diagnosis.hardware import cluster, node
 from tests.support.diagnosis.scene import Scene
 
@@ -33,6 +34,17 @@ def test_a_claim_with_as_many_consumers_as_it_may_have_is_free_for_another_when_
     remedy = found.remedies[0]
     assert remedy.short == "wait for pod default/user-0"
     assert scene.after(remedy).diagnose("one-more").state == "fits"
+
+
+def test_of_a_claim_that_is_allocated_on_one_node_the_node_is_named() -> None:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["h1"]}]}]
+    claim = _shared("user")
+    claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
+    waits = _pod("waits", nodeSelector={"zone": "north"})
+    found = Scene([*cluster(), claim, _pod("user", nodeName="h1"), waits]).diagnose("waits")
+    elsewhere = "claim default/shared is allocated on node h1, and only pods on that node can use it"
+    assert found.summary.startswith("node h1: "), "the only node that the claim can be used on is the closest"
+    assert fully(found, 200).count(elsewhere) == 4, "once for each group of other nodes"
 
 
 def test_the_pod_that_listens_on_a_port_is_named() -> None:

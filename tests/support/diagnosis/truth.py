@@ -329,7 +329,9 @@ def _excluded(facts: Facts, statement: NodesExcluded) -> Iterator[str]:
                 case "claim elsewhere":
                     claim = facts.objects["ResourceClaim", obstacle.what.partition("/")[2]]
                     results = claim["status"]["allocation"]["devices"]["results"]
-                    true = not {_id(each) for each in results} <= {device.id for device in facts.devices(name)}
+                    ids = {_id(each) for each in results}
+                    true = not ids <= {device.id for device in facts.devices(name)}
+                    true &= not obstacle.asked or ids <= {device.id for device in facts.devices(obstacle.asked)}
                 case "resource":
                     true = obstacle.what in spec["containers"][0]["resources"]["requests"]
                 case _:

@@ -211,6 +211,8 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
         case "pods":
             return f"the node has its maximum number of pods ({obstacle.has} free)"
+        case "claim elsewhere" if obstacle.asked:
+            return f"claim {obstacle.what} is allocated on node {obstacle.asked}, and only pods on that node can use it"
         case "claim elsewhere":
             return f"claim {obstacle.what} is allocated for another node, or its allocation cannot be used"
         case "resource" if not obstacle.has:
