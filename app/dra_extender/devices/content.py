@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary, ref
 import msgspec
 from cachetools import LRUCache
 
+from dra_extender.api.meta import Ignored
 from dra_extender.api.quantity import Quantity
 
 P = ParamSpec("P")
@@ -32,6 +33,8 @@ def _exact(value: Any) -> Any:
     """A quantity as a selector can distinguish it: `1Gi` and `1073741824` are equal amounts, not equal content."""
     if isinstance(value, Quantity):
         return (str(value.nano), value.format, value.scale, value.fast)
+    if isinstance(value, Ignored):
+        return None
     raise TypeError(f"{type(value).__name__} has no content that can be compared")
 
 
