@@ -85,7 +85,7 @@ EVERYTHING = {"preemption": "on", "insight_authorization": True, "leader_electio
 
 
 def granted_by(*files: str) -> set[str]:
-    """To the service; developers have a role of their own."""
+    """Permissions of the service: the role of developers is left out."""
     roles = (role for file in files for role in documents(file))
     return allowed(role for role in roles if role["metadata"]["name"] != "dra-extender-why")
 

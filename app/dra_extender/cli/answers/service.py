@@ -95,7 +95,7 @@ def _callers(text: str) -> Iterator[str]:
 
 
 def by_state(view: View, pod: Pod, found: Diagnosis, state: ServiceState) -> Diagnosis:
-    """With what is known about the service. A pod with devices fits no node while no replica decides."""
+    """The diagnosis, as the state of the service corrects it. Nothing fits with devices while no replica decides."""
     known = pod.spec.scheduler_name in view.config.scheduler_names
     if found.state not in ("fits", "refused") or not known or not view.uses_devices(pod):
         return found
