@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import socket
 import ssl
 from collections import Counter
@@ -78,6 +80,22 @@ async def test_of_many_who_come_at_once_one_is_let_in_at_a_turn(listening: socke
     await found.wait_closed()
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_is_closed_in_whatever_turn_the_listener_ends(listening: socket.socket, turns: int) -> None:
+    """A socket that is left to the garbage collector is a ResourceWarning, and every warning fails a test."""
+    found = Listener(listening, Greeting, None)
+    with socket.create_connection(listening.getsockname()) as client:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        found.close()
+        await found.wait_closed()
+        listening.close()
+        gc.collect()
+        client.settimeout(LONGEST)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(16) in (b"", b"hello")
 
 
 @pytest.mark.usefixtures("guarded")

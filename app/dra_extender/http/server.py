@@ -65,17 +65,26 @@ class Listener:
         await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._handshake_slot()
+            await self._readable()
             try:
-                accepted, _ = await loop.sock_accept(self._listening)
+                accepted, _ = self._listening.accept()  # cancelling loop.sock_accept could lose an accepted socket
+            except BlockingIOError:
+                continue  # the client left
             except OSError as problem:
                 log.warning("cannot accept connections for now", problem=str(problem))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._begin(accepted)
-            await asyncio.sleep(0)  # sock_accept may return without giving up its turn
+
+    async def _readable(self) -> None:
+        """Wait until a client connects."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._listening, ready.set)
+        await ready.wait()
+        loop.remove_reader(self._listening)
 
     async def _handshake_slot(self) -> None:
         """Wait until one more handshake may run; cancel the oldest one when it is over its time."""
@@ -90,9 +99,15 @@ class Listener:
                 oldest.cancel()
 
     def _begin(self, accepted: socket.socket) -> None:
+        def end(handshake: asyncio.Task[None]) -> None:
+            self._handshakes.pop(handshake, None)
+            if handshake.cancelled():  # perhaps before its first step
+                accepted.close()
+
+        accepted.setblocking(False)
         task = asyncio.create_task(self._connect(accepted), name="connection")
         self._handshakes[task] = asyncio.get_running_loop().time()
-        task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+        task.add_done_callback(end)
 
     async def _connect(self, accepted: socket.socket) -> None:
         """Finish the handshake, if any, and connect a new protocol object."""
@@ -102,7 +117,7 @@ class Listener:
             await loop.connect_accepted_socket(
                 self._make_protocol, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
             )
-        except (OSError, asyncio.CancelledError):
+        except OSError:
             accepted.close()  # the client left, does not speak TLS, is not trusted, or takes too long
 
 
