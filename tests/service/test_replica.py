@@ -142,6 +142,11 @@ def test_what_is_not_listed_yet_is_unknown() -> None:
     assert ClusterInsight(Replica(engine=engine(kind(synced=False)))).unknown() == "not synced: Node (listing)"
 
 
+def test_what_is_not_watched_is_unknown_as_it_is_for_the_verbs() -> None:
+    replica = Replica(engine=LATE)
+    assert ClusterInsight(replica).unknown() == replica.unavailable() == "not watching: Node for 31 s (x)"
+
+
 def test_a_failure_ends_the_life_of_the_service_and_a_missing_leader_only_its_readiness() -> None:
     standby, broken = Replica(**READY | {"election": election(leading=False)}), Replica(failure="boom")
     assert [each.live()[0].ok for each in (standby, broken)] == [True, False]

@@ -162,11 +162,9 @@ class ClusterInsight:
         self._replica = replica
 
     def unknown(self) -> str:
-        """Why the cluster is not known; empty when it is."""
+        """Why the present state of the cluster is not known; empty when it is. A standby knows it."""
         engine = self._replica.engine
-        if engine is None:
-            return UNREACHED
-        return "" if engine.watches.synced else engine.watch_health.unavailable()
+        return UNREACHED if engine is None else engine.watch_health.unavailable()
 
     @property
     def view(self) -> View:

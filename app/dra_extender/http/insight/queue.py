@@ -39,7 +39,7 @@ class Insight(Protocol):
     """The service as questions see it. Everything but `unknown` may be used only while `unknown` returns ""."""
 
     def unknown(self) -> str:
-        """Why the cluster is not known yet; empty when it is."""
+        """Why the present state of the cluster is not known; empty when it is."""
 
     @property
     def view(self) -> View:
