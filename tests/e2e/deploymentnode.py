@@ -34,6 +34,7 @@ class Endpoint(Object, frozen=True, gc=False):
 
 
 class EndpointPort(Object, frozen=True, gc=False):
+    name: str = ""
     port: int = 0
 
 
@@ -98,7 +99,7 @@ class DeploymentNode:
 
 
 class ServiceProxy:
-    """`url` is where the Service is reached. `refused` counts connections without any endpoint."""
+    """`url` is where port `verbs` of the Service is reached. `refused` counts connections without any endpoint."""
 
     def __init__(self, client: KubeClient, namespace: str, service: str) -> None:
         self.url = ""
@@ -125,7 +126,7 @@ class ServiceProxy:
     def _endpoint(self) -> tuple[str, int] | None:
         found: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
         for item in self._slices.objects.values():
-            (port,) = item.ports or ()
+            (port,) = (port for port in item.ports or () if port.name == "verbs")
             for endpoint in item.endpoints or ():
                 ready, serving = endpoint.conditions.ready, endpoint.conditions.serving
                 if ready or serving:
