@@ -54,7 +54,7 @@ from tools.chaos.tenants import Tenants
 from tools.chaos.workload import Workload
 
 LIMITS = SchedulingConfig(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
-NARROW = msgspec.structs.replace(LIMITS, turn_work=20, question_work=20, call_work=400, worker_claim_seconds=1e9)
+NARROW = msgspec.structs.replace(LIMITS, turn_work=40, question_work=20, call_work=400, worker_claim_seconds=1e9)
 WORKING = [0.0, 0.01, 0.5, 1.9]
 """Seconds that workers take."""
 LAGS = [0.0, 0.002, 0.05, 0.5]

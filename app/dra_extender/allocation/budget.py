@@ -51,6 +51,8 @@ class WorkBudget:
     used: int = 0
     """Units of work counted so far; always 0 in a budget without a limit."""
     limited: bool = False
+    unfinished: bool = False
+    """The call ended here, and another turn would have got further."""
 
     def spend(self, units: int) -> None:
         """Charge small work that cannot be interrupted, before it is done. Raises TurnSpent and Deferred."""
@@ -151,7 +153,6 @@ class TurnBudget(WorkBudget):
         self.waits = False
         """Workers have to answer before everything is decided."""
         self.unfinished = False
-        """Another turn would have got further."""
         self._replies = replies
         self._left = allowance
         self._ceiling = ceiling

@@ -142,6 +142,11 @@ class Decisions:
         """Count work of the caller. Raises TurnSpent and Deferred."""
         self._budget.spend(units)
 
+    @property
+    def unfinished(self) -> bool:
+        """The call has reached its work: what was not decided is refused."""
+        return self._budget.unfinished
+
     def signatures(self, claims: Iterable[ResourceClaim]) -> tuple[bytes, ...]:
         """The signature of each claim: equal for claims with equal specs. Raises TurnSpent and Deferred."""
         return self._caches.signatures.of(claims, self._budget)

@@ -156,7 +156,7 @@ PREEMPTIONS: Final = LabelledCounter[PreemptionResult](
         "hopeless": "evicting pods of lower priority does not help, or the pod must not preempt",
         "needless": "the pod fits now, or will fit once terminating pods are gone",
         "forbidden": "a PodDisruptionBudget protects the victims",
-        "waiting": "the decision needs a worker that has not answered yet",
+        "waiting": "the evaluation is not complete: a worker has not answered yet, or it needs another call",
         "failed": "the API server refused a request",
     },
 )

@@ -1,14 +1,17 @@
-"""Which pods become preemptors, whatever a caller of filter says about them."""
+"""Which pods become preemptors, whatever a caller of filter says about them, and when their evaluation ends."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dra_extender.scheduling.nomination.nominations import is_preempting
-from tests.support.scheduling.nominating import FOUR, full, wanting
+from dra_extender.scheduling.outcomes import PREEMPTIONS
+from tests.support.scheduling.nominating import FOUR, ON, full, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_pod
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
 
@@ -36,3 +39,12 @@ async def test_whoever_calls_filter_chooses_the_nodes_where_a_pending_pod_preemp
     assert not (await service.filter(world.api.pod("p"), "n1")).NodeNames
     await world.settle(5.0)
     assert world.api.evicted == ["a"]
+
+
+async def test_an_evaluation_that_needs_many_calls_comes_to_its_end(world: World, small: Objects) -> None:
+    narrow = msgspec.structs.replace(ON, turn_work=40, question_work=40, call_work=40, worker_claim_seconds=1e9)
+    service = await full(world, small, FOUR, narrow, VirtualWorkers())
+    world.add(*wanting("p", 10))
+    assert await until_bound(world, service, "p") == "n1"
+    assert world.api.evicted == ["a"]
+    assert service.counted(PREEMPTIONS, "waiting") > 1

@@ -13,7 +13,7 @@ from dra_extender.allocation.budget import TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
-from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.evaluator import UNKNOWN, PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.victims import cost
 from tests.support.scheduling.preempting import Situation, Told
@@ -190,19 +190,24 @@ def test_the_order_in_which_things_become_known_makes_no_difference(told: Told, 
     assert answers[0] == answers[1]
 
 
-@given(situations())
-def test_in_many_turns_the_answer_is_the_same(told: Told) -> None:
+@given(situations(), st.integers(1, 8))
+def test_in_many_turns_and_calls_the_answer_is_the_same(told: Told, turns_of_a_call: int) -> None:
     situation = Situation(told)
     expected = situation.text()
     search, answers = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies()
     view = replace(situation.view, config=SchedulingConfig(turn_work=ALLOWANCE))
     for turn in range(300):
-        budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000)
+        last = turn % turns_of_a_call == turns_of_a_call - 1
+        budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000, last=last)
         try:
             found = search.evaluate(view.with_budget(budget))
         except TurnSpent:
             continue
-        event(f"{min(turn, 5)} turns more")
+        if search.unfinished:
+            assert found == UNKNOWN
+            search.terms = situation.terms
+            continue
+        event(f"{min(turn, 5)} turns more, {min(turn // turns_of_a_call, 3)} calls more")
         assert situation.told(found) == expected
         return
     raise AssertionError("there is no end to it")

@@ -151,6 +151,22 @@ def test_no_turn_does_more_than_it_is_charged_for(told: Told, victims: int) -> N
     assert len(found[0].victims) == victims
 
 
+@pytest.mark.parametrize(
+    ("told", "victims"), [(shared_claims(32, 128), 128), (many_victims(160), 160)], ids=["shared claims", "victims"]
+)
+def test_a_node_whose_pods_cost_more_than_a_turn_is_decided_on_in_many_turns(told: Told, victims: int) -> None:
+    situation, turn = Situation(told), 200
+    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies()
+    view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
+    for _ in range(1_000):
+        with suppress(TurnSpent):
+            found = search.evaluate(view.with_budget(TurnBudget(answers, allowance=turn, ceiling=20_000)))
+            assert isinstance(found, Preemption)
+            assert len(found.victims) == victims
+            return
+    raise AssertionError("there is no end to it")
+
+
 def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:
     """Units of work for finding the claims of a node, whose pods of this priority a budget with these parts selects."""
     told: dict[str, Any] = {"nodes": {"n1": pods}, "pods": {}, "preemptor": {"priority": 10}}

@@ -9,6 +9,7 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.ports import Workers
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
@@ -31,10 +32,16 @@ async def running(world: World, service: Service, node: str, name: str, priority
     await world.settle(0.1)
 
 
-async def full(world: World, small: Objects, priorities: Mapping[str, int], config: SchedulingConfig = ON) -> Service:
+async def full(
+    world: World,
+    small: Objects,
+    priorities: Mapping[str, int],
+    config: SchedulingConfig = ON,
+    workers: Workers | None = None,
+) -> Service:
     """A service, and pods with one device each: the first two on n1, the others on n2."""
     world.add(*small)
-    service = world.service(config=config)
+    service = world.service(config=config, workers=workers)
     for number, (name, priority) in enumerate(priorities.items()):
         await running(world, service, "n1" if number < 2 else "n2", name, priority)
     service.start()

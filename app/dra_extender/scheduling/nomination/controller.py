@@ -138,8 +138,7 @@ class PreemptionController:
         if uid in self._nominations or uid in view.binding or not self._handle.leading():
             return
         terms = self.terms(pod)
-        evaluator = PreemptionEvaluator(terms, preemptor.nodes(terms.stuck))
-        found, _ = await self._handle.deferred.decide(pod, evaluator.evaluate)
+        found, _ = await self._handle.deferred.decide(pod, preemptor.evaluation(terms).evaluate)
         again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
         self._preemptors.consider(preemptor, again=again)
         if isinstance(found, NoPreemption):

@@ -1,8 +1,8 @@
 """Pods that may preempt: filter refused them on every node because devices are missing.
 
 Promises: preemption is evaluated for a new pod at once. It is evaluated again after a change that concerns the pod, but
-not within `again_seconds`, and after `again_most_seconds` in any case. Pods of higher priority come first, then pods
-that have waited longer.
+not within `again_seconds`, and after `again_most_seconds` in any case. An evaluation that one call could not finish
+goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited longer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from cachetools import LRUCache
 
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import KnownPods
 
 
@@ -30,6 +32,16 @@ class Preemptor(msgspec.Struct):
     said: str = ""
     avoid: dict[str, tuple[str, ...]] = {}
     """By node on which it waited in vain: the UIDs of the stuck victims."""
+    evaluator: PreemptionEvaluator | None = None
+    """The evaluation that needs another call; it began on the generation `begun`."""
+    begun: int = 0
+
+    def evaluation(self, terms: PreemptionTerms) -> PreemptionEvaluator:
+        """The evaluation that needs another call, on the terms of now; otherwise a new one."""
+        if self.evaluator is None:
+            self.evaluator, self.begun = PreemptionEvaluator(terms, self.nodes(terms.stuck)), self.generation
+        self.evaluator.terms = terms
+        return self.evaluator
 
     def nodes(self, stuck: Collection[str]) -> Sequence[str]:
         """The nodes to evaluate, sorted; without nodes that it avoids while victims are stuck there."""
@@ -84,8 +96,10 @@ class Preemptors:
 
     def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
         """Preemption is evaluated now; `again`: evaluate it once more after `again_seconds`."""
-        preemptor.considered = preemptor.generation - again
+        preemptor.considered = (preemptor.generation if preemptor.evaluator is None else preemptor.begun) - again
         preemptor.at = self._clock.monotonic()
+        if preemptor.evaluator is not None and not preemptor.evaluator.unfinished:
+            preemptor.evaluator = None
 
     def __len__(self) -> int:
         return len(self._known)

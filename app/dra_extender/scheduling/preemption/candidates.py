@@ -123,7 +123,7 @@ def scan(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names:
     if now.fits:
         return Scanned(fits=now.fits[0])
     pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
-    found = preemptible_claims(view, terms, pools)
+    found = preemptible_claims(view, terms, pools, divisible=len(names) > 1)
     soon = statuses_without(view, prefiltered, terms, names, found.terminating) if found.terminating else now
     unknown = _is_open(now) or _is_open(soon)
     if soon.fits or not found.evictable:

@@ -5,6 +5,7 @@ Promises
   answer holds for the state of the last turn, because the victims on the chosen node are worked out again then.
 - The evaluator finds no preemption when the pod fits on one of the nodes, will fit once terminating pods are gone, or
   waits for victims of its own; and none while a worker has to answer first for some node.
+- An evaluation that needs more work than one call may do goes on in the next call, where it stopped.
 - Work grows with the nodes and with the claims that have devices there. Nodes where freeing everything does not help
   are dropped first. Of the others, up to a limit, those are examined that can still be the best.
 
@@ -18,7 +19,7 @@ from collections.abc import Collection, Sequence
 from operator import is_
 from typing import Final
 
-from dra_extender.allocation.budget import Deferred, TurnSpent
+from dra_extender.allocation.budget import SEARCHING, Deferred, TurnSpent
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
@@ -42,7 +43,7 @@ NOMINATED = "not eligible due to a terminating pod on the nominated node."
 FITS = "the devices fit already"
 WAITS = "the devices fit once terminating pods are gone"
 HOPELESS = NoPreemption("hopeless", "evicting pods of lower priority does not free the devices")
-UNKNOWN = NoPreemption("unknown", "the decision needs a worker that has not answered yet")
+UNKNOWN = NoPreemption("unknown", "the evaluation is not complete yet")
 
 
 def find_preemption(
@@ -78,10 +79,14 @@ class NodeAnswers:
 
 
 class PreemptionEvaluator:
-    """One question. Call `evaluate` until it does not raise TurnSpent, each time with the view of another turn."""
+    """One question. Call `evaluate` until it does not raise TurnSpent, each time with the view of another turn. While
+    it is `unfinished`, it can go on in another call, with the `terms` of that moment.
+    """
 
     def __init__(self, terms: PreemptionTerms, nodes: Sequence[str]) -> None:
-        self._terms = terms
+        self.terms = terms
+        self.unfinished = False
+        """The answer is `UNKNOWN` because the call has reached its work."""
         self._nodes = tuple(dict.fromkeys(nodes))
         self._position = 0
         self._chunk = CHUNK
@@ -97,21 +102,21 @@ class PreemptionEvaluator:
     def evaluate(self, view: View) -> Preemption | NoPreemption:
         """Raises TurnSpent when another turn is needed."""
         try:
-            refused = ineligible(view, self._terms)
+            return self._evaluate(view)
         except Deferred:
             return UNKNOWN
+        finally:
+            self.unfinished = view.decisions.unfinished
+
+    def _evaluate(self, view: View) -> Preemption | NoPreemption:
+        refused = ineligible(view, self.terms)
         if refused is not None:
             return refused
-        prefiltered = pre_filter(view, self._terms.preemptor)
+        prefiltered = pre_filter(view, self.terms.preemptor)
         if not isinstance(prefiltered, PreFilterState):
             reason = prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error
             return NoPreemption("refused", reason)
-        try:
-            return self._evaluate(view, prefiltered, self._terms.with_claims(prefiltered.order))
-        except Deferred:
-            return UNKNOWN
-
-    def _evaluate(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> Preemption | NoPreemption:
+        terms = self.terms.with_claims(prefiltered.order)
         fits = self._scan(view, prefiltered, terms)
         if fits:
             return NoPreemption("fits", FITS, fits)
@@ -130,7 +135,8 @@ class PreemptionEvaluator:
             names = self._nodes[self._position : self._position + self._chunk]
             try:
                 found = scan(view, prefiltered, terms, names)
-            except TurnSpent:
+                _check_finished(view)
+            except (TurnSpent, Deferred):
                 self._chunk = max(1, self._chunk // 2)
                 raise
             if found.fits:
@@ -156,6 +162,12 @@ class PreemptionEvaluator:
                 found = cost(candidate.node, victims)
                 self._best = found if self._best is None else min(found, self._best)
             self._ranked.pop()
+
+
+def _check_finished(view: View) -> None:
+    """Raises Deferred if the call has reached its work: nodes are then refused that were not decided on."""
+    if view.decisions.unfinished:
+        raise Deferred(SEARCHING)
 
 
 def ineligible(view: View, terms: PreemptionTerms) -> NoPreemption | None:
@@ -220,7 +232,9 @@ def _victims(
     """The fewest victims on the node; None when preemption does not help there or is forbidden."""
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
-        return bool(statuses_without(view, prefiltered, terms, (node,), gone).fits)
+        statuses = statuses_without(view, prefiltered, terms, (node,), gone)
+        _check_finished(view)
+        return bool(statuses.fits)
 
     trials = answers.on(view, terms, node)
     return _allowed(terms, fewest(_preemptible(view, terms, node), terms.budgets, fits, trials))

@@ -12,6 +12,7 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
@@ -74,14 +75,18 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
     return -pod.spec.priority, started is None, started or "", pod.metadata.key
 
 
-def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolID]) -> PreemptibleClaims:
+def preemptible_claims(
+    view: View, terms: PreemptionTerms, pools: Iterable[PoolID], *, divisible: bool = False
+) -> PreemptibleClaims:
     """The preemptible claims with devices in these pools. Linear in the devices of the pools that are in use, and in
-    the pods that are being bound and their claims. Raises TurnSpent and Deferred.
+    the pods that are being bound and their claims. `divisible`: when a turn does not suffice, the caller asks about
+    fewer pools. Otherwise all consumers together take at most a quarter of a turn, so that a decision always fits into
+    the rest. Raises TurnSpent and Deferred.
     """
     users = _users(view, pools)
     charge(view, PER_CLAIM * len(users))
     joined = _about_to_be_used(view)
-    consumers = _Consumers(view, terms)
+    consumers = _Consumers(view, terms, sys.maxsize if divisible else view.config.turn_work // 4)
     terminating: list[ResourceClaim] = []
     evictable: list[PreemptibleClaim] = []
     for uid in users:
@@ -137,10 +142,10 @@ def _is_stored(view: View, claim: ResourceClaim) -> bool:
 
 
 class _Consumers:
-    """The pods that use claims. Each is examined once, however many claims it uses."""
+    """The pods that use claims. Each is examined once, however many claims it uses. Charges `most` units in all."""
 
-    def __init__(self, view: View, terms: PreemptionTerms) -> None:
-        self._view, self._terms = view, terms
+    def __init__(self, view: View, terms: PreemptionTerms, most: int) -> None:
+        self._view, self._terms, self._most = view, terms, most
         self._examined: dict[str, Pod | Literal["terminating", "stays"]] = {}
 
     def evictable(self, claim: ResourceClaim) -> tuple[Pod, ...] | None:
@@ -148,20 +153,25 @@ class _Consumers:
         consumers = claim.status.reserved_for
         if not consumers:
             return None
-        charge(self._view, len(consumers) // CONSUMERS)
+        self._charge(len(consumers) // CONSUMERS)
         found: list[Pod] = []
         for consumer in consumers:
             if consumer.api_group or consumer.resource != "pods":
                 return None
             known = self._examined.get(consumer.uid)
             if known is None:
-                charge(self._view, PER_POD if found else 0)
+                self._charge(PER_POD if found else 0)
                 known = self._examined[consumer.uid] = self._examine(consumer.uid)
             if isinstance(known, Pod):
                 found.append(known)
             elif known == "stays":
                 return None
         return tuple(found)
+
+    def _charge(self, units: int) -> None:
+        units = min(units, self._most)
+        self._most -= units
+        charge(self._view, units)
 
     def _examine(self, uid: str) -> Pod | Literal["terminating", "stays"]:
         if _is_terminating(self._view, self._terms, uid):
