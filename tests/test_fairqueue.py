@@ -106,10 +106,10 @@ def test_a_content_can_be_dropped_in_all_namespaces() -> None:
     assert taken(made) == ["ay1"]
 
 
-def test_a_content_of_a_namespace_can_be_taken_at_once_and_counts_as_one_turn() -> None:
-    made = queue("ax", "ax", "ay", "bx")
-    assert list(made.take_alike()) == ["ax1", "ax2"]
-    assert taken(made) == ["bx1", "ay1"]
+def test_a_content_can_be_taken_at_once_and_counts_as_one_turn_of_one_namespace() -> None:
+    made = queue("ax", "ax", "ay", "bx", "by")
+    assert list(made.take_alike()) == ["ax1", "ax2", "bx1"]
+    assert taken(made) == ["by1", "ay1"]
 
 
 @given(

@@ -70,11 +70,11 @@ class FairQueue(Generic[T]):
         return item
 
     def take_alike(self) -> Iterable[T]:
-        """The next item, and all others of its content in its namespace, as one item."""
-        namespace, _, items = self._next()
+        """The next item, and all others of its content, in any namespace, as one item of its namespace."""
+        namespace, content, items = self._next()
         self._grow(namespace, -len(items))
         self.charge(namespace, 1)
-        return items
+        return (*items, *self.drop(content))
 
     def _next(self) -> tuple[str, Hashable, deque[T]]:
         """Remove the content that is next."""

@@ -4,9 +4,10 @@ This includes pods that kube-scheduler refuses before it calls the service, if t
 and their scheduler is known to call the service.
 
 Promises: diagnoses do not delay the verbs: they run one at a time, in turns, in a sixth of the time. The namespace
-whose diagnoses have taken fewest turns is next. Pods of a namespace that differ only in their names and in the names of
-their claims share a diagnosis. The service writes an event when its text changes, and at most once in `REPORT_SECONDS`
-per pod unless another rule refuses the pod.
+whose diagnoses have taken fewest turns is next. Pods that differ only in their names, their namespaces and the names of
+their claims share a diagnosis; pods of several namespaces do unless its text names an object of one of them. The
+service writes an event when its text changes, and at most once in `REPORT_SECONDS` per pod unless another rule refuses
+the pod.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.insight.why.redaction import redacted
+from dra_extender.insight.why.redaction import moved, redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
 from dra_extender.insight.why.waiting import content_of, names_itself
 from dra_extender.scheduling.claims import claim_names, created_names
+from dra_extender.scheduling.reader import Reader
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
@@ -196,14 +198,19 @@ class Diagnoses:
     def _diagnose(self, pods: Sequence[Pod]) -> Turns[Diagnosis]:
         """Diagnose the first of these pods for all of them."""
         first, generations = pods[0], [self._generation(pod) or 0 for pod in pods]
-        reader = self._view.config.reader(first.metadata.namespace)
-        found = redacted((yield from diagnosing(self._view, first)), reader)
-        event = event_of(found)
-        shared = event is None or not names_itself(first, event.note)
+        home = first.metadata.namespace
+        whole = yield from diagnosing(self._view, first)
+        found = redacted(whole, self._view.config.reader(home))
+        told = event_of(found)
+        shared = told is None or not names_itself(first, told.note)
+        everywhere = shared and (told is None or _names_none_of(first, told, whole))
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}
         for pod, generation in zip(pods, generations, strict=True):
-            if pod is not first and not shared:
-                self._put(pod, pod.metadata.uid)
+            namespace, event = pod.metadata.namespace, told
+            if namespace != home and everywhere:
+                event = event_of(redacted(moved(whole, first, namespace), self._view.config.reader(namespace)))
+            if pod is not first and not (shared if namespace == home else everywhere):
+                self._put(pod, (namespace, first.metadata.uid) if shared else pod.metadata.uid)
             elif self._record(pod, generation, found.rule, event) and event is not None:
                 claim = self._blamed(event, first, pod)
                 claims |= {claim.metadata.uid: (claim, event)} if claim is not None else {}
@@ -225,7 +232,17 @@ class Diagnoses:
         return True
 
     def _blamed(self, event: DiagnosisEvent, first: Pod, pod: Pod) -> ResourceClaim | None:
-        """The claim of the pod that corresponds to the claim of the first pod that is the cause."""
-        namespace, _, name = event.claim.partition("/")
+        """The claim of the pod that corresponds to the claim of the first pod that is the cause. None for a claim that
+        was created for the pod, because the pod has the event.
+        """
+        name = event.claim.partition("/")[2]
         names = dict(zip(claim_names(first), claim_names(pod), strict=False))
-        return self._view.ledger.get(namespace, names.get(name, name if pod is first else ""))
+        claim = self._view.ledger.get(pod.metadata.namespace, names.get(name, name if pod is first else ""))
+        owner = claim.metadata.controller if claim is not None else None
+        return claim if owner is None else None
+
+
+def _names_none_of(pod: Pod, event: DiagnosisEvent, found: Diagnosis) -> bool:
+    """True when the event names no object of the pod's namespace: a reader who sees no namespace reads the same."""
+    seen = event_of(redacted(moved(found, pod, ""), Reader("")))
+    return pod.metadata.namespace not in event.note and event == seen

@@ -151,6 +151,14 @@ async def test_pods_of_others_and_pods_without_devices_are_told_nothing(
     assert told.events == []
 
 
+async def diagnosed(told: Told) -> list[str]:
+    """The pods that were diagnosed, until none is due."""
+    found = list[str]()
+    while (diagnosis := await told.diagnoses.diagnose_next()) is not None:
+        found.append(diagnosis.pod)
+    return found
+
+
 async def test_pods_that_differ_in_name_only_share_a_diagnosis_and_each_is_told_once(
     world: World, serving: Service
 ) -> None:
@@ -159,16 +167,46 @@ async def test_pods_that_differ_in_name_only_share_a_diagnosis_and_each_is_told_
         world.add(make_claim(f"{name}-gpu", count=9, pod=name), from_template(name, f"{name}-gpu"))
     world.add(make_claim("other-gpu", count=9, pod="other"), from_template("other", "other-gpu", priority=1))
     await world.settle()
-    told, found = Told(serving), list[str]()
-    while (diagnosis := await told.diagnoses.diagnose_next()) is not None:
-        found.append(diagnosis.pod)
-    assert found == ["default/p0", "default/other"]
-    everybody = [*names, "other"]
-    assert sorted(about for about, _, _ in told.events) == sorted(
-        [*(f"Pod {name}" for name in everybody), *(f"ResourceClaim {name}-gpu" for name in everybody)]
-    )
+    told = Told(serving)
+    assert await diagnosed(told) == ["default/p0", "default/other"]
+    assert sorted(about for about, _, _ in told.events) == sorted(f"Pod {name}" for name in [*names, "other"])
     note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 1 node)"
     assert {told for _, _, told in told.events} == {note}
+
+
+async def test_pods_of_many_namespaces_share_a_diagnosis(world: World, serving: Service) -> None:
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        claim = make_claim(f"{name}-gpu", count=9, pod=name, namespace=f"team-{name}")
+        world.add(claim, from_template(name, f"{name}-gpu", namespace=f"team-{name}"))
+    await world.settle()
+    told = Told(serving)
+    assert await diagnosed(told) == ["team-p0/p0"]
+    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 1 node)"
+    assert {told for _, _, told in told.events} == {note}
+    assert sorted(about for about, _, _ in told.events) == sorted(f"Pod {name}" for name in names)
+
+
+async def test_a_diagnosis_that_names_objects_of_a_namespace_is_not_shared_with_another(
+    world: World, serving: Service
+) -> None:
+    for space in ("blue", "red"):
+        name = f"{space}-holder"
+        world.add(make_claim(name, namespace=space), make_pod(name, name, namespace=space))
+        await world.settle()
+        assert await serving.bind(world.api.pod(f"{space}/{name}"), "n1") == ""
+    for space in ("blue", "red", "white"):
+        for name in (f"{space}-p", f"{space}-q"):
+            claim = make_claim(f"{name}-gpu", pod=name, namespace=space)
+            world.add(claim, from_template(name, f"{name}-gpu", namespace=space))
+    await world.settle()
+    told = Told(serving)
+    assert sorted(await diagnosed(told)) == ["blue/blue-p", "red/red-p", "white/white-p"]
+    for space, other in (("blue", "red"), ("red", "blue")):
+        notes = {note for about, _, note in told.events if f"{space}-" in about}
+        assert len(notes) == 1
+        assert all(f"{space}-holder" in note and f"{other}-" not in note for note in notes), notes
+    assert not [note for about, _, note in told.events if "white-" in about and "-holder" in note]
 
 
 async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, serving: Service) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from dra_extender.api.core import Pod
 from dra_extender.insight.why.commands import place
 from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import ConstraintUnmet, DevicesUnavailable, HoldingClaim, NodesExcluded
@@ -31,6 +32,22 @@ def redacted(found: Diagnosis, reader: Reader) -> Diagnosis:
     parts = {name: _part(getattr(found, name), reader) for name in found.__struct_fields__}
     seen = replace(found, **parts)
     return replace(seen, summary=text_of(seen.statements)) if seen.statements else seen
+
+
+def moved(found: Diagnosis, pod: Pod, namespace: str) -> Diagnosis:
+    """The diagnosis of a pod like this one in another namespace: remedies change the templates and claims there."""
+    home = pod.metadata.namespace
+    own = {("ResourceClaimTemplate", each.resource_claim_template_name) for each in pod.spec.resource_claims}
+    own |= {("ResourceClaim", each.resource_claim_name) for each in pod.spec.resource_claims}
+
+    def change(each: Change) -> Change:
+        is_own = each.namespace == home and (each.object, each.name) in own
+        return replace(each, namespace=namespace) if is_own else each
+
+    return replace(
+        found,
+        remedies=tuple(replace(each, changes=tuple(map(change, each.changes)), commands=()) for each in found.remedies),
+    )
 
 
 def _part(part: Any, reader: Reader) -> Any:
