@@ -1,15 +1,16 @@
-"""`dra-extender compact` against an API server: moves for a pod, for a claim in a file, and for whole devices."""
+"""`dra-extender compact` against an API server: moves for a pod, and for a claim in a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 
-from dra_extender.cli.answers import compact, headroom
+from dra_extender.cli.answers import compact
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import CompactOptions, HeadroomOptions
+from dra_extender.cli.questions import CompactOptions
 from dra_extender.cli.source import Source
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
@@ -120,21 +121,9 @@ async def test_a_budget_is_named_and_its_pod_stays(
     assert "1 pod: disruption budget default/careful allows no eviction (default/p0)" in out
 
 
-async def test_headroom_counts_again_after_the_moves(
-    world: World, source: Source, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = options(HeadroomOptions, source, device_class=GPU_DRIVER, count=2, after_compaction=True)
-    assert await headroom.answer(given) == YES
-    out = capsys.readouterr().out
-    assert out.startswith(f"Pods with 2 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nAfter 1 eviction (")
-    assert "1 more fits, on 1 of 3 nodes." in out
-
-
-async def test_without_a_request_devices_are_made_whole(
-    world: World, source: Source, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await report(source, "", None, ()) == NO
-    assert capsys.readouterr().out == "no eviction frees a whole device\n"
+async def test_a_pod_or_a_file_is_needed(source: Source) -> None:
+    with pytest.raises(typer.BadParameter, match="name a pod, or a file with -f"):
+        await report(source, "", None, ())
 
 
 async def test_what_fits_already_needs_no_move(

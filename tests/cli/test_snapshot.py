@@ -76,9 +76,7 @@ COMMANDS: dict[str, Ask] = {
     "compact": moves,
     "devices": lambda source: list_devices(options(DevicesOptions, source, output="json")),
     "top": lambda source: sum_devices(options(TopOptions, source)),
-    "headroom": lambda source: headroom.answer(
-        options(HeadroomOptions, source, device_class=GPU_DRIVER, after_compaction=True)
-    ),
+    "headroom": lambda source: headroom.answer(options(HeadroomOptions, source, device_class=GPU_DRIVER)),
 }
 
 

@@ -103,7 +103,7 @@ def test_every_answer_can_be_had_for_programs(file: str, words: str, output: str
 
 
 @pytest.mark.parametrize(
-    "words", ["why p", "devices", "top", "headroom gpu", "whatif", "compact", "audit", "workload", "selector true"]
+    "words", ["why p", "devices", "top", "headroom gpu", "whatif", "compact p", "audit", "workload", "selector true"]
 )
 @pytest.mark.parametrize("where", [("--kubeconfig", "nowhere"), ("--from", "nowhere")])
 def test_a_command_without_a_cluster_fails_with_the_reason_on_standard_error(

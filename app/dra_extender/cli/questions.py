@@ -135,10 +135,6 @@ class HeadroomOptions(Source, frozen=True, kw_only=True):
     device_class: Annotated[str | None, argument("CLASS", "the DeviceClass of the pods' devices", classes)] = None
     filename: ClaimFile = ""
     count: Annotated[int, typer.Option(metavar="COUNT", min=1, help="devices of the class per pod")] = 1
-    after_compaction: Annotated[
-        bool, typer.Option("--after-compaction", help="also count after the evictions that compact proposes")
-    ] = False
-    scheduler_name: MovedSchedulers = None
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="maximum number of allocations to try")] = (
         MOST_ALLOCATIONS
     )
@@ -179,9 +175,9 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
 class CompactOptions(Source, frozen=True, kw_only=True):
     """List which pods to evict, in which order, so that a pending pod or a claim fits.
 
-    Without a pod or a file it frees as many whole devices as possible. Each evicted pod fits on another node: the
-    command decides every move as the service would, in the order of the list. It never evicts a pod. By default only
-    pods of the pending pod's own scheduler may be evicted, or of dra-scheduler if no pod is named.
+    Each evicted pod fits on another node: the command decides every move as the service would, in the order of the
+    list. It never evicts a pod. By default only pods of the pending pod's own scheduler may be evicted, or of
+    dra-scheduler if no pod is named.
 
     Exit status: 0 if there is a way, 1 if no evictions help, 2 if the command cannot answer.
     """

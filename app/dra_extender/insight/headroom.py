@@ -67,25 +67,18 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`after_compaction`: the headroom after `moves` evictions; null if it was not requested, or no eviction helps."""
+    """What `headroom` answers."""
 
     now: Headroom
-    after_compaction: Headroom | None = None
-    moves: int = 0
 
     @property
     def fits(self) -> bool:
-        """True when at least one pod fits, perhaps after evictions."""
-        return bool(self.now.fits or (self.after_compaction is not None and self.after_compaction.fits))
+        """True when at least one pod fits."""
+        return bool(self.now.fits)
 
-    def lines(self, *, compacted: bool) -> Iterator[str]:
-        """For people. `compacted`: compaction was requested."""
+    def lines(self) -> Iterator[str]:
+        """For people."""
         yield from self.now.lines()
-        if self.after_compaction is not None:
-            yield f"After {counted(self.moves, 'eviction')} (see compact):"
-            yield from self.after_compaction.lines()
-        elif compacted:
-            yield "No evictions would change that."
         yield f"Not checked: {UNCHECKED}."
         if not self.now.complete:
             yield f"Stopped after {counted(self.now.decisions, 'allocation')}; --limit allows more."
@@ -107,18 +100,14 @@ def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[Res
     return f"pods with {counted(count, 'device')} of class {name}", claims
 
 
-def headroom(
-    view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
-) -> Headroom:
+def headroom(view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS) -> Headroom:
     """Run `measuring` without an event loop."""
-    return run_at_once(measuring(view, what, claims, most=most, state=state))
+    return run_at_once(measuring(view, what, claims, most=most))
 
 
-def measuring(
-    view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
-) -> Turns[Headroom]:
-    """How many more pods with these claims fit in `state` (by default the current state). `what` describes the pods."""
-    filling = _Filling(view, claims, state or view.overlay(), most)
+def measuring(view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS) -> Turns[Headroom]:
+    """How many more pods with these claims fit. `what` describes the pods."""
+    filling = _Filling(view, claims, most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
     found: dict[int, list[str]] = {}
     for start in range(0, len(names), PORTION):
@@ -142,23 +131,16 @@ def measuring(
     )
 
 
-def after(state: Overlay, moves: Iterable[tuple[Sequence[ResourceClaim], Sequence[Planned]]]) -> Overlay:
-    """The state after evictions. Each evicted pod frees its claims, and then gets its planned devices."""
-    for claims, plans in moves:
-        state = state.without(claims).with_plans(plans)
-    return state
-
-
 class _Filling:
     """Fills nodes one after the other. A device that several nodes can use is then in use for all of them."""
 
-    def __init__(self, view: View, claims: Sequence[ResourceClaim], state: Overlay, most: int) -> None:
+    def __init__(self, view: View, claims: Sequence[ResourceClaim], most: int) -> None:
         self.decisions = 0
         self._enough = True
         self._view = replace(view, decisions=view.decisions.with_own_results())
         self._budget = QueryBudget(self._view)
         self._claims = claims
-        self._state = state
+        self._state = view.overlay()
         self._most = most
         self._is_shared = False
         self._known: dict[Hashable, int] = {}

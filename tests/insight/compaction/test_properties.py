@@ -43,24 +43,6 @@ def test_after_the_moves_in_their_order_the_claim_fits(made: Compacting, count: 
     assert advice.complete
 
 
-@given(clusters())
-def test_after_the_moves_as_many_devices_more_are_whole_as_was_said(made: Compacting) -> None:
-    before = made.wholes
-    advice = made.whole()
-    made.act(advice)
-    assert made.wholes == before + advice.freed
-    assert bool(advice.moves) == bool(advice.freed)
-
-
-@given(clusters(), st.integers(0, 12))
-def test_what_was_found_when_the_questions_are_used_up_comes_true_as_well(made: Compacting, most: int) -> None:
-    before = made.wholes
-    advice = made.whole(most=most)
-    made.act(advice)
-    assert made.wholes == before + advice.freed
-    assert advice.decisions <= most + len(advice.moves)
-
-
 @given(clusters(), st.integers(0, 12))
 def test_questions_are_counted(made: Compacting, most: int) -> None:
     advice = made.room(2, most=most)

@@ -26,7 +26,7 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.compaction.advice import Advice
-from dra_extender.insight.compaction.compaction import MOST_DECISIONS, MOST_MOVES, Compaction, CompactionRequest
+from dra_extender.insight.compaction.compaction import MOST_DECISIONS, Compaction, CompactionRequest
 from dra_extender.insight.compaction.movable import EvictionRules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
@@ -149,10 +149,6 @@ class Compacting:
         )
         return Compaction(self.view, rules or EvictionRules(), most).room_for(request)
 
-    def whole(self, rules: EvictionRules | None = None, most: int = MOST_DECISIONS, moves: int = MOST_MOVES) -> Advice:
-        """Whole devices."""
-        return Compaction(self.view, rules or EvictionRules(), most).whole_devices(moves)
-
     def act(self, advice: Advice) -> None:
         """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""
         for move in advice.moves:
@@ -165,18 +161,6 @@ class Compacting:
             pod = move.item.pod
             self.pods.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=move.target)))
             assert self.cluster.ledger.violations() == ()
-
-    @property
-    def wholes(self) -> int:
-        """GPUs of which nothing is in use."""
-        views = [self.cluster.inventory.view(name) for name in self.cluster.nodes]
-        pools = [pool for view in views if view is not None for pool in view.pools]
-        gpus = {(pool.id, _gpu(name)) for pool in pools for name in pool.names}
-        return len(gpus - {(pool.id, _gpu(name)) for pool in pools for name in self.cluster.ledger.in_use(pool.id)})
-
-
-def _gpu(device: str) -> str:
-    return "-".join(device.split("-")[:2])
 
 
 def told(advice: Advice) -> str:

@@ -23,21 +23,21 @@ SCHEDULER: Final = "dra-scheduler"
 @complaining
 async def answer(given: CompactOptions) -> int:
     """Print which pods to evict. Returns the exit status."""
-    if given.pod and given.filename:
+    if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
 
     def answering(snapshot: Snapshot) -> Answer:
-        view, request, own = snapshot.view(), None, ""
+        view, own = snapshot.view(), ""
         with unanswerable():
             if given.pod:
                 pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
                 request, own = request_of_pod(view, pod), pod.spec.scheduler_name
-            elif given.filename:
-                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+            else:
+                file = given.filename
+                request = request_of_claims(view, file, claims_of(file, text))
         schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
-        compaction = Compaction(view, EvictionRules(frozenset(schedulers), snapshot.budgets))
-        advice = compaction.room_for(request) if request is not None else compaction.whole_devices()
+        advice = Compaction(view, EvictionRules(frozenset(schedulers), snapshot.budgets)).room_for(request)
         return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)
 
     return await ask(given, answering, evictions=True)

@@ -9,8 +9,7 @@ from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import HeadroomOptions
-from dra_extender.insight.compaction.compaction import headroom_after_compaction, request_of_claims
-from dra_extender.insight.compaction.movable import EvictionRules
+from dra_extender.insight.compaction.compaction import request_of_claims
 from dra_extender.insight.headroom import HeadroomReport, class_request, headroom
 from dra_extender.insight.manifests import claims_of
 from dra_extender.plaintext import wrapped
@@ -32,14 +31,11 @@ async def answer(given: HeadroomOptions) -> int:
             else:
                 what, claims = class_request(view, given.device_class or "", given.count)
         report = HeadroomReport(now=headroom(view, what, claims, most=given.limit))
-        if given.after_compaction:
-            rules = EvictionRules(frozenset(given.scheduler_name or ()), snapshot.budgets)
-            report = headroom_after_compaction(view, rules, claims, report.now, given.limit)
         return answered(
             report,
             given.output,
-            lambda: wrapped(report.lines(compacted=given.after_compaction), terminal_width()),
+            lambda: wrapped(report.lines(), terminal_width()),
             YES if report.fits else NO,
         )
 
-    return await ask(given, answering, evictions=given.after_compaction, watch=given.watch)
+    return await ask(given, answering, watch=given.watch)

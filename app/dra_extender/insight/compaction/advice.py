@@ -39,24 +39,22 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     devices: tuple[str, ...]
     moves: tuple[MoveReport, ...]
-    freed: int
     kept: Mapping[str, tuple[str, ...]]
     complete: bool
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """`request`: what has to fit; empty if devices are made whole. `fits`: nodes where the request fits without moves.
+    """`request`: what has to fit. `fits`: nodes where it fits without moves.
 
-    `node`: where it fits after the `moves`, with the devices of `plans`; `freed` more devices are whole then. Not
-    `complete`: the limit of `decisions` was reached.
+    `node`: where it fits after the `moves`, with the devices of `plans`. Not `complete`: the limit of `decisions` was
+    reached.
     """
 
-    request: str = ""
+    request: str
     fits: tuple[str, ...] = ()
     node: str = ""
     moves: tuple[Move, ...] = ()
     plans: tuple[Planned, ...] = ()
-    freed: int = 0
     kept: Mapping[str, tuple[str, ...]] = {}
     decisions: int = 0
     complete: bool = True
@@ -76,7 +74,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
             moves=tuple(
                 MoveReport(move.item.key, move.item.node, move.target, _devices(move.plans)) for move in self.moves
             ),
-            freed=self.freed,
             kept=self.kept,
             complete=self.complete,
         )
@@ -91,7 +88,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         for number, move in enumerate(self.moves, start=1):
             yield f"  {number}. {move.item.key}: {move.item.node} -> {move.target}"
             yield f"     gets {_some(_devices(move.plans), 2)}"
-        if self.moves and self.request:
+        if self.moves:
             yield f"then {self.request} fits on {self.node}: {_some(_devices(self.plans)) or 'no devices'}"
         if self.moves:
             yield f"checked: {CHECKED}"
@@ -107,14 +104,10 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         pods = counted(len(self.moves), "pod")
         if self.fits:
             yield f"{self.request} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
-        elif self.moves and self.request:
-            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
         elif self.moves:
-            yield f"to free {counted(self.freed, 'whole device')}, evict {pods} in this order:"
-        elif self.request:
-            yield f"no evictions make room for {self.request}"
+            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
         else:
-            yield "no eviction frees a whole device"
+            yield f"no evictions make room for {self.request}"
 
 
 def _devices(plans: Sequence[Planned]) -> tuple[str, ...]:

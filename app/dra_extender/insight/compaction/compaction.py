@@ -1,13 +1,13 @@
-"""Which pods to evict so that a request fits, or so that more devices are whole.
+"""Which pods to evict so that a request fits.
 
 Promises: pure; the caller limits the number of decisions. Each list of moves is decided twice: during the search, and
-once more from its first move to its last. For a request, the list with the fewest moves wins, then the one with the
-fewest devices, then the first by name of the node. The list has no unnecessary move.
+once more from its first move to its last. The list with the fewest moves wins, then the one with the fewest devices,
+then the first by name of the node. The list has no unnecessary move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,19 +18,14 @@ from dra_extender.allocation.requests import prepare
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
-from dra_extender.devices.pools import Pool
 from dra_extender.insight.compaction.advice import Advice
 from dra_extender.insight.compaction.movable import EvictionRules, Movable, pods_of
 from dra_extender.insight.compaction.moves import AfterMoves, Move, Moving, TooManyDecisionsError
-from dra_extender.insight.compaction.wholes import GroupID
-from dra_extender.insight.headroom import Headroom, HeadroomReport, after, headroom
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.view import View
 
 MOST_DECISIONS: Final = 50_000
-MOST_MOVES: Final = 20
-"""Pods that are moved at most to make devices whole."""
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
@@ -65,20 +60,6 @@ def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) 
     return CompactionRequest(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
 
 
-def headroom_after_compaction(
-    view: View, rules: EvictionRules, claims: tuple[ResourceClaim, ...], now: Headroom, most: int
-) -> HeadroomReport:
-    """The headroom after the evictions that make devices whole. Without such evictions: after those for one pod."""
-    advice = Compaction(view, rules).whole_devices()
-    if not advice.moves and not now.fits:
-        advice = Compaction(view, rules).room_for(CompactionRequest(now.what, claims))
-    if not advice.moves:
-        return HeadroomReport(now=now)
-    state = after(view.overlay(), ((move.item.claims, move.plans) for move in advice.moves))
-    later = headroom(view, now.what, claims, most=most, state=state)
-    return HeadroomReport(now=now, after_compaction=later, moves=len(advice.moves))
-
-
 class _Solution(NamedTuple):
     """The moves after which a request fits on a node."""
 
@@ -100,8 +81,6 @@ class Compaction:
         pods = pods_of(view, rules)
         self._movable, self._kept = pods.movable, pods.kept
         self._moving = Moving(view, rules.budgets, most)
-
-    # --- room for a request ------------------------------------------------------------------------------------------
 
     def room_for(self, request: CompactionRequest) -> Advice:
         """The moves after which the request fits a node."""
@@ -216,75 +195,3 @@ class Compaction:
             return None
         plans = self._moving.plan(after.snapshot.overlay, request.claims, name)
         return _Solution(after, name, plans) if plans is not None else None
-
-    # --- whole devices ----------------------------------------------------------------------------------------------
-
-    def whole_devices(self, most: int = MOST_MOVES) -> Advice:
-        """The moves after which more devices are whole; groups with the fewest pods are freed first."""
-        after, freed, complete = self._moving.start, 0, True
-        try:
-            for group, users in self._partly_used():
-                has_moved = any(item.pod.metadata.uid in after.moved for item in users)
-                if has_moved or len(after.moves) + len(users) > most:
-                    continue
-                found = self._freed(after, group, users)
-                if found is not None:
-                    after, gain = found
-                    freed += gain
-        except TooManyDecisionsError:
-            complete = False
-        self._moving.grant(len(after.moves))
-        replayed = self._moving.replay(after.moves)
-        moves = replayed.moves if replayed is not None else ()
-        return Advice(
-            moves=moves, freed=freed if moves else 0, kept=self._kept, decisions=self._moving.decisions,
-            complete=complete,
-        )  # fmt: skip
-
-    def _partly_used(self) -> list[tuple[GroupID, tuple[Movable, ...]]]:
-        """The movable pods of each partition group that is partly in use, the fewest pods first."""
-        wholes, ledger = self._moving.wholes, self._view.ledger
-        by_claim = {claim.metadata.uid: item for item in self._movable.values() for claim in item.claims}
-        found: list[tuple[tuple[int, int, GroupID], tuple[Movable, ...]]] = []
-        for pool in self._pools():
-            groups, in_use = wholes.groups(pool), ledger.in_use(pool.id)
-            for number in sorted(wholes.in_use(self._moving.start.snapshot.overlay, pool)):
-                if number not in groups.divisible:
-                    continue
-                uses = [in_use[name] for name in groups.names[number] if name in in_use]
-                claims = {uid for use in uses for uid in (*use.owners, *(user for user, _ in use.shares))}
-                if claims and all(uid in by_claim for uid in claims):
-                    items = {by_claim[uid].key: by_claim[uid] for uid in claims}
-                    devices = sum(item.devices for item in items.values())
-                    key = len(items), devices, (pool.id, number)
-                    found.append((key, tuple(items[name] for name in sorted(items))))
-        return [(key[-1], users) for key, users in sorted(found, key=lambda entry: entry[0])]
-
-    def _pools(self) -> Mapping[Pool, None]:
-        """All pools with devices of nodes."""
-        views = (self._view.cluster.inventory.view(name) for name in self._view.cluster.nodes)
-        return {pool: None for view in views if view is not None for pool in view.pools if pool.names}
-
-    def _freed(self, before: AfterMoves, group: GroupID, users: Sequence[Movable]) -> tuple[AfterMoves, int] | None:
-        """(the state after these pods are moved, how many more devices are whole); None if no more devices are."""
-        found: AfterMoves | None = before
-        for item in users:
-            found = found and self._moving.move(found, item, groups=(group,))
-            if found is None:
-                return None
-        assert found is not None
-        pools = self._touched(found.moves[len(before.moves) :])
-        left = self._moving.wholes.left
-        gain = left(found.snapshot.overlay, pools) - left(before.snapshot.overlay, pools)
-        return (found, gain) if gain > 0 else None
-
-    def _touched(self, moves: Sequence[Move]) -> Mapping[Pool, None]:
-        """The pools that these moves change."""
-        ids = {result.id[:2] for move in moves for _, found in move.plans for result in found.devices.results}
-        ledger = self._view.ledger
-        for move in moves:
-            for claim in move.item.claims:
-                ids.update(device[:2] for device, _ in ledger.uses(claim.metadata.uid))
-        nodes = {name for move in moves for name in (move.item.node, move.target)}
-        views = (self._view.cluster.inventory.view(name) for name in sorted(nodes))
-        return {pool: None for view in views if view is not None for pool in view.pools if pool.id in ids}

@@ -1,13 +1,12 @@
 """Moves of pods to other nodes, one after the other. Each move is decided on the state after the earlier moves.
 
-Promises: pure; the cluster does not change. `Moving.move` finds a node where the pod breaks up as few whole devices as
-possible, and prefers the fullest nodes. `Moving.replay` decides all moves again from the first one.
+Promises: pure; the cluster does not change. `Moving.move` prefers the nodes with most devices in use. `Moving.replay`
+decides all moves again from the first one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -18,14 +17,10 @@ from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.compaction.movable import Movable
-from dra_extender.insight.compaction.wholes import GroupID, PartlyUsedFirst, WholeDevices
 from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import by_namespace, violating
 from dra_extender.scheduling.view import View
-
-NODES: Final = 8
-"""Nodes that are compared for one move."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -70,13 +65,11 @@ class Moving:
 
     def __init__(self, view: View, budgets: Sequence[PodDisruptionBudget], most: int) -> None:
         self.view = view
-        self.wholes = WholeDevices()
         self.start = AfterMoves(snapshot(view))
         self.decisions = 0
         self.most = most
         self._budgets = by_namespace(budgets)
         self._wants: dict[str, Wants] = {}
-        self._fullness: dict[str, int] = {}
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
@@ -96,15 +89,12 @@ class Moving:
 
     # --- devices ----------------------------------------------------------------------------------------------------
 
-    def plan(
-        self, state: Overlay, claims: Sequence[ResourceClaim], node: str, avoid: Collection[GroupID] = ()
-    ) -> tuple[Planned, ...] | None:
+    def plan(self, state: Overlay, claims: Sequence[ResourceClaim], node: str) -> tuple[Planned, ...] | None:
         """The devices for the claims on the node in this state. Raises TooManyDecisionsError."""
         self._count()
         if not claims:
             return ()
-        chooser = PartlyUsedFirst(self.wholes, state, node, avoid)
-        found = self.view.decisions.with_state(state).plan(claims, node, chooser)
+        found = self.view.decisions.with_state(state).plan(claims, node)
         return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
@@ -112,38 +102,23 @@ class Moving:
         self._count()
         return self.view.decisions.with_state(state).node_results(claims, names).fits
 
-    def move(
-        self, after: AfterMoves, item: Movable, avoid: Collection[str] = (), groups: Collection[GroupID] = ()
-    ) -> AfterMoves | None:
-        """Move the pod to the best node that is not in `avoid`, if possible without devices of the partition `groups`.
-        None if it fits no node, or a disruption budget forbids its eviction. Raises TooManyDecisionsError.
+    def move(self, after: AfterMoves, item: Movable, avoid: Collection[str]) -> AfterMoves | None:
+        """Move the pod to the fullest node that is not in `avoid`. None if it fits no node, or a disruption budget
+        forbids its eviction. Raises TooManyDecisionsError.
         """
         if not self.allows(after, item.pod):
             return None
         now = after.evicted(item)
         names = [name for name in self.view.cluster.nodes if name not in avoid and self.suits(now, item.pod, name)]
-        best: tuple[int, Move] | None = None
-        fits = sorted(self.fitting(now.overlay, item.recreated, names), key=lambda name: (self._left_on(name), name))
-        for name in fits[:NODES]:
-            plans = self.plan(now.overlay, item.recreated, name, groups)
-            if plans is not None:
-                allocations = tuple(allocation for _, allocation in plans)
-                chooser = PartlyUsedFirst(self.wholes, now.overlay, name, groups)
-                broken = chooser.cost(Plan(allocations, 0))
-                if best is None or broken < best[0]:
-                    best = broken, Move(item, name, plans)
-                if not broken:
-                    break
-        return after.with_move(best[1]) if best is not None else None
+        fits = self.fitting(now.overlay, item.recreated, names)
+        target = min(fits, key=lambda name: (-self._in_use(name), name), default=None)
+        plans = self.plan(now.overlay, item.recreated, target) if target is not None else None
+        return after.with_move(Move(item, target, plans)) if target is not None and plans is not None else None
 
     def allows(self, after: AfterMoves, pod: Pod) -> bool:
         """Whether the disruption budgets allow this eviction after the earlier ones."""
         gone = [move.item.pod for move in after.moves]
         return pod.metadata.uid not in violating((*gone, pod), self._budgets)
-
-    def grant(self, decisions: int) -> None:
-        """Raise the limit of decisions."""
-        self.most += decisions
 
     def replay(self, moves: Sequence[Move]) -> AfterMoves | None:
         """Decide the moves again from the beginning; None if one does not fit."""
@@ -164,8 +139,6 @@ class Moving:
             raise TooManyDecisionsError
         self.decisions += 1
 
-    def _left_on(self, name: str) -> int:
-        """How many whole devices the node has now. A node with fewer whole devices counts as fuller."""
-        if name not in self._fullness:
-            self._fullness[name] = self.wholes.left_on(self.start.snapshot.overlay, name)
-        return self._fullness[name]
+    def _in_use(self, name: str) -> int:
+        """How many devices of the node's pools are in use now."""
+        return sum(len(self.view.ledger.in_use(pool)) for pool in self.view.cluster.inventory.pools_seen(name))
