@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, release_of
 
 
 def test_the_flag_form_is_read_and_printed() -> None:
@@ -43,3 +43,14 @@ def test_some_features_need_two_gates(text: str, binding_conditions: bool, taint
     gates = FeatureGates.parse(text)
     assert gates.binding_conditions is binding_conditions
     assert gates.taint_rules is taint_rules
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("v1.36.3", "1.36"), ("v1.37.2", "1.37"), ("v1.37.0-rc.1+k3s1", "1.37"), ("v1.34.1", "1.36"),
+        ("v1.40.0", "1.37"), ("", "1.36"), ("v2.0", "1.36"),
+    ],
+)  # fmt: skip
+def test_the_version_of_the_api_server_chooses_the_rules(version: str, release: str) -> None:
+    assert release_of(version) == release

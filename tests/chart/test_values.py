@@ -189,7 +189,7 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
     settings = loaded(helm.render({**values, "settings": given}), monkeypatch)
     assert (settings.placement, settings.strategy.policy) == ("fragmentation", "fragmentation")
     assert (settings.max_body, settings.bind_timeout, settings.deallocate) == (20_000_000, 12.5, False)
-    assert (settings.features.DRAAdminAccess, settings.preemption) == (False, "advise")
+    assert (settings.features("").DRAAdminAccess, settings.preemption) == (False, "advise")
     assert settings.advise_only == (values.get("mode") == "advisor")
     assert settings.config.scheduler_names == {"default-scheduler" if values else "dra-scheduler"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import GATES, FeatureGates
 from reference import commands, questions
 from reference.pages import BEGIN, DOCS, END, PAGES, renewed
 from requirements.site import REPOSITORY, with_absolute_links
@@ -51,9 +51,7 @@ def test_figures_of_the_comparison_stand_where_they_were_measured() -> None:
 
 def test_every_feature_gate_has_its_row_with_its_default() -> None:
     described = {row[0].strip("`"): row[1] for row in rows("support.md") if row[0].startswith("`DRA")}
-    assert described == {
-        name: "on" if getattr(FeatureGates(), name) else "off" for name in FeatureGates.__struct_fields__
-    }
+    assert described == {name: "on" if getattr(FeatureGates(), name) else "off" for name in GATES}
 
 
 def test_the_release_that_is_called_tested_is_the_one_that_is_pinned() -> None:

@@ -13,8 +13,10 @@ from aiohttp.test_utils import TestServer
 
 from dra_extender.http.metrics import SPECS
 from dra_extender.kube.credentials import CredentialsError
+from dra_extender.kube.resources import Served
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
+from dra_extender.service.supervision import until_withdrawn
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World, serve
@@ -141,3 +143,26 @@ async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeyp
         assert service.replica.kubernetes[1] == "v1"
         assert "resourceclaims/binding" not in service.replica.unavailable()
         await service.stop()
+
+
+@pytest.mark.parametrize(
+    ("seen", "asked"),
+    [(["v1.36.4", "v1.37.2"], 2), (["v1.35.4", "v1.36.3", "v1.38.0"], 3)],
+    ids=["an upgrade", "one API server after the other"],
+)
+async def test_an_api_server_with_other_rules_is_noticed_though_all_watches_work(
+    monkeypatch: pytest.MonkeyPatch, seen: list[str], asked: int
+) -> None:
+    """During an upgrade, older API servers may answer once more: only a newer release counts."""
+    versions = iter(seen)
+    asks = 0
+
+    async def discover(client: object) -> Served:
+        nonlocal asks
+        asks += 1
+        return Served("v1", "v1", next(versions))
+
+    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.0)
+    monkeypatch.setattr("dra_extender.service.supervision.discover", discover)
+    await until_withdrawn(None, Served("v1", "v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
+    assert asks == asked

@@ -179,7 +179,7 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     assert settings.config.scheduler_names == {"a", "b"}
     assert settings.client_names == {"s", "spiffe://x/s"}
     assert settings.config.bind_seconds == 7
-    assert not settings.features.DRAExtendedResource
+    assert not settings.features("").DRAExtendedResource
     assert settings.client.server == "http://127.0.0.1:1"
     assert (settings.requeue_target.namespace, settings.requeue_target.name) == ("ns", "dra-extender-requeue")
     assert flag("bind_timeout") == "--bind-timeout"
@@ -252,3 +252,13 @@ def test_a_placement_that_does_not_exist_or_contradicts_itself_is_refused(flags:
 def test_a_replica_is_reached_at_the_address_it_advertises(advertised: str, url: str) -> None:
     settings = load({"listen": "127.0.0.1:0", "leader_election": True, "advertise": advertised})
     assert settings.lease(8888).address == url
+
+
+@pytest.mark.parametrize(
+    ("emulated", "version", "release"),
+    [("", "v1.36.3", "1.36"), ("", "v1.37.2", "1.37"), ("1.36", "v1.37.2", "1.36"), ("1.37", "v1.36.3", "1.37")],
+)
+def test_the_rules_are_those_of_the_api_server_or_of_the_setting(emulated: str, version: str, release: str) -> None:
+    settings = load({"listen": "127.0.0.1:0", "emulated_version": emulated, "feature_gates": "DRAAdminAccess=false"})
+    found = settings.features(version)
+    assert (found.release, found.DRAAdminAccess) == (release, False)

@@ -295,21 +295,36 @@ def _claim(claim: ResourceClaim, number: int, first: int, context: _Context) -> 
     spec = claim.spec.devices
     used: dict[str, DeviceClass] = {}
     requests: list[PreparedRequest] = []
+    least = 0
     for request in spec.requests:
         asks = _asks(label, request, spec.constraints, context)
+        if context.features.is_1_37 and not any(ask.all for each in requests for ask in each.asks):
+            need = min(0 if ask.all else ask.count for ask in asks)
+            if problem := adding_problem(request.name, need, least):
+                raise _Invalid(f"{label}{problem}")
+            least += need
         for ask in asks:
             used[ask.class_name] = context.classes[ask.class_name]
         requests.append(
             PreparedRequest(first + len(requests), number, request.name, asks, bool(request.first_available))
         )
     least = sum(min(0 if ask.all else ask.count for ask in request.asks) for request in requests)
-    problem = limit_problem(least)
-    if problem:
+    if not context.features.is_1_37 and (problem := limit_problem(least)):
         raise _Invalid(f"{label}{problem}")
     for position, constraint in enumerate(spec.constraints):
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             raise _Invalid(f"{label}, constraint #{position}: empty constraint (unsupported constraint type?)")
     return tuple(requests), used
+
+
+def adding_problem(request: str, need: int, before: int) -> str:
+    """As `limit_problem`, for one request, in the words of Kubernetes 1.37. `before`: devices of earlier requests."""
+    if need + before <= MAX_RESULTS:
+        return ""
+    return (
+        f", request {request}: adding {need} devices exceeds the claim limit of {MAX_RESULTS}, "
+        f"with {before} already accounted for"
+    )
 
 
 def limit_problem(least: int) -> str:

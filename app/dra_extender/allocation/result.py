@@ -3,8 +3,8 @@
 Promises: results are in the order of allocation. Empty fields are absent. The caller gives one share ID per share.
 A claim without requests gets an empty allocation. Class configuration is in the order in which the search uses the
 classes; each entry lists the requests that it applies to. Each entry of the claim's configuration appears once, with
-its own list of requests. It is left out if the allocation contains none of them. Upstream repeats the entry for every
-request, which can exceed the API's limit.
+its own list of requests. It is left out if the allocation contains none of them. Kubernetes 1.36 repeats the entry for
+every request, which can exceed the API's limit. With the rules of 1.37, an entry for all requests has no list.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (createNodeSelector and Allocate).
 """
@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from dra_extender.allocation.requests import Ask, PreparedClaim
 from dra_extender.allocation.state import Taken
 from dra_extender.allocation.task import AllocationTask, FatalError
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -47,7 +50,7 @@ def _allocation(
     results = tuple(_result(item, device, share_ids) for item, device in zip(items, devices, strict=True))
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
     return AllocationResult(
-        DeviceAllocationResult(results, configuration(claim, tuple(asks.values()))),
+        DeviceAllocationResult(results, configuration(claim, tuple(asks.values()), task.features)),
         _node_selector(task, claim, devices),
     )
 
@@ -94,9 +97,18 @@ def _node_selector(task: AllocationTask, claim: PreparedClaim, devices: Sequence
     return NodeSelector((NodeSelectorTerm(tuple(labels.values()), tuple(fields.values())),))
 
 
-def configuration(claim: PreparedClaim, chosen: Sequence[Ask]) -> tuple[DeviceAllocationConfiguration, ...]:
+def configuration(
+    claim: PreparedClaim, chosen: Sequence[Ask], features: FeatureGates
+) -> tuple[DeviceAllocationConfiguration, ...]:
     """All entries for a claim; `chosen` is the ask of each of its requests, in order."""
-    return (*_of_classes(claim, chosen), *_of_claim(claim, chosen))
+    entries = *_of_classes(claim, chosen), *_of_claim(claim, chosen)
+    if not features.is_1_37:
+        return entries
+    return tuple(replace(entry, requests=()) if _covers(entry.requests, chosen) else entry for entry in entries)
+
+
+def _covers(requests: Sequence[str], chosen: Sequence[Ask]) -> bool:
+    return all(ask.parent in requests or ask.name in requests for ask in chosen)
 
 
 def _of_classes(claim: PreparedClaim, chosen: Sequence[Ask]) -> list[DeviceAllocationConfiguration]:

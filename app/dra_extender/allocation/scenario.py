@@ -1,7 +1,8 @@
 """Scenarios as JSON: one decision each, self-contained, the form in which conformance is tested.
 
 A scenario is an object with `name`, `node`, `slices`, `classes`, `taintRules`, `allocatedClaims`, `claims` (lists of
-API objects, resource.k8s.io/v1 or the betas converted to it) and `features` (the gates that are on; absent: all). The
+API objects, resource.k8s.io/v1 or the betas converted to it), `features` (the gates that are on; absent: all) and
+`release` (the Kubernetes release whose rules hold: 1.36 or 1.37; absent: 1.36). The
 answer has `name`, `kind` (`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
 
 Promises: pure; never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
@@ -10,7 +11,7 @@ Promises: pure; never raises for what a scenario contains; an object that cannot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.plan import STEP_BUDGET, Failure, Plan, Unfit
@@ -20,7 +21,7 @@ from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import GATES, FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
@@ -36,7 +37,7 @@ class Scenario:
     def __init__(self, case: Mapping[str, Any]) -> None:
         """Raises DecodeError or ValueError."""
         self.name = str(case.get("name", ""))
-        self.features = features_of(case.get("features"))
+        self.features = features_of(case.get("features"), case.get("release", "1.36"))
         self.node = convert(Node, case.get("node") or {"metadata": {}})
         self.slices = _objects(ResourceSlice, case.get("slices"))
         self.classes = {item.metadata.name: item for item in _objects(DeviceClass, case.get("classes"))}
@@ -83,19 +84,20 @@ def _inputs(scenario: Scenario) -> tuple[PreparedClaims | Failure, NodeView, Nod
     return prepare(scenario.claims, scenario.classes, scenario.features), view, holdings
 
 
-def features_of(names: Sequence[str] | None) -> FeatureGates:
+def features_of(names: Sequence[str] | None, release: Release = "1.36") -> FeatureGates:
     """The gates named, joined ones by `+`; all gates when nothing is said. Raises ValueError for unknown names.
 
     A scenario that gives taint rules means them, so their gate need not be named.
     """
-    known = FeatureGates.__struct_fields__
-    if names is None:
-        return FeatureGates(**dict.fromkeys(known, True))
-    on = {part for name in names for part in str(name).split("+")} | {"DRADeviceTaintRules"}
-    unknown = on.difference(known)
+    if release not in get_args(Release):
+        raise ValueError(f"release: {release!r} is unknown; known are: {', '.join(get_args(Release))}")
+    on = {part for name in (GATES if names is None else names) for part in str(name).split("+")} | {
+        "DRADeviceTaintRules"
+    }
+    unknown = on.difference(GATES)
     if unknown:
-        raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(known)}")
-    return FeatureGates(**{name: name in on for name in known})
+        raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(GATES)}")
+    return FeatureGates(**{name: name in on for name in GATES}, release=release)
 
 
 def _objects(kind: type[T], items: Any) -> tuple[T, ...]:

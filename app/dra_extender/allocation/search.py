@@ -197,7 +197,7 @@ class Search:
             if possible:
                 if any(not state.constraint_states[index].allowed & bit for index in option.constraints):
                     raise self._refused(option, device)
-                possible = state.capacity_suffices(option, device)
+                possible = option.usable & bit and state.capacity_suffices(option, device)
             if not possible:
                 for _ in range(count):
                     state.give_back()

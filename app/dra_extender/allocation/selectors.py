@@ -36,13 +36,14 @@ SelectorSource = Literal["class", "request"]
 
 
 def cel_gates(features: FeatureGates) -> CelGates:
-    """The features that change the language of selectors."""
-    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity, stored=True)
+    """The features that change the language of selectors. With the rules of 1.37 they always know list attributes."""
+    lists = features.DRAListTypeAttributes or features.is_1_37
+    return CelGates(lists, features.DRAConsumableCapacity, stored=True)
 
 
 def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     """The device as selectors see it; remembered by the model."""
-    key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
+    key = "view", features.DRAListTypeAttributes or features.is_1_37, features.DRAConsumableCapacity
     found: DeviceView | None = model.memo.get(key)
     if found is None:
         found = model.remember(key, DeviceView.build(model.traits, cel_gates(features)))

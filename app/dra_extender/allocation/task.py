@@ -14,7 +14,14 @@ from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.capacity import fits
 from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.counters import CounterLayout, counter_layout
-from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaim, PreparedClaims, limit_problem
+from dra_extender.allocation.requests import (
+    Ask,
+    DeviceFilter,
+    PreparedClaim,
+    PreparedClaims,
+    adding_problem,
+    limit_problem,
+)
 from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.cel import Work
@@ -146,9 +153,11 @@ class AllocationTask:
         for request in claim.requests:
             options = tuple(self._option(ask, number, request.index, base) for ask in request.asks)
             self.options.append(options)
-            least += min(option.need for option in options)
-        problem = limit_problem(least)
-        if problem:
+            need = min(option.need for option in options)
+            if self.features.is_1_37 and (problem := adding_problem(request.name, need, least)):
+                raise FatalError(problem, number)
+            least += need
+        if problem := limit_problem(least):
             raise FatalError(problem, number)
         lists = self.features.DRAListTypeAttributes
         for source in claim.constraints:
@@ -167,6 +176,8 @@ class AllocationTask:
             option.wanted = self._collect(ask, found, number)
             option.devices = tuple(index for index, bit in enumerate(f"{option.wanted:b}"[::-1]) if bit == "1")
             option.need = len(option.devices)
+            if self.features.is_1_37:  # before, devices whose shares leave too little were not collected
+                option.usable = self._roomy(ask, found.usable)
         else:
             in_use = 0 if ask.admin else self.holdings.owned
             option.usable = self._roomy(ask, found.usable & ~in_use)
@@ -198,4 +209,4 @@ class AllocationTask:
                 raise FatalError(f"{where} {pool.name} is currently invalid", claim)
         if found.failures:
             raise failed(found.failures[min(found.failures)], ask, claim)
-        return self._roomy(ask, found.collected)
+        return found.collected if self.features.is_1_37 else self._roomy(ask, found.collected)

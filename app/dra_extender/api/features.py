@@ -1,11 +1,15 @@
-"""Feature gates that change what allocation does, with the defaults of Kubernetes 1.36.
+"""Feature gates that change what allocation does, and the Kubernetes release whose rules hold.
 
-Names are those of kube-scheduler's `--feature-gates`, so one flag value serves both processes.
+Names and defaults are those of kube-scheduler's `--feature-gates`, so one flag value serves both processes.
 """
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import msgspec
+
+Release = Literal["1.36", "1.37"]
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
@@ -23,6 +27,12 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRASchedulerFilterTimeout: bool = True
     DRAListTypeAttributes: bool = False
     DRAWorkloadResourceClaims: bool = False
+    release: Release = "1.36"
+    """Older releases have the rules of 1.36, newer ones those of 1.37."""
+
+    @property
+    def is_1_37(self) -> bool:
+        return self.release == "1.37"
 
     @property
     def binding_conditions(self) -> bool:
@@ -35,18 +45,27 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return self.DRADeviceTaints and self.DRADeviceTaintRules
 
     @classmethod
-    def parse(cls, text: str) -> FeatureGates:
+    def parse(cls, text: str, release: Release = "1.36") -> FeatureGates:
         """Read `Name=true,Other=false`; raises ValueError naming the part that is wrong."""
         chosen: dict[str, bool] = {}
-        known = cls.__struct_fields__
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, separator, value = part.partition("=")
-            if name not in known:
-                raise ValueError(f"feature gate {name!r} is unknown; known are: {', '.join(known)}")
+            if name not in GATES:
+                raise ValueError(f"feature gate {name!r} is unknown; known are: {', '.join(GATES)}")
             if not separator or value.lower() not in ("true", "false"):
                 raise ValueError(f"feature gate {name}: {value!r} is not true or false")
             chosen[name] = value.lower() == "true"
-        return cls(**chosen)
+        return cls(**chosen, release=release)
 
     def __str__(self) -> str:
-        return ",".join(f"{name}={str(getattr(self, name)).lower()}" for name in self.__struct_fields__)
+        return ",".join(f"{name}={str(getattr(self, name)).lower()}" for name in GATES)
+
+
+GATES: Final = tuple(name for name in FeatureGates.__struct_fields__ if name != "release")
+"""The names of the gates."""
+
+
+def release_of(version: str) -> Release:
+    """The rules of an API server of this version, such as v1.37.2; those of 1.36 when it cannot be read."""
+    minor = version.removeprefix("v1.").partition(".")[0]
+    return "1.37" if minor.isdecimal() and int(minor) >= 37 else "1.36"

@@ -16,7 +16,7 @@ import msgspec
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceSlice
@@ -84,11 +84,10 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
     Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
     that cannot be used.
     """
-    features = FeatureGates.parse(source.feature_gates)
     if source.from_file:
-        return _restored(stored(source), features)
+        return _restored(stored(source), FeatureGates.parse(source.feature_gates))
     async with connected(source) as (client, served):
-        cluster = Cluster(features)
+        cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
         for kind in watched_kinds(served):
             known = _known(kind, cluster, recording)
             async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):

@@ -19,7 +19,7 @@ import orjson
 from msgspec import inspect
 
 from dra_extender.api.decoding import convert, to_builtins
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import GATES
 from dra_extender.api.resource import (
     DeviceClassSpec,
     DeviceTaintRuleSpec,
@@ -77,7 +77,7 @@ _LISTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "claims": ResourceClaimSpec,
 }
 """List of a scenario -> what the specs in it are."""
-_FIELDS: Final = (*_LISTS, "name", "node", "features")
+_FIELDS: Final = (*_LISTS, "name", "node", "features", "release")
 _WORDS: Final = {
     "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "object": "an object",
     "array": "a list", "null": "null",
@@ -129,7 +129,7 @@ def _problems(case: Mapping[str, Any]) -> Iterator[str]:
         yield "claims: missing or empty, so there is nothing to allocate"
     features = case.get("features")
     if features is not None and not (isinstance(features, list) and all(isinstance(each, str) for each in features)):
-        yield f"features: a list of names is expected, of {', '.join(FeatureGates.__struct_fields__)}"
+        yield f"features: a list of names is expected, of {', '.join(GATES)}"
     if not isinstance(case.get("node") or {}, dict):
         yield f"node: {shape(case['node'])} where an object is expected"
     for name, kind in _LISTS.items():

@@ -3,7 +3,8 @@
 Promises: pure. The order of the given slices matters only if slices of one generation have different
 resourceSliceCounts, as upstream. The pool has its slices by name, and devices in the order of their slice.
 
-Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
+Rules: Kubernetes 1.36 and 1.37, structured/internal/incubating/pools_incubating.go. A slice that defines counters
+concerns all nodes in 1.36, and in 1.37 the nodes that it selects, like any other slice.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ class GatherError(ValueError):
 
 
 class Generations:
-    """All slices of a pool in the cluster, by generation: their number, and those that consume counters."""
+    """All slices of a pool in the cluster, by generation: their number, and those that define or consume counters."""
 
-    __slots__ = ("_consuming", "_counts", "newest")
+    __slots__ = ("_counting", "_counts", "newest")
 
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self.newest = 0
         """The newest generation."""
         self._counts: dict[int, int] = {}
-        self._consuming: dict[int, list[ResourceSlice]] = {}
+        self._counting: dict[int, list[ResourceSlice]] = {}
         for item in slices:
             generation = item.spec.pool.generation
             self.newest = max(self.newest, generation)
             self._counts[generation] = self._counts.get(generation, 0) + 1
-            if any(device.consumes_counters for device in item.spec.devices):
-                self._consuming.setdefault(generation, []).append(item)
+            if item.spec.shared_counters or any(device.consumes_counters for device in item.spec.devices):
+                self._counting.setdefault(generation, []).append(item)
 
     def count(self, generation: int) -> int:
         """How many slices the generation has."""
         return self._counts.get(generation, 0)
 
-    def consuming(self, generation: int) -> Sequence[ResourceSlice]:
-        """The slices of the generation with devices that consume counters."""
-        return self._consuming.get(generation, ())
+    def counting(self, generation: int) -> Sequence[ResourceSlice]:
+        """The slices of the generation that define counters, or have devices that consume them."""
+        return self._counting.get(generation, ())
 
 
 def gather_pool(
@@ -85,7 +86,7 @@ def gather_pool(
         if not is_complete(wanted, everywhere.count(generation)):
             return Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in everywhere.consuming(generation) if item.metadata.name not in names]
+        others = [item for item in everywhere.counting(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, labels, features, devices_of)
 
@@ -99,7 +100,7 @@ def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], feature
     spec = item.spec
     if not features.DRAPartitionableDevices and (spec.per_device_node_selection is not None or spec.shared_counters):
         return False
-    if spec.shared_counters:
+    if spec.shared_counters and not features.is_1_37:
         return True
     try:
         matched = NodeSelection(spec).matches(node, labels)
@@ -146,7 +147,7 @@ def _assemble(
     if features.DRAPartitionableDevices:
         counters = {
             counter_set.name: {name: counter.value.nano for name, counter in counter_set.counters.items()}
-            for item in slices
+            for item in (*slices, *others)
             for counter_set in item.spec.shared_counters
         }
     selections: list[NodeSelection] = []

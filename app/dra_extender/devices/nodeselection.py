@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -189,11 +190,13 @@ Visibility = Callable[[str, Mapping[str, str]], Hashable]
 
 
 def visibility_of(item: ResourceSlice) -> Visibility:
-    """Nodes with the same value see the same devices of the slice."""
+    """Nodes with the same value see the same devices of the slice. With the rules of Kubernetes 1.36, all nodes see a
+    slice that defines counters.
+    """
     spec = item.spec
-    if spec.shared_counters:
-        return _always
     whole = _selection(spec)
+    if spec.shared_counters:
+        return partial(_counters, whole or _never)
     if not spec.per_device_node_selection:
         return whole or _never
     devices = [_selection(device) or _never for device in spec.devices]
@@ -215,6 +218,10 @@ def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
     except NodeSelectorError as error:
         problem = str(error)
         return lambda _name, _labels: problem
+
+
+def _counters(whole: Visibility, name: str, labels: Mapping[str, str]) -> Hashable:
+    return True, whole(name, labels)
 
 
 def _never(_name: str, _labels: Mapping[str, str]) -> Hashable:

@@ -56,13 +56,13 @@ def defects(
     slices: Sequence[ResourceSlice], features: FeatureGates, others: Sequence[ResourceSlice] = ()
 ) -> Iterator[Defect]:
     """Why a pool of these slices is invalid: the first defect for each slice and rule. `others`: slices that the node
-    does not see, and whose devices consume counters of the pool.
+    does not see, and that define counters of the pool or have devices that consume them.
     """
     devices = with_devices(slices, features)
     yield from _duplicate_devices(devices)
     if features.DRAPartitionableDevices:
-        yield from _duplicate_counter_sets(slices)
-        yield from _missing_counters([*devices, *others], slices)
+        yield from _duplicate_counter_sets([*slices, *others])
+        yield from _missing_counters([*devices, *others], [*slices, *others])
 
 
 def _duplicate_devices(slices: Iterable[ResourceSlice]) -> Iterator[Defect]:

@@ -108,7 +108,7 @@ class Engine:
         self, client: KubeClient, served: Served, settings: Settings, observer: Observer, *, own_process: bool = False
     ) -> None:
         """`own_process`: see `ProcessMemory`."""
-        self.cluster = Cluster(settings.features)
+        self.cluster = Cluster(settings.features(served.server_version))
         self.events = EventRecorder(client, settings.replica)
         self.writer = Writer(client, served, self.events, settings.requeue_target)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))

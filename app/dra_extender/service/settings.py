@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -31,7 +24,7 @@ from pydantic_settings import (
 )
 
 from dra_extender.allocation.plan import STEP_BUDGET
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
@@ -175,6 +168,10 @@ class Settings(BaseSettings):
     feature_gates: Annotated[str, AfterValidator(valid_gates)] = Field(
         "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
     )
+    emulated_version: Literal["", "1.36", "1.37"] = Field(
+        "",
+        description="Kubernetes release to follow, as kube-scheduler's --emulated-version (default: the API server's)",
+    )
     step_budget: int = Field(
         STEP_BUDGET,
         ge=100,
@@ -307,9 +304,9 @@ class Settings(BaseSettings):
         """The name of this replica."""
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
-    @property
-    def features(self) -> FeatureGates:
-        return FeatureGates.parse(self.feature_gates)
+    def features(self, version: str) -> FeatureGates:
+        """`version`: of the API server."""
+        return FeatureGates.parse(self.feature_gates, self.emulated_version or release_of(version))
 
     @property
     def client_names(self) -> frozenset[str]:

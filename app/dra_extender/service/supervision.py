@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final
 
 import structlog
 
 from dra_extender.api.errors import ApiError, SetBackError
+from dra_extender.api.features import release_of
 from dra_extender.kube import access
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
@@ -33,6 +35,7 @@ from dra_extender.service.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
+EVERY: Final = 12
 PERIOD: Final = 5.0
 """Seconds between two checks of versions and of missing permissions."""
 _NOT_SERVED: Final = "not served"
@@ -188,16 +191,25 @@ async def until_served(client: KubeClient) -> Served:
 
 
 async def until_withdrawn(client: KubeClient, served: Served, suspected: Callable[[], bool]) -> None:
-    """Wait until the server serves other versions, for example after an upgrade. Asks only while `suspected`."""
-    while True:
+    """Wait until the server serves other versions, or was upgraded to a release with other rules. Asks while
+    `suspected`, and otherwise once in `EVERY` periods.
+    """
+    for period in count(1):
         await asyncio.sleep(PERIOD)
-        if not suspected():
+        if not suspected() and period % EVERY:
             continue
         try:
             now = await discover(client)
         except ApiError as problem:
             log.warning("watches fail, and the served versions are unknown", problem=problem.message)
             continue
+        if release_of(now.server_version) > release_of(served.server_version):
+            log.warning(
+                "the API server was upgraded: restarting with its rules",
+                was=served.server_version,
+                now=now.server_version,
+            )
+            return
         if (now.version, now.taint_rules) != (served.version, served.taint_rules):
             log.warning(
                 "the API server has withdrawn a version: restarting with the versions it serves now",
@@ -214,7 +226,7 @@ def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
     permissions = access.permissions_for_reading(served, budgets=settings.preemption != "off")
     if not settings.advise_only:
         permissions += access.permissions_for_binding() + access.permissions_for_waking(settings.namespace)
-        if settings.features.DRAExtendedResource:
+        if settings.features(served.server_version).DRAExtendedResource:
             permissions += access.permissions_for_extended_resources()
         if settings.preemption == "on":
             permissions += access.permissions_for_preemption()

@@ -12,7 +12,7 @@ from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.signatures import PoolSignatures, reads_of
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import GATES, FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
 from dra_extender.devices.cluster import Cluster
@@ -24,7 +24,7 @@ from dra_extender.devices.pools import Pool
 from tests.support.allocation.manynodes import exactly, wanted
 from tests.support.specimens import field_specimens, specimen
 
-ALL = FeatureGates(**dict.fromkeys(FeatureGates.__struct_fields__, True))
+ALL = msgspec.convert(dict.fromkeys(GATES, True), FeatureGates)
 SAME = Traits(driver="same")
 
 

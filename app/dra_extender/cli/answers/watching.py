@@ -19,7 +19,7 @@ from typing import Final
 import typer
 
 from dra_extender.api.events import ClusterEvent
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, unanswerable
 from dra_extender.cli.cluster import Snapshot, connected, read
 from dra_extender.cli.output import FAILED, complain, is_coloured, note
@@ -75,8 +75,8 @@ async def follow(source: Source, answering: Answering, *, evictions: bool = Fals
     logs.configure("error")
     async with AsyncExitStack() as stack:
         with unanswerable():
-            live = Live(FeatureGates.parse(source.feature_gates))
             client, served = await stack.enter_async_context(connected(source))
+            live = Live(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
         end = await stack.enter_async_context(_ended())
         watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)
         following = asyncio.create_task(watches.run())
