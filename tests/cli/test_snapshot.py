@@ -14,6 +14,7 @@ from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers import compact, headroom, why
 from dra_extender.cli.answers.devices import list_devices, sum_devices
+from dra_extender.cli.cluster import read
 from dra_extender.cli.output import FAILED, YES
 from dra_extender.cli.questions import CompactOptions, DevicesOptions, HeadroomOptions, TopOptions, WhyOptions
 from dra_extender.cli.snapshot import take
@@ -22,6 +23,7 @@ from dra_extender.insight import snapshotfile
 from dra_extender.insight.snapshotfile import FORMAT, KIND, load
 from dra_extender.kube import resources
 from dra_extender.kube.resources import resource_claims
+from embedded_cluster.apiserver.discovery import VERSION
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
 from tests.support.service.world import Json, World
@@ -92,6 +94,16 @@ async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
         live = capsys.readouterr()
         assert live.out, command
         assert (await ask(Source(from_file=str(file))), capsys.readouterr()) == (status, live), command
+
+
+async def test_the_file_is_read_by_the_rules_of_its_cluster(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VERSION, "gitVersion", "v1.37.2")
+    file = tmp_path / "cluster.json"
+    assert await take(file, source) == YES
+    for where in (source, Source(from_file=str(file))):
+        assert (await read(where)).cluster.features.release == "1.37"
 
 
 @pytest.mark.parametrize("without", [False, True])

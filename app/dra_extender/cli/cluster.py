@@ -85,7 +85,8 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
     that cannot be used.
     """
     if source.from_file:
-        return _restored(stored(source), FeatureGates.parse(source.feature_gates))
+        file = stored(source)
+        return _restored(file, FeatureGates.parse(source.feature_gates, release_of(file.kubernetes)))
     async with connected(source) as (client, served):
         cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
         for kind in watched_kinds(served):
@@ -97,6 +98,7 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
         if problems:
             raise problems[0]
         if recording is not None:
+            recording.kubernetes = served.server_version
             recording.objects[BUDGETS.plural] = list(budgets)
         for budget in budgets:
             cluster.apply(Applied(budget, "list"))

@@ -38,12 +38,13 @@ class Unreadable(Object, frozen=True):
 
 
 class ClusterFile(Object, frozen=True, kw_only=True):
-    """`objects` in version v1 by plural name. `taken`: when, in UTC."""
+    """`objects` in version v1 by plural name. `taken`: when, in UTC. `kubernetes`: the version of the API server."""
 
     kind: str = ""
     format: int = 0
     made_by: str = ""
     taken: str = ""
+    kubernetes: str = ""
     without_parameters: bool = False
     objects: dict[str, list[msgspec.Raw]] = msgspec.field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
@@ -53,9 +54,10 @@ KIND: Final = "DeviceSnapshot"
 
 
 class Recording:
-    """The objects of a cluster, by plural name."""
+    """The objects of a cluster, by plural name. `kubernetes`: the version of the API server."""
 
     def __init__(self) -> None:
+        self.kubernetes = ""
         self.objects: dict[str, list[Any]] = {}
         self.unreadable: list[Unreadable] = []
 
@@ -78,6 +80,7 @@ def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: 
         format=FORMAT,
         made_by=made_by,
         taken=taken,
+        kubernetes=recording.kubernetes,
         without_parameters=without_parameters,
         objects=objects,
         unreadable=tuple(recording.unreadable),
