@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert, to_builtins
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import DeviceTaintRule, ResourceSlice
 from dra_extender.devices.inventory import Inventory, node_view
 from dra_extender.devices.pools import NodeView, Pool
@@ -102,9 +102,9 @@ class InventoryMachine(RuleBasedStateMachine):
         self.position = 0
         self.known: dict[int, tuple[str, Any]] = {}
 
-    @initialize(partitionable=st.booleans())
-    def choose_features(self, partitionable: bool) -> None:
-        self.features = FeatureGates(DRAPartitionableDevices=partitionable)
+    @initialize(partitionable=st.booleans(), release=st.sampled_from(get_args(Release)))
+    def choose_features(self, partitionable: bool, release: Release) -> None:
+        self.features = FeatureGates(DRAPartitionableDevices=partitionable, release=release)
         self.inventory = Inventory(self.features)
 
     @rule(item=slices())

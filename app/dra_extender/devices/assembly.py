@@ -67,7 +67,7 @@ def gather_pool(
     """
     collected: list[ResourceSlice] = []
     generation = 0
-    for item in sorted(slices, key=is_own, reverse=True):  # upstream's order
+    for item in sorted(slices, key=lambda item: is_own(item, features), reverse=True):  # upstream's order
         if not _relevant(item, node, labels, features):
             continue
         current = item.spec.pool.generation
@@ -91,9 +91,9 @@ def gather_pool(
     return _assemble(id, collected, others, node, labels, features, devices_of)
 
 
-def is_own(item: ResourceSlice) -> bool:
+def is_own(item: ResourceSlice, features: FeatureGates) -> bool:
     """Whether only the node that it names sees the slice."""
-    return bool(item.spec.node_name) and not item.spec.shared_counters
+    return bool(item.spec.node_name) and (features.is_1_37 or not item.spec.shared_counters)
 
 
 def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:

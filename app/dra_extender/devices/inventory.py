@@ -80,7 +80,7 @@ class Inventory:
             before = None
         if before is not None and self._pools[pool].published(name).spec == item.spec:
             return False
-        published = self._pools.setdefault(pool, PublishedPool(pool))
+        published = self._pools.setdefault(pool, PublishedPool(pool, self._features))
         own_before = published.own_node(name)
         published.put(item, self._device_lists, self._active_rules())
         self._pool_of_slice[name] = pool
@@ -146,7 +146,7 @@ class Inventory:
             pool = item.spec.driver, item.spec.pool.name
             if pool not in own:
                 known = self._pools.get(pool)
-                own[pool] = known.copy() if known is not None else PublishedPool(pool)
+                own[pool] = known.copy() if known is not None else PublishedPool(pool, self._features)
             own[pool].put(item, self._device_lists, self._active_rules())
         return self.nodes.would_see(node, own)
 

@@ -218,8 +218,10 @@ class Nodes(Mapping[str, Node]):
                 del self._own[name]
 
     def _is_open(self, published: PublishedPool) -> bool:
-        """Whether open slices of the pool have devices."""
-        return any(not item.spec.shared_counters for item in published.open_slices())
+        """Whether each node has to be asked what it sees of open slices: they have devices, or the rules are those of
+        Kubernetes 1.37. All nodes see slices without devices in 1.36.
+        """
+        return any(self._features.is_1_37 or not item.spec.shared_counters for item in published.open_slices())
 
     def _without_devices(self, published: PublishedPool) -> SeenPool | None:
         """The incomplete or invalid pool, as nodes without devices in it see it; None if they do not see it."""

@@ -3,8 +3,8 @@
 Promises: a rule appends its taint; the order of rules does not matter. A rule without `deviceSelector` selects no
 device, a rule with an empty one selects every device (API documentation of Kubernetes 1.36; its tracker,
 dynamic-resource-allocation/resourceslice/tracker/tracker.go, selects every device in both cases). A slice is a node's
-own if it has `nodeName` and no shared counters; every other slice is open: each node checks whether it sees it
-(Kubernetes 1.36, structured/internal/incubating/pools_incubating.go).
+own if it has `nodeName` and, with the rules of Kubernetes 1.36, no shared counters; every other slice is open: each
+node checks whether it sees it (structured/internal/incubating/pools_incubating.go).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 import msgspec
 
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import (
     CounterSet,
     Device,
@@ -62,6 +63,7 @@ class PublishedPool:
     __slots__ = (
         "_by_name",
         "_device_lists",
+        "_features",
         "_generations",
         "_newest_open",
         "_open",
@@ -72,8 +74,9 @@ class PublishedPool:
         "slices",
     )
 
-    def __init__(self, pool: PoolID) -> None:
+    def __init__(self, pool: PoolID, features: FeatureGates) -> None:
         self.id = pool
+        self._features = features
         self.slices: dict[str, ResourceSlice] = {}
         """By name, with shared values and the taints of rules."""
         self._device_lists: dict[str, DeviceList] = {}
@@ -87,7 +90,7 @@ class PublishedPool:
 
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
-        made = PublishedPool(self.id)
+        made = PublishedPool(self.id, self._features)
         made.slices, made._device_lists, made._published = (
             dict(self.slices),
             dict(self._device_lists),
@@ -106,7 +109,7 @@ class PublishedPool:
         spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
         self._published[name] = (msgspec.structs.replace(published, spec=spec), device_list)
         self._apply(name, device_lists, rules)
-        if is_own(published):
+        if is_own(published, self._features):
             self._own.setdefault(published.spec.node_name or "", {})[name] = None
         else:
             self._open[name] = None
@@ -159,7 +162,7 @@ class PublishedPool:
     def own_node(self, name: str) -> str | None:
         """The node whose own slice this is."""
         item = self.slices.get(name)
-        return item.spec.node_name if item is not None and is_own(item) else None
+        return item.spec.node_name if item is not None and is_own(item, self._features) else None
 
     def own_names(self, node: str) -> tuple[str, ...]:
         """The node's own slices, by name."""
