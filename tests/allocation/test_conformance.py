@@ -13,6 +13,7 @@ import pytest
 from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.api.quantity import Quantity
 from tests.support.allocation.checking import violations
+from tests.support.allocation.recorded import COUNT, recorded
 from tests.support.allocation.scenarios import answer
 
 VECTORS = Path(__file__).parents[1] / "conformance"
@@ -87,6 +88,20 @@ def test_kubernetes_1_37_answers_the_same_with_devices_and_order() -> None:
             differing.append((case["name"], expected, found))
     assert differing == []
     assert len(cases) > 1_000
+
+
+def test_kubernetes_1_37_answers_random_scenarios_the_same_with_devices_and_order() -> None:
+    differing = []
+    for number, expected in enumerate(load("pools-1.37.jsonl.gz")):
+        case = recorded(number)
+        found = answer({**case, "release": "1.37"})
+        same = found["kind"] == expected["kind"] and comparable(found["allocations"]) == comparable(
+            expected.get("allocations")
+        )
+        if not same:
+            differing.append((case, expected, found))
+    assert differing == []
+    assert number == COUNT - 1
 
 
 def test_share_ids_are_unique_within_an_answer() -> None:
