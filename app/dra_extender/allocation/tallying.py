@@ -251,8 +251,8 @@ def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
 
 
 def _roomy(option: RequestOption) -> int:
-    """Devices with enough capacity left; what mode All wants is compared when it is collected."""
-    return option.wanted if option.all else option.usable
+    """Devices with enough capacity left; with the rules of 1.36, mode All collects no others."""
+    return option.wanted & option.usable if option.all else option.usable
 
 
 def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: int) -> int:

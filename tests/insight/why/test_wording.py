@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.statements import DevicesUnavailable, HoldingClaim
 from dra_extender.insight.why.wording import in_unit, obstacle_text, text_of
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import Reader
+from tests.support.allocation.scenarios import allocated, claim, device, request, resource_slice, scenario
 from tests.support.diagnosis.misfits import MISFITS, POD
+from tests.support.diagnosis.scene import view_of
 
 
 @pytest.mark.parametrize(
@@ -99,4 +109,29 @@ def test_a_change_after_a_question_begins_a_sentence() -> None:
     remedy = misfit.scene().diagnose(POD).remedies[0]
     assert remedy.text == (
         'claim c: did you mean H100 in model == "H1000"? Also request at most 8 CPU instead of 100 in container main'
+    )
+
+
+def test_all_devices_are_refused_for_the_one_whose_shares_leave_too_little() -> None:
+    """By the rules of Kubernetes 1.37. The text has the amount that this device has left."""
+    content = [device(name, capacity={"memory": "10"}, allowMultipleAllocations=True) for name in ("a", "b")]
+    share = {"device": "a", "shareID": "00000000-0000-4000-8000-000000000000", "consumedCapacity": {"memory": "8"}}
+    wanted = claim(request("r", None, capacity={"requests": {"memory": "5"}}), name="c")
+    case = scenario([resource_slice(content)], [wanted], in_use=[allocated(share)])
+    entries = [{"name": "c", "resourceClaimName": "c"}]
+    pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {"resourceClaims": entries}}
+    kinds: dict[str, Any] = {
+        "slices": ResourceSlice,
+        "classes": DeviceClass,
+        "allocatedClaims": ResourceClaim,
+        "claims": ResourceClaim,
+    }
+    objects: list[Any] = [convert(Node, case["node"]), convert(Pod, pod)]
+    objects += [convert(kind, item) for name, kind in kinds.items() for item in case[name]]
+    view = view_of(objects, FeatureGates(release="1.37"), SchedulingConfig())
+    found = view.pods.named("default", "p")
+    assert found is not None
+    assert diagnose(view, found).summary == (
+        "claim c: all devices of class gpu requested, node node-1 has 2: 1 has less than 5 of memory left, at most 2 "
+        "(used by claim default/other), 1 is free"
     )
