@@ -38,6 +38,13 @@ def comparable(value: Any, key: str = "") -> Any:
     return "*" if key == "shareID" else value
 
 
+def agree(expected: dict[str, Any], found: dict[str, Any]) -> bool:
+    return bool(
+        found["kind"] == expected["kind"]
+        and comparable(found["allocations"]) == comparable(expected.get("allocations"))
+    )
+
+
 def share_ids(allocations: list[dict[str, Any]]) -> list[str]:
     return [
         result["shareID"]
@@ -55,10 +62,7 @@ def test_every_recorded_decision_is_reproduced_with_devices_and_order() -> None:
     differing = []
     for case in load("allocation.jsonl.gz"):
         expected, found = case["expected"], answer(case)
-        same = found["kind"] == expected["kind"] and comparable(found["allocations"]) == comparable(
-            expected["allocations"]
-        )
-        if not same:
+        if not agree(expected, found):
             differing.append((case["name"], expected, found))
     assert differing == []
 
@@ -76,15 +80,12 @@ def takes_part(case: dict[str, Any]) -> bool:
 
 
 def test_kubernetes_1_37_answers_the_same_with_devices_and_order() -> None:
-    recorded = {each["name"]: each for each in load("allocation-1.37.jsonl.gz")}
-    cases = [case for case in load("allocation.jsonl.gz") if case["name"] in recorded and takes_part(case)]
+    answers = {each["name"]: each for each in load("allocation-1.37.jsonl.gz")}
+    cases = [case for case in load("allocation.jsonl.gz") if case["name"] in answers and takes_part(case)]
     differing = []
     for case in cases:
-        expected, found = recorded[case["name"]], answer({**case, "release": "1.37"})
-        same = found["kind"] == expected["kind"] and comparable(found["allocations"]) == comparable(
-            expected.get("allocations")
-        )
-        if not same:
+        expected, found = answers[case["name"]], answer({**case, "release": "1.37"})
+        if not agree(expected, found):
             differing.append((case["name"], expected, found))
     assert differing == []
     assert len(cases) > 1_000
@@ -95,10 +96,7 @@ def test_kubernetes_1_37_answers_random_scenarios_the_same_with_devices_and_orde
     for number, expected in enumerate(load("pools-1.37.jsonl.gz")):
         case = recorded(number)
         found = answer({**case, "release": "1.37"})
-        same = found["kind"] == expected["kind"] and comparable(found["allocations"]) == comparable(
-            expected.get("allocations")
-        )
-        if not same:
+        if not agree(expected, found):
             differing.append((case, expected, found))
     assert differing == []
     assert number == COUNT - 1

@@ -91,3 +91,8 @@ def test_counters_concern_the_nodes_of_their_slice_only(release: str, *, fits: b
     ]
     wanted = claim(request("r", None))
     assert told(scenario(slices, [wanted]), release).startswith("dev-0") is fits
+
+
+def test_a_release_that_is_not_known_is_an_error() -> None:
+    found = told(scenario([sl(devices(1))], [claim(request("r"))]), "1.38")
+    assert found == "error: release: '1.38' is unknown; known are: 1.36, 1.37"

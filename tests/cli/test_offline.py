@@ -163,6 +163,7 @@ EXACTLY = "claims[0].spec.devices.requests[0].exactly"
         ({"slices": [{**DEVICES, "spec": {"nodname": "n"}}]}, 2, "slices[0].spec.nodname: no such field"),
         ({"node": "n"}, 2, "node: a text where an object is expected"),
         ({"node": {"metadata": {"name": True}}}, 2, "Node True: metadata.name: true or false where a text is expected"),
+        ({"release": 1.37}, 2, "release: a number where a text is expected"),
         ({"features": "DRAAdminAccess"}, 2, "features: a list of names is expected, of DRAAdminAccess, "),
         ({"features": ["Nope"]}, 2, "features: Nope unknown; known are: "),
         ({"classes": []}, 2, "claim d/c, request r: could not retrieve device class gpu"),

@@ -298,17 +298,16 @@ def _claim(claim: ResourceClaim, number: int, first: int, context: _Context) -> 
     least = 0
     for request in spec.requests:
         asks = _asks(label, request, spec.constraints, context)
-        if context.features.is_1_37 and not any(ask.all for each in requests for ask in each.asks):
-            need = min(0 if ask.all else ask.count for ask in asks)
-            if problem := adding_problem(request.name, need, least):
-                raise _Invalid(f"{label}{problem}")
-            least += need
+        need = min(0 if ask.all else ask.count for ask in asks)
+        known = context.features.is_1_37 and not any(ask.all for each in requests for ask in each.asks)
+        if known and (problem := adding_problem(request.name, need, least)):
+            raise _Invalid(f"{label}{problem}")
+        least += need
         for ask in asks:
             used[ask.class_name] = context.classes[ask.class_name]
         requests.append(
             PreparedRequest(first + len(requests), number, request.name, asks, bool(request.first_available))
         )
-    least = sum(min(0 if ask.all else ask.count for ask in request.asks) for request in requests)
     if not context.features.is_1_37 and (problem := limit_problem(least)):
         raise _Invalid(f"{label}{problem}")
     for position, constraint in enumerate(spec.constraints):

@@ -2,8 +2,8 @@
 
 A scenario is an object with `name`, `node`, `slices`, `classes`, `taintRules`, `allocatedClaims`, `claims` (lists of
 API objects, resource.k8s.io/v1 or the betas converted to it), `features` (the gates that are on; absent: all) and
-`release` (the Kubernetes release whose rules hold: 1.36 or 1.37; absent: 1.36). The
-answer has `name`, `kind` (`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
+`release` (the Kubernetes release whose rules hold: 1.36 or 1.37; absent: 1.36). The answer has `name`, `kind`
+(`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
 
 Promises: pure; never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
 """
@@ -91,9 +91,8 @@ def features_of(names: Sequence[str] | None, release: Release = "1.36") -> Featu
     """
     if release not in get_args(Release):
         raise ValueError(f"release: {release!r} is unknown; known are: {', '.join(get_args(Release))}")
-    on = {part for name in (GATES if names is None else names) for part in str(name).split("+")} | {
-        "DRADeviceTaintRules"
-    }
+    named = GATES if names is None else names
+    on = {part for name in named for part in str(name).split("+")} | {"DRADeviceTaintRules"}
     unknown = on.difference(GATES)
     if unknown:
         raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(GATES)}")

@@ -1,6 +1,6 @@
 """Feature gates that change what allocation does, and the Kubernetes release whose rules hold.
 
-Names and defaults are those of kube-scheduler's `--feature-gates`, so one flag value serves both processes.
+Names are those of kube-scheduler's `--feature-gates`, so one flag value serves both processes.
 """
 
 from __future__ import annotations

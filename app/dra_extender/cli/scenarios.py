@@ -130,6 +130,8 @@ def _problems(case: Mapping[str, Any]) -> Iterator[str]:
     features = case.get("features")
     if features is not None and not (isinstance(features, list) and all(isinstance(each, str) for each in features)):
         yield f"features: a list of names is expected, of {', '.join(GATES)}"
+    if not isinstance(case.get("release", ""), str):
+        yield f"release: {shape(case['release'])} where a text is expected"
     if not isinstance(case.get("node") or {}, dict):
         yield f"node: {shape(case['node'])} where an object is expected"
     for name, kind in _LISTS.items():

@@ -28,29 +28,29 @@ class GatherError(ValueError):
 
 
 class Generations:
-    """All slices of a pool in the cluster, by generation: their number, and those that define or consume counters."""
+    """Counts the slices of a pool in the whole cluster by generation, and lists those that concern counters."""
 
-    __slots__ = ("_counting", "_counts", "newest")
+    __slots__ = ("_counts", "_with_counters", "newest")
 
     def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self.newest = 0
         """The newest generation."""
         self._counts: dict[int, int] = {}
-        self._counting: dict[int, list[ResourceSlice]] = {}
+        self._with_counters: dict[int, list[ResourceSlice]] = {}
         for item in slices:
             generation = item.spec.pool.generation
             self.newest = max(self.newest, generation)
             self._counts[generation] = self._counts.get(generation, 0) + 1
             if item.spec.shared_counters or any(device.consumes_counters for device in item.spec.devices):
-                self._counting.setdefault(generation, []).append(item)
+                self._with_counters.setdefault(generation, []).append(item)
 
     def count(self, generation: int) -> int:
         """How many slices the generation has."""
         return self._counts.get(generation, 0)
 
-    def counting(self, generation: int) -> Sequence[ResourceSlice]:
+    def with_counters(self, generation: int) -> Sequence[ResourceSlice]:
         """The slices of the generation that define counters, or have devices that consume them."""
-        return self._counting.get(generation, ())
+        return self._with_counters.get(generation, ())
 
 
 def gather_pool(
@@ -86,7 +86,7 @@ def gather_pool(
         if not is_complete(wanted, everywhere.count(generation)):
             return Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in everywhere.counting(generation) if item.metadata.name not in names]
+        others = [item for item in everywhere.with_counters(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, labels, features, devices_of)
 

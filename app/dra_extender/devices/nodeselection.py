@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
 from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -196,7 +195,8 @@ def visibility_of(item: ResourceSlice) -> Visibility:
     spec = item.spec
     whole = _selection(spec)
     if spec.shared_counters:
-        return partial(_counters, whole or _never)
+        matches = whole or _never
+        return lambda name, labels: (True, matches(name, labels))
     if not spec.per_device_node_selection:
         return whole or _never
     devices = [_selection(device) or _never for device in spec.devices]
@@ -218,10 +218,6 @@ def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
     except NodeSelectorError as error:
         problem = str(error)
         return lambda _name, _labels: problem
-
-
-def _counters(whole: Visibility, name: str, labels: Mapping[str, str]) -> Hashable:
-    return True, whole(name, labels)
 
 
 def _never(_name: str, _labels: Mapping[str, str]) -> Hashable:

@@ -74,7 +74,7 @@ class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     @property
     def fits(self) -> bool:
         """True when at least one pod fits."""
-        return bool(self.now.fits)
+        return self.now.fits > 0
 
     def lines(self) -> Iterator[str]:
         """For people."""

@@ -26,7 +26,7 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.insight.why.redaction import moved, redacted
+from dra_extender.insight.why.redaction import in_namespace, redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import DiagnosisEvent, event_of
@@ -198,20 +198,23 @@ class Diagnoses:
     def _diagnose(self, pods: Sequence[Pod]) -> Turns[Diagnosis]:
         """Diagnose the first of these pods for all of them."""
         first, generations = pods[0], [self._generation(pod) or 0 for pod in pods]
-        home = first.metadata.namespace
+        home, config = first.metadata.namespace, self._view.config
         whole = yield from diagnosing(self._view, first)
-        found = redacted(whole, self._view.config.reader(home))
-        told = event_of(found)
-        shared = told is None or not names_itself(first, told.note)
-        everywhere = shared and (told is None or _names_none_of(first, told, whole))
+        found = redacted(whole, config.reader(home))
+        event = event_of(found)
+        shared = event is None or not names_itself(first, event.note)
+        everywhere = shared and (event is None or _names_none_of(first, event, whole))
+        events = {home: event}
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}
         for pod, generation in zip(pods, generations, strict=True):
-            namespace, event = pod.metadata.namespace, told
-            if namespace != home and everywhere:
-                event = event_of(redacted(moved(whole, first, namespace), self._view.config.reader(namespace)))
+            namespace = pod.metadata.namespace
             if pod is not first and not (shared if namespace == home else everywhere):
                 self._put(pod, (namespace, first.metadata.uid) if shared else pod.metadata.uid)
-            elif self._record(pod, generation, found.rule, event) and event is not None:
+                continue
+            if namespace not in events:
+                events[namespace] = event_of(redacted(in_namespace(whole, first, namespace), config.reader(namespace)))
+            event = events[namespace]
+            if self._record(pod, generation, found.rule, event) and event is not None:
                 claim = self._blamed(event, first, pod)
                 claims |= {claim.metadata.uid: (claim, event)} if claim is not None else {}
             yield
@@ -244,5 +247,5 @@ class Diagnoses:
 
 def _names_none_of(pod: Pod, event: DiagnosisEvent, found: Diagnosis) -> bool:
     """True when the event names no object of the pod's namespace: a reader who sees no namespace reads the same."""
-    seen = event_of(redacted(moved(found, pod, ""), Reader("")))
+    seen = event_of(redacted(in_namespace(found, pod, ""), Reader("")))
     return pod.metadata.namespace not in event.note and event == seen

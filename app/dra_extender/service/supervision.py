@@ -35,9 +35,10 @@ from dra_extender.service.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
-EVERY: Final = 12
 PERIOD: Final = 5.0
 """Seconds between two checks of versions and of missing permissions."""
+EVERY: Final = 12
+"""Periods between two questions for the version of an API server whose watches work."""
 _NOT_SERVED: Final = "not served"
 
 Chore = Callable[[], Coroutine[Any, Any, None]]

@@ -34,8 +34,7 @@ async def answer(given: CompactOptions) -> int:
                 pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
                 request, own = request_of_pod(view, pod), pod.spec.scheduler_name
             else:
-                file = given.filename
-                request = request_of_claims(view, file, claims_of(file, text))
+                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
         schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
         advice = Compaction(view, EvictionRules(frozenset(schedulers), snapshot.budgets)).room_for(request)
         return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)

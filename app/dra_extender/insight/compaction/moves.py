@@ -37,11 +37,6 @@ class AfterMoves(msgspec.Struct, frozen=True):
     snapshot: ClusterSnapshot
     moves: tuple[Move, ...] = ()
 
-    @property
-    def moved(self) -> frozenset[str]:
-        """The UIDs of the moved pods."""
-        return frozenset(move.item.pod.metadata.uid for move in self.moves)
-
     def evicted(self, item: Movable) -> ClusterSnapshot:
         """The cluster after one more pod is evicted."""
         now = self.snapshot.with_pod_moved(item.pod, item.node)

@@ -34,8 +34,10 @@ def redacted(found: Diagnosis, reader: Reader) -> Diagnosis:
     return replace(seen, summary=text_of(seen.statements)) if seen.statements else seen
 
 
-def moved(found: Diagnosis, pod: Pod, namespace: str) -> Diagnosis:
-    """The diagnosis of a pod like this one in another namespace: remedies change the templates and claims there."""
+def in_namespace(found: Diagnosis, pod: Pod, namespace: str) -> Diagnosis:
+    """The pod's diagnosis for an equal pod of this namespace: remedies change the templates and claims there, and have
+    no commands.
+    """
     home = pod.metadata.namespace
     own = {("ResourceClaimTemplate", each.resource_claim_template_name) for each in pod.spec.resource_claims}
     own |= {("ResourceClaim", each.resource_claim_name) for each in pod.spec.resource_claims}

@@ -7,7 +7,6 @@ objects whose names are hidden.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from dra_extender.allocation.plan import rule_text
@@ -147,8 +146,8 @@ def _unavailable(statement: DevicesUnavailable) -> str:
     return f"{requested.label}: {wanted}{': ' if parts else ''}{', '.join(parts)}"
 
 
-def _is_less(asked: str, amount: str) -> bool:
-    return not asked or Quantity.parse(amount) < Quantity.parse(asked)
+def _is_less(amount: str, other: str) -> bool:
+    return Quantity.parse(amount) < Quantity.parse(other)
 
 
 def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
@@ -162,7 +161,8 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
         if not capacity.devices:
             return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
         asked = f"less than {capacity.asked}" if capacity.asked else "not all"
-        most = next(filter(partial(_is_less, capacity.asked), capacity.amounts), capacity.left or "0")
+        lacking = (each for each in capacity.amounts if not capacity.asked or _is_less(each, capacity.asked))
+        most = next(lacking, capacity.left or "0")
         return f"{count} {'has' if one else 'have'} {asked} of {capacity.name} left, at most {most}"
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
