@@ -72,3 +72,10 @@ def test_five_thousand_nodes_take_as_many_decisions_as_a_hundred(claim: Json, fi
     portions = -(-5000 // turns.PORTION)
     assert many.steps <= few.steps + 2 * portions, "a step looks at a portion of the nodes"
     assert many.found.complete
+
+
+def test_an_answer_about_twelve_nodes_is_complete_however_many_pods_run_on_them() -> None:
+    pods = [make_pod(f"p{number}", node="n00000") for number in range(100)]
+    view = view_of([*_objects(12, ask(9)), *pods], FeatureGates(), SchedulingConfig())
+    found = counted_turns(diagnosing(view, make_pod("p", "c"))).result
+    assert (found.nodes, bool(found.remedies), found.complete) == (12, True, True)

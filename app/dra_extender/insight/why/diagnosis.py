@@ -87,6 +87,7 @@ def diagnosing(
     reasons: tuple[Statement, ...] = ()
     if not fits:
         reasons = (whole,) if whole is not None else of_nodes(found, _names(simulated), simulated.view.cluster.classes)
+    decided = budget.complete
     helping = () if fits or large else (yield from remedies(nodes, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
@@ -104,7 +105,7 @@ def diagnosing(
         statements=reasons,
         remedies=helping,
         unchecked=tuple(_unchecked(simulated)),
-        complete=budget.complete,
+        complete=budget.complete or (decided and bool(helping)),
         work=budget.trials,
     )
 

@@ -143,7 +143,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...] = ()
     """Rules of kube-scheduler that were not checked."""
     complete: bool = True
-    """False: some nodes or changes were not tried, because the work is limited."""
+    """False: some nodes were not compared, or some changes not tried and none found that helps, because the work is
+    limited.
+    """
     work: int = 0
     """Hypothetical decisions that were made."""
     placement: Account | None = None

@@ -23,6 +23,7 @@ from dra_extender.scheduling.preemption.result import for_devices
 from dra_extender.scheduling.reader import HIDDEN, listed
 
 WIDTH: Final = 80
+LIMITED: Final = "Not everything was compared or tried, because the work for one answer is limited."
 FEW: Final = 3
 """Remedies in the short text."""
 LONGEST: Final = 200
@@ -128,7 +129,7 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
     if found.unchecked:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
-        lines.append("Not everything was compared or tried, because the work for one answer is limited.")
+        lines.append(LIMITED)
     if found.placement is not None:
         lines.extend(found.placement.lines())
     if found.preemption is not None:

@@ -18,7 +18,7 @@ from dra_extender.api.decoding import encode
 from dra_extender.devices.content import shortened
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
-from dra_extender.insight.why.text import WIDTH, fully, suggestion
+from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable, created_names
@@ -128,4 +128,4 @@ def _lines(group: WaitingPods, namespace: str) -> Iterator[str]:
         yield f"Reason: {found.summary}."
         yield suggestion(found)
     if not found.complete:
-        yield "This answer is incomplete: the cluster is large, or a selector is still being evaluated."
+        yield LIMITED
