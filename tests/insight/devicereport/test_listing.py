@@ -9,7 +9,7 @@ import pytest
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report, reporting
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding, sums
 from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
-from tests.support.diagnosis.heldcluster import GATES, GPU, NIC, SHARE, claim, scene
+from tests.support.diagnosis.heldcluster import GATES, GPU, MIG, NIC, SHARE, claim, scene
 from tests.support.diagnosis.scene import Scene
 
 Json = dict[str, Any]
@@ -59,6 +59,27 @@ def test_a_holder_is_told_with_its_pods_and_what_it_consumes() -> None:
 
 def test_counters_are_told_with_what_is_taken_of_them() -> None:
     assert counted(DeviceQuery())["m1-mig/quarter-0"].counters == (Amount("card/memory", "40Gi", "80Gi", 50.0),)
+
+
+@pytest.mark.parametrize(("device", "fill"), [("whole-0", 100.0), ("half-0", 50.0), ("quarter-2", 25.0)])
+def test_the_partitions_of_a_gpu_count_as_one_gpu_that_is_as_full_as_its_counters(device: str, fill: float) -> None:
+    view = Scene([node("m2"), *partitions("m2"), claim("some", MIG, "m2", device)]).view()
+    assert device_report(view).totals.fill == fill
+
+
+def test_a_claim_that_may_have_any_partition_fills_the_gpu() -> None:
+    view = Scene([node("m2"), *partitions("m2"), claim("some", MIG, "m2", "*")]).view()
+    assert device_report(view).totals.fill == 100.0
+
+
+def test_the_model_is_published_under_a_plain_or_qualified_name() -> None:
+    devices = [
+        {"name": "plain", "attributes": {"model": {"string": "A100"}}},
+        {"name": "product", "attributes": {"x.example.com/productName": {"string": "H100"}, "model": {"int": 7}}},
+        {"name": "none", "attributes": {"model": {"int": 7}}},
+    ]
+    found = device_report(Scene([node("n"), pool("n", "x.example.com", devices)]).view()).devices
+    assert {device.name: device.model for device in found} == {"plain": "A100", "product": "H100", "none": ""}
 
 
 def test_taints_and_classes_are_those_that_decisions_see() -> None:

@@ -114,3 +114,10 @@ def test_devices_are_in_other_classes_when_a_class_changes(followed: Followed) -
 def test_counters_of_a_pool_are_told_with_what_is_taken(followed: Followed) -> None:
     (part,) = (part for id, part in followed.parts.items() if id[1] == "m1-mig")
     assert [(counter.name, counter.used, counter.of) for counter in part.counters] == [("card/memory", "40Gi", "80Gi")]
+    assert (part.sets, {row.set for row in part.devices}) == ((("card", 50.0),), {0})
+
+
+def test_devices_refer_to_their_models(followed: Followed) -> None:
+    part = followed.parts[GPU, "a1-gpu", "a1"]
+    assert {part.models[row.model] for row in part.devices} == {"A100"}
+    assert {row.set for row in part.devices} == {-1}

@@ -42,6 +42,10 @@ MOST_DEVICES: Final = 5_000
 """A page ends after the first pool with which it has at least this number of devices."""
 
 
+MODELS: Final = ("productName", "model")
+"""Attributes in which drivers publish the model of a device."""
+
+
 class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which devices to list; an empty field means all. `nodes`: devices that these nodes can use. `namespaces`: devices
     that claims of these namespaces hold.
@@ -228,7 +232,9 @@ class _PoolCount:
             for counter_set in pool.counter_sets():
                 for name, counter in counter_set.counters.items():
                     self._offered[counter_set.name, name] = counter.value
-            if self._offered:
+            if EVERY_DEVICE in self._in_use:
+                self._drawn = dict(self._offered)
+            elif self._offered:
                 self._draw(pool.device(name) for name in self._in_use)
 
     def _draw(self, users: Iterable[Device | None]) -> None:
@@ -256,6 +262,7 @@ class _PoolCount:
             counters=tuple(self._counters(device)),
             holders=tuple(map(_holding, holders(self._ledger, use))),
             fill=fill,
+            model=_model(device, self._id[0]),
             problem=problem,
         )
 
@@ -279,6 +286,15 @@ def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) ->
     if problem:
         return "unusable"
     return "tainted" if tainted else "blocked" if blocked else "free"
+
+
+def _model(device: Device, driver: str) -> str:
+    attributes = device.attributes
+    for name in MODELS:
+        found = attributes.get(name) or attributes.get(f"{driver}/{name}")
+        if found is not None and isinstance(found.value, str):
+            return found.value
+    return ""
 
 
 def _gated(traits: Traits, features: FeatureGates) -> str:

@@ -6,7 +6,7 @@ have changed. It runs in turns, and yields a part as soon as it finds that the p
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from dra_extender.devices.assembly import Generations
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 from dra_extender.insight.devicereport.listing import ClassMembers, counting
-from dra_extender.insight.devicereport.report import Amount, CountedDevice, DeviceState
+from dra_extender.insight.devicereport.report import Amount, CountedDevice, DeviceState, counter_sets
 from dra_extender.scheduling.view import View
 
 PORTION: Final = 250
@@ -29,7 +29,8 @@ AGAIN: Final = 10
 
 class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One device. `classes`: index of its classes in the part. `claims` (namespace/name): the first of the `holders`
-    claims that hold it. `taints`: the number of taints.
+    claims that hold it. `taints`: the number of taints. `model`: index of its model in the part. `set`: index of the
+    counter set that it is a partition of; -1 without one.
     """
 
     name: str
@@ -39,11 +40,14 @@ class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     taints: int = 0
     holders: int = 0
     claims: tuple[str, ...] = ()
+    model: int = 0
+    set: int = -1
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
     """The devices of a pool on `node`; an empty node has the devices that do not belong to one node. `classes`: the
-    distinct sets of classes, to which devices refer. `counters`: the counters that the devices consume.
+    distinct sets of classes, to which devices refer; `models` likewise. `counters`: the counters that the devices
+    consume. `sets`: the counter sets, and the percentage of each in use.
     """
 
     driver: str
@@ -53,6 +57,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     classes: tuple[tuple[str, ...], ...]
     counters: tuple[Amount, ...] = ()
     problem: str = ""
+    models: tuple[str, ...] = ("",)
+    sets: tuple[tuple[str, float], ...] = ()
 
 
 PartID = tuple[str, str, str]
@@ -133,8 +139,11 @@ def _portions(ids: list[PoolID]) -> Iterator[list[PoolID]]:
     return (ids[start : start + PORTION] for start in range(0, len(ids), PORTION))
 
 
-def _part(id: PoolID, node: str, devices: Iterable[CountedDevice]) -> Part:
+def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
+    fills = {name: fill for (_, _, name), fill in counter_sets(devices).items()}
+    sets = {name: place for place, name in enumerate(fills)}
     classes: dict[tuple[str, ...], int] = {}
+    models: dict[str, int] = {}
     counters: dict[str, Amount] = {}
     rows: list[DeviceRow] = []
     problem = ""
@@ -142,11 +151,23 @@ def _part(id: PoolID, node: str, devices: Iterable[CountedDevice]) -> Part:
         place = classes.setdefault(device.classes, len(classes))
         counters |= {counter.name: counter for counter in device.counters}
         problem = problem or device.problem
-        rows.append(_row(device, place))
-    return Part(id[0], id[1], node, tuple(rows), tuple(classes), tuple(counters.values()), problem)
+        model = models.setdefault(device.model, len(models))
+        group = next((sets.get(counter.name.partition("/")[0], -1) for counter in device.counters), -1)
+        rows.append(_row(device, place, model, group))
+    return Part(
+        driver=id[0],
+        pool=id[1],
+        node=node,
+        devices=tuple(rows),
+        classes=tuple(classes),
+        counters=tuple(counters.values()),
+        problem=problem,
+        models=tuple(models),
+        sets=tuple((name, round(fill, 1)) for name, fill in fills.items()),
+    )
 
 
-def _row(device: CountedDevice, classes: int) -> DeviceRow:
+def _row(device: CountedDevice, classes: int, model: int, group: int) -> DeviceRow:
     claims = tuple(dict.fromkeys(holding.claim for holding in device.holders))
     return DeviceRow(
         name=device.name,
@@ -156,4 +177,6 @@ def _row(device: CountedDevice, classes: int) -> DeviceRow:
         taints=len(device.taints),
         holders=len(claims),
         claims=claims[:MOST_CLAIMS],
+        model=model,
+        set=group,
     )

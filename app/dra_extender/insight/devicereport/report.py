@@ -53,7 +53,7 @@ class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, k
     """One device. `node`: the node that the device belongs to; empty if several nodes can use it. `classes`: the
     classes that select it. `taints`: the taints that keep pods away, as key=value:effect. `capacity`: only for a device
     that can be shared. `counters`: the counters that it consumes. `fill`: the percentage in use; of a shared device,
-    the percentage of its fullest capacity.
+    the percentage of its fullest capacity. `model`: its attribute productName or model, if it publishes one.
     """
 
     driver: str
@@ -67,12 +67,15 @@ class CountedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, k
     counters: tuple[Amount, ...] = ()
     holders: tuple[Holding, ...] = ()
     fill: float = 0.0
+    model: str = ""
     problem: str = ""
     """Why it is unusable."""
 
 
 class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of `devices`, their number in each state, and the percentage in use."""
+    """The number of `devices`, their number in each state, and the percentage in use. Devices that consume counters of
+    the same set are partitions of one GPU: they count once, with the mean of its counters.
+    """
 
     devices: int = 0
     free: int = 0
@@ -113,13 +116,21 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def totals_of(devices: Iterable[CountedDevice]) -> DeviceTotals:
-    states: Counter[str] = Counter()
-    fill = 0.0
+    counted = list(devices)
+    states: Counter[str] = Counter(device.state for device in counted)
+    fills = [*counter_sets(counted).values(), *(device.fill for device in counted if not device.counters)]
+    return DeviceTotals(devices=len(counted), fill=round(sum(fills) / len(fills), 1) if fills else 0.0, **states)
+
+
+def counter_sets(devices: Iterable[CountedDevice]) -> dict[tuple[str, str, str], float]:
+    """By (driver, pool, set): the percentage in use of the counters that the devices consume."""
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
     for device in devices:
-        states[device.state] += 1
-        fill += device.fill
-    count = states.total()
-    return DeviceTotals(devices=count, fill=round(fill / count, 1) if count else 0.0, **states)
+        for amount in device.counters:
+            if amount.of != "0":
+                name, _, counter = amount.name.partition("/")
+                found.setdefault((device.driver, device.pool, name), {})[counter] = amount.percent
+    return {id: sum(counters.values()) / len(counters) for id, counters in found.items()}
 
 
 def sums(devices: Iterable[CountedDevice], by: By) -> tuple[Sum, ...]:
