@@ -119,6 +119,14 @@ class TestVersions:
         assert [claim.metadata.name for claim in ledger.owned_by("pod-1")] == ["b"]
         assert ledger.owned_by("nobody") == ()
 
+    def test_a_claim_that_changes_its_owner_is_found_by_the_present_owner_only(self, ledger: Ledger) -> None:
+        for version, owner in enumerate(("pod-1", "", "pod-2"), 1):
+            ledger.observe(make_claim("a", version, pod=owner), watched=True)
+            found = {pod: [claim.metadata.name for claim in ledger.owned_by(pod)] for pod in ("pod-1", "pod-2")}
+            assert found == {pod: ["a"] if pod == owner else [] for pod in found}
+        ledger.forget("default/a", "uid-a")
+        assert ledger.owned_by("pod-1") == ledger.owned_by("pod-2") == ()
+
 
 class TestUse:
     def test_admin_access_uses_nothing(self, ledger: Ledger) -> None:

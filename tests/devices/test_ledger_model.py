@@ -17,6 +17,7 @@ from dra_extender.devices.usage import PoolID, uses_of
 from tests.support.examples import examples
 
 NAMES = ("a", "b", "c")
+OWNERS = ("", "pod-1", "pod-2")
 RESULTS = st.lists(
     st.tuples(st.sampled_from(("d0", "d1", "d2")), st.sampled_from((None, "s", "t"))), max_size=3, unique=True
 )
@@ -60,9 +61,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self.stream: list[tuple[bool, ResourceClaim]] = []
         self.ours: dict[str, ResourceClaim] = {}
 
-    def write(self, name: str, uid: str, allocation: dict[str, Any] | None) -> ResourceClaim:
+    def write(self, name: str, uid: str, allocation: dict[str, Any] | None, owner: str = "") -> ResourceClaim:
         self.version += 1
-        metadata = {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": str(self.version)}
+        metadata: dict[str, Any] = {
+            "name": name, "namespace": "ns", "uid": uid, "resourceVersion": str(self.version)
+        }  # fmt: skip
+        if owner:
+            metadata["ownerReferences"] = [{"kind": "Pod", "name": owner, "uid": owner, "controller": True}]
         status = {"allocation": allocation} if allocation is not None else {}
         claim = convert(ResourceClaim, {"metadata": metadata, "status": status})
         self.server[name] = claim
@@ -74,11 +79,11 @@ class LedgerMachine(RuleBasedStateMachine):
         if name not in self.server:
             self.write(name, f"uid-{name}-{self.version + 1}", None)
 
-    @rule(name=st.sampled_from(NAMES), results=st.none() | RESULTS)
-    def somebody_writes_status(self, name: str, results: list[tuple[str, str | None]] | None) -> None:
+    @rule(name=st.sampled_from(NAMES), results=st.none() | RESULTS, owner=st.sampled_from(OWNERS))
+    def somebody_writes(self, name: str, results: list[tuple[str, str | None]] | None, owner: str) -> None:
         if name in self.server:
             uid = self.server[name].metadata.uid
-            self.write(name, uid, None if results is None else allocation_of(results, uid))
+            self.write(name, uid, None if results is None else allocation_of(results, uid), owner)
             self.ours.pop(uid, None)
 
     @rule(name=st.sampled_from(NAMES))
@@ -159,6 +164,14 @@ class LedgerMachine(RuleBasedStateMachine):
                 else:
                     shares.add((uid, share))
         assert self.in_use() == expected
+
+    @invariant()
+    def owners_are_those_of_the_known_versions(self) -> None:
+        owned: dict[str, set[str]] = {owner: set() for owner in OWNERS}
+        for claim in self.ledger.claims():
+            if claim.metadata.controller is not None:
+                owned[claim.metadata.controller.uid].add(claim.metadata.uid)
+        assert {owner: {claim.metadata.uid for claim in self.ledger.owned_by(owner)} for owner in OWNERS} == owned
 
     @invariant()
     def what_we_wrote_is_never_shown_as_free(self) -> None:

@@ -183,11 +183,13 @@ class Ledger:
         elif before is not None and (before.allocation is None or uses != record.stored):
             record.bare = max(record.bare, before.metadata.version)
         record.claim, record.stored = claim, uses
+        owner = claim.metadata.controller
         if before is None:
             self._by_name[claim.metadata.key] = uid
-            owner = claim.metadata.controller
-            if owner is not None:
-                self._by_owner.setdefault(owner.uid, {})[uid] = None
+        elif before.metadata.controller != owner:
+            self._drop_owner(before, uid)
+        if owner is not None:
+            self._by_owner.setdefault(owner.uid, {})[uid] = None
 
     def forget(self, key: str, uid: str = "") -> bool:
         """The claim (namespace/name) is gone from the API server. True when devices became free."""
@@ -206,9 +208,7 @@ class Ledger:
         return self._charge(uid, record)
 
     def _drop_owner(self, claim: ResourceClaim, uid: str) -> None:
-        owner = claim.metadata.controller
-        owned = self._by_owner.get(owner.uid) if owner is not None else None
-        if owner is not None and owned is not None:
+        if (owner := claim.metadata.controller) is not None and (owned := self._by_owner.get(owner.uid)) is not None:
             owned.pop(uid, None)
             if not owned:
                 del self._by_owner[owner.uid]
@@ -232,8 +232,7 @@ class Ledger:
 
     def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]:
         """The claims whose controller is the object with this UID."""
-        found = (self._records[uid].claim for uid in self._by_owner.get(pod_uid, ()))
-        return tuple(claim for claim in found if claim is not None)
+        return tuple(claim for uid in self._by_owner.get(pod_uid, ()) if (claim := self.by_uid(uid)) is not None)
 
     def seen(self, claim_uid: str) -> int:
         """The highest resourceVersion that came through the watch; 0 = none, or the claim is deleted."""
