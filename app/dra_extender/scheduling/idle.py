@@ -7,7 +7,7 @@ have been deallocated and allocated again for the same pod. Labels and annotatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -56,9 +56,9 @@ class IdleAllocations:
         """The claim is in use, or gone, or not allocated."""
         self._idle.pop(uid, None)
 
-    def entries(self) -> Sequence[tuple[str, Idle]]:
-        """All of them, by claim UID."""
-        return list(self._idle.items())
+    def entries(self) -> Iterator[tuple[str, Idle]]:
+        """All of them, by claim UID, each as it is when it is reached."""
+        return ((uid, entry) for uid in list(self._idle) if (entry := self._idle.get(uid)) is not None)
 
     def is_abandoned(self, claim: ResourceClaim) -> bool:
         """True when no bind of any replica relies on the claim any more: it has no consumer, or the same one for

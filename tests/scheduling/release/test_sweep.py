@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
 
+import pytest
+from msgspec.structs import replace
+
+from dra_extender.api.core import Pod
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError
+from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimStatus
+from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
@@ -97,6 +106,39 @@ async def test_an_idle_allocation_is_swept_when_the_last_pod_of_another_schedule
     world.api.drop(world.api.pod("s"))
     await world.settle(70.0)
     assert world.api.claim("c").allocation is None
+
+
+async def test_all_pods_are_looked_at_once_for_all_idle_claims_and_few_claims_in_one_turn(
+    world: World, small: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{number}" for number in range(100)]
+    status = ResourceClaimStatus(allocation=AllocationResult())
+    world.add(*small, make_pod("s", *names, **OTHER))
+    for name in names:
+        world.add(with_metadata(replace(make_claim(name), status=status), finalizers=(FINALIZER,)))
+    world.service(config=OURS).start()
+    await world.settle(20.0)
+    passes: list[Pods] = []
+    per_turn: Counter[int] = Counter()
+    turns: list[str] = []
+
+    def iterate(pods: Pods) -> Iterator[Pod]:
+        passes.append(pods)
+        return iter_pods(pods)
+
+    def by_uid(ledger: Ledger, uid: str) -> ResourceClaim | None:
+        per_turn[len(turns)] += 1
+        asyncio.get_running_loop().call_soon(turns.append, uid)
+        return claim_by_uid(ledger, uid)
+
+    iter_pods, claim_by_uid = Pods.__iter__, Ledger.by_uid
+    monkeypatch.setattr(Pods, "__iter__", iterate)
+    monkeypatch.setattr(Ledger, "by_uid", by_uid)
+    await world.settle(18.0)
+    assert len(passes) == 1
+    assert sum(per_turn.values()) >= 100
+    assert max(per_turn.values()) <= 3
+    assert all(world.api.claim(name).allocation is not None for name in names)
 
 
 async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -> None:

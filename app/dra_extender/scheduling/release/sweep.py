@@ -3,14 +3,18 @@
 The claim controller deallocates a claim when its last consumer goes, but not a claim that never had a consumer. A claim
 that is reserved for a pod that is never bound keeps its devices as long as the pod exists.
 
-Promises: costs nothing while bound pods use the claims. A claim is cleared only if, for the whole time, it was idle or
-reserved for one unbound pod, and filter offered no node for its pods. The write requires the version that the decision
-was made on. A filter call that offers no node does not keep a claim: otherwise pods that hold each other's devices
-would wait for ever. If the settings name the schedulers that call this service, claims of other schedulers' pods are
-never cleared.
+Promises: costs nothing while bound pods use the claims, and little per turn. A claim is cleared only if, for the whole
+time, it was idle or reserved for one unbound pod, and filter offered no node for its pods. The write requires the
+version that the decision was made on. A filter call that offers no node does not keep a claim: otherwise pods that hold
+each other's devices would wait for ever. If the settings name the schedulers that call this service, claims of other
+schedulers' pods are never cleared.
 """
 
 from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 import structlog
 from cachetools import LRUCache
@@ -34,6 +38,9 @@ GRACE_SECONDS = 60.0
 PHANTOM_SECONDS = 15.0
 """A claim that the watch does not show within this time is read."""
 
+NAMES_PER_TURN = 2_000
+"""How many pods and names of claims are looked at in one turn."""
+
 
 class Sweeper:
     """`start` when schedulers begin to call this replica, then `work` every few seconds."""
@@ -48,6 +55,7 @@ class Sweeper:
         self._observer = handle.observer
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
+        self._used_by_others: Mapping[str, Collection[str]] | None = None
 
     def start(self) -> None:
         """Claims count as idle from now on, because this replica does not know which nodes another replica offered."""
@@ -63,11 +71,13 @@ class Sweeper:
         least = self._view.config.sweep_seconds
         if least <= 0:
             return
+        self._used_by_others = None
         now = self._view.clock.monotonic()
         for uid, entry in self._idle.entries():
             seconds = now - max(entry.since, self._started, self._offered.get(uid, entry.since))
             if seconds >= least:
                 await self._sweep(uid, seconds)
+                await asyncio.sleep(0)
 
     async def _forget_phantoms(self) -> None:
         """Read the claims that a reply has shown but no watch, because they may be gone. Stop when the API server does
@@ -99,15 +109,16 @@ class Sweeper:
         if claim is None or claim.allocation is None:
             self._idle.forget(uid)
             return
-        if view.in_flight(claim):
+        if view.in_flight(claim) or not self._clearer.may_try(claim):
             return
         if not claim.status.reserved_for:
             if claim.metadata.deletion_timestamp:
                 return  # the claim controller deallocates it
-            if self._is_used_by_others(claim):
+            if await self._is_used_by_others(claim):
                 self.offered(uid)
                 return
             await self._clearer.clear(claim, "idle", "the devices are released: no pod uses the claim")
+            self._used_by_others = None  # the API server may have taken long to answer
             return
         pod = view.pods.get(claim.status.reserved_for[0].uid)
         if pod is not None and pod.spec.node_name:
@@ -127,20 +138,24 @@ class Sweeper:
             return view.is_abandoned(claim)
         return seconds >= view.config.binding_seconds + GRACE_SECONDS
 
-    def _is_used_by_others(self, claim: ResourceClaim) -> bool:
-        """True when a pod of a scheduler that does not call this service uses the claim. Looks at all pods."""
-        view = self._view
-        if not view.config.scheduler_names:
-            return False
-        return any(
-            not view.config.may_clear_for(pod.spec.scheduler_name) and _uses(pod, claim)
-            for pod in view.pods
-            if pod.metadata.namespace == claim.metadata.namespace and not view.pods.is_terminating(pod.metadata.uid)
-        )
+    async def _is_used_by_others(self, claim: ResourceClaim) -> bool:
+        """True when a pod of a scheduler that does not call this service uses the claim."""
+        if self._used_by_others is None:
+            self._used_by_others = await self._find_used_by_others()
+        meta = claim.metadata
+        used = self._used_by_others.get(meta.namespace, ())
+        return meta.name in used or (meta.controller is not None and meta.controller.uid in used)
 
-
-def _uses(pod: Pod, claim: ResourceClaim) -> bool:
-    owner = claim.metadata.controller
-    if owner is not None and owner.uid == pod.metadata.uid:
-        return True
-    return claim.metadata.name in claim_names(pod)
+    async def _find_used_by_others(self) -> Mapping[str, Collection[str]]:
+        """By namespace: the UIDs of the pods of schedulers that do not call this service, and the claims they name."""
+        view, looked = self._view, 0
+        used: defaultdict[str, set[str]] = defaultdict(set)
+        for pod in view.pods if view.config.scheduler_names else ():
+            looked += 1 + len(pod.spec.resource_claims)
+            if looked >= NAMES_PER_TURN:
+                looked = 0
+                await asyncio.sleep(0)
+            uid = pod.metadata.uid
+            if not view.config.may_clear_for(pod.spec.scheduler_name) and not view.pods.is_terminating(uid):
+                used[pod.metadata.namespace].update(claim_names(pod), (uid,))
+        return used
