@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.audit import Auditor
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.usage import PoolID, UsageIndex, Uses
+from dra_extender.devices.usage import PoolID, UsageIndex, Uses, uses_of
 from tests.support.devices.objects import make_allocation, make_claim
 
 
@@ -212,3 +213,33 @@ def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
 
     assert Auditor(usage, catalogue, stored).violations() == ()
     assert asked == []
+
+
+@pytest.mark.parametrize("look", ["all", "one"])
+def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(catalogue: Catalogue, look: str) -> None:
+    """Each claim event does the look at one claim, in one turn."""
+
+    def looked_into(shares: int) -> int:
+        usage, claims = UsageIndex(lambda pool: None), dict[str, tuple[ResourceClaim, Uses]]()
+        for number in range(shares):
+            term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{number}"]}]}
+            results = [share("gpu/n/m", f"s{number}", "1")]
+            body = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+            status = convert(ResourceClaimStatus, {"allocation": body})
+            claim = msgspec.structs.replace(make_claim(f"c{number}", 5), status=status)
+            uses = uses_of(claim.allocation, shares=True)
+            usage.replace(claim.metadata.uid, {}, uses)
+            claims[claim.metadata.uid] = claim, uses
+        asked: list[str] = []
+
+        def stored(uid: str) -> tuple[ResourceClaim, Uses] | None:
+            asked.append(uid)
+            return claims[uid]
+
+        auditor = Auditor(usage, catalogue, stored)
+        first = claims["uid-c0"]
+        found = auditor.violations() if look == "all" else auditor.involving("default/c0", first[1], "n0")
+        assert [violation.detail for violation in found] == [f"capacity memory: {shares} consumed of 10"]
+        return len(asked)
+
+    assert looked_into(40) <= 2 * looked_into(20)

@@ -81,7 +81,7 @@ class Auditor:
         for device, share in uses:
             owners, sharers = self._users(device, counts)
             found |= owners
-            if share is None or self._overdrawn_capacity(device, node, {uid} | sharers):
+            if share is None or self._overdrawn_capacity(device, (node,), {uid} | sharers):
                 found |= sharers
             pools.add(device[:2])
         for pool in pools:
@@ -139,18 +139,21 @@ class Auditor:
         return tuple(sorted(set(found)))
 
     def involving(self, claim: str, uses: Uses, node: str) -> tuple[Violation, ...]:
-        """Those of `violations` in which the stored claim (namespace/name) with these uses takes part."""
+        """Those of `violations` in which the stored claim (namespace/name) with these uses takes part, by what its own
+        node sees.
+        """
         found: list[Violation] = []
         devices = {device for device, _ in uses}
         for device in devices:
-            found.extend(self._device_violations(device))
+            found.extend(self._device_violations(device, node))
         for pool in {device[:2] for device in devices if any(self._consumption(device, node))}:
             use = self._usage.pool(pool)
             if use is not None:
                 found.extend(self._counter_violations(pool, node, use))
         return tuple(sorted(violation for violation in found if claim in violation.claims))
 
-    def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
+    def _device_violations(self, device: DeviceID, node: str | None = None) -> Iterator[Violation]:
+        """By what this node sees of the device, or what any node of its shares sees."""
         use = self._usage.device(device)
         if use is None or (len(use.owners) < 2 and not use.shares) or device[2] == EVERY_DEVICE:
             return  # fast path: almost all devices are like this
@@ -161,10 +164,10 @@ class Auditor:
             yield Violation("device", subject, self._names(owners), f"allocated to {len(owners)} claims")
         if owners and sharers:
             yield Violation("mode", subject, self._names(owners | sharers), "allocated as a whole and in shares")
-        for node in sorted({node_of(stored[0].allocation) for uid in sharers if (stored := self._stored(uid))}):
-            for name, total, limit in self._overdrawn_capacity(device, node, sharers):
-                detail = f"capacity {name}: {total} consumed of {limit}"
-                yield Violation("capacity", subject, self._names(sharers), detail)
+        nodes = {node_of(stored[0].allocation) for uid in sharers if (stored := self._stored(uid))}
+        for name, total, limit in self._overdrawn_capacity(device, nodes if node is None else (node,), sharers):
+            detail = f"capacity {name}: {total} consumed of {limit}"
+            yield Violation("capacity", subject, self._names(sharers), detail)
 
     def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
         if not any(True for _ in self._published.counter_sets(pool, node)):
@@ -209,10 +212,13 @@ class Auditor:
 
     # --- limits -----------------------------------------------------------------------------------------------------
 
-    def _overdrawn_capacity(self, device: DeviceID, node: str, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
-        """(name, consumed, value) of the capacities that the shares of `users` overdraw."""
-        published = self._published.device(device, node)
-        if published is None or not users:
+    def _overdrawn_capacity(
+        self, device: DeviceID, nodes: Iterable[str], users: set[str]
+    ) -> list[tuple[str, Quantity, Quantity]]:
+        """(name, consumed, value) of the capacities that the shares of `users` overdraw, by what these nodes see."""
+        found = [self._published.device(device, node) for node in nodes]
+        published = {id(item): item for item in found if item is not None}
+        if not published or not users:
             return []
         totals: dict[str, Quantity] = {}
         for uid, consumed in self._shares(device):
@@ -221,8 +227,9 @@ class Auditor:
                     totals[name] = totals[name] + amount if name in totals else amount
         return [
             (name, total, capacity.value)
+            for item in published.values()
             for name, total in sorted(totals.items())
-            if (capacity := published.capacity.get(name)) is not None and total > capacity.value
+            if (capacity := item.capacity.get(name)) is not None and total > capacity.value
         ]
 
     def _consumption(self, device: DeviceID, node: str) -> Iterator[tuple[CounterID, Quantity]]:
