@@ -7,7 +7,8 @@ Promises
   workers' time is next; within a namespace the claims of one content take turns. When the queue is full, the namespace
   and the content with most items lose one.
 - Calls for a namespace take one turn each while its calls have taken more than `NAMESPACE_CLAIMS` times
-  `worker_claim_seconds` beyond their first turns. Their pods are requeued, so they still get further.
+  `worker_claim_seconds` beyond their first turns, with what they waited for reads. Their pods are requeued, so they
+  still get further.
 - Claims of one content get `worker_claim_seconds` of the workers' time and of calls that reach `call_work`. After that
   their queued work is dropped, and for `worker_forgiving_seconds` nothing is deferred for them.
 - A pod that was refused because of deferred work is requeued when all work of one content is done; a pod that was
@@ -181,7 +182,7 @@ class DeferredWork:
         used_up = self._is_used_up(content)
         state = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
         call = _Call(pod.metadata.namespace, content, state)
-        brief = used_up or self._owes(call.namespace) >= config.worker_forgiving_seconds
+        brief = used_up or self.is_brief(call.namespace)
         budgets = call.budgets(self._budget, config.turn_work, config.turn_work if brief else config.call_work)
 
         def decide(budget: TurnBudget) -> T:
@@ -194,7 +195,7 @@ class DeferredWork:
             yield from self._identify(content)
             found = yield from in_turns(budgets, decide)
         self._defer(call)
-        self._charge_calls(call.namespace, call.used / UNITS)
+        self.charge_calls(call.namespace, call.used / UNITS)
         waits, unfinished = call.budget.waits, call.budget.unfinished and not used_up
         if unfinished:
             self._charge(content.find(), (call.used + call.budget.used) / UNITS)
@@ -243,7 +244,11 @@ class DeferredWork:
         now = self._view.clock.monotonic()
         return max(0.0, self._forgiven.get(namespace, now) - now)
 
-    def _charge_calls(self, namespace: str, seconds: float) -> None:
+    def is_brief(self, namespace: str) -> bool:
+        """Whether a call for the namespace takes one turn only, and reads nothing."""
+        return self._owes(namespace) >= self._view.config.worker_forgiving_seconds
+
+    def charge_calls(self, namespace: str, seconds: float) -> None:
         """Count what a call has taken beyond one turn. It is forgiven at a constant rate."""
         config = self._view.config
         if seconds:

@@ -10,6 +10,7 @@ from dra_extender.api.errors import ApiError, OutcomeUnknownError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from tests.support.counting import garbage
 from tests.support.marked import MARK, is_harmless
@@ -208,6 +209,26 @@ async def test_a_slow_api_server_does_not_hold_up_the_scheduler(world: World, sm
     answer = await service.filter(world.api.pod("p"))
     assert set(answer.FailedAndUnresolvableNodes.values()) == {'could not find ResourceClaim "default/c"'}
     assert world.clock.monotonic() - started == 1.0
+
+
+async def test_a_call_reads_a_few_claims_and_waits_for_the_watch_to_show_the_others(
+    world: World, small: Objects
+) -> None:
+    service = world.service(*small)
+    for name in ("p", "q"):
+        await service.filter(make_pod(name, *[f"c{number}" for number in range(100)]))
+    assert service.client.calls == ["read_claim"] * 8
+
+
+async def test_a_namespace_that_has_had_calls_wait_long_is_not_waited_for(world: World, small: Objects) -> None:
+    service = world.service(*small, config=SchedulingConfig(worker_claim_seconds=1.0))
+    service.client.latency = 8.0
+    started = world.clock.monotonic()
+    for number in range(10):
+        await service.filter(make_pod(f"p{number}", f"c{number}", namespace="evil"))
+    assert world.clock.monotonic() - started == 4.0  # three seconds, of which some are forgiven
+    await service.filter(make_pod("p", "c"))
+    assert world.clock.monotonic() - started == 5.0
 
 
 @pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 import structlog
@@ -133,6 +134,9 @@ ELSEWHERE = "a bind of the pod to another node is in progress"
 
 REMEMBERED_ABSENCES = 10_000
 
+MOST_READS: Final = 8
+"""How many claims one call reads."""
+
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     """One decision, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the only node that
@@ -197,30 +201,33 @@ class FilterVerb:
     # --- claims that are not known ----------------------------------------------------------------------------------
 
     async def _learn_missing(self, pod: Pod) -> None:
-        """Read the claims that the pod names and no watch has shown: the scheduler's watch may be ahead.
+        """Read the first few claims that the pod names and no watch has shown: the scheduler's watch may be ahead.
 
-        A claim that cannot be read in time counts as missing until the watch shows it.
+        A claim that is not read, or not in time, counts as missing until the watch shows it. The wait is charged to the
+        namespace, as long calls are.
         """
-        namespace = pod.metadata.namespace
+        namespace, clock, deferred = pod.metadata.namespace, self._view.clock, self._handle.deferred
         unseen = [
             name
             for name in _names(pod)
             if self._view.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
         ]
-        name = ""
+        if not unseen or deferred.is_brief(namespace):
+            return
+        name, started = "", clock.monotonic()
         try:
             async with asyncio.timeout(self._view.config.reading_seconds):
-                for name in unseen:
+                for name in unseen[:MOST_READS]:
                     claim = await self._handle.ports.read_claim(namespace, name)
-                    if claim is None:
-                        self._absent[namespace, name] = True
-                    else:
+                    if claim is not None:
                         self._handle.event_handler.replied(claim)
         except TimeoutError:
-            self._absent[namespace, name] = True
             self._not_read(namespace, name, "no answer in time")
         except ApiError as error:
             self._not_read(namespace, name, repr(error))
+            unseen = []
+        self._absent.update({(namespace, name): True for name in unseen})
+        deferred.charge_calls(namespace, clock.monotonic() - started)
 
     def _not_read(self, namespace: str, name: str, error: str) -> None:
         self._observer.count(CLAIM_READ_ERRORS, "filter")
