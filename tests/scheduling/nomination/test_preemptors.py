@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.nomination.nominations import is_preempting
+from dra_extender.scheduling.nomination.preemptors import Preemptors
 from dra_extender.scheduling.outcomes import PREEMPTIONS
 from tests.support.scheduling.nominating import FOUR, ON, full, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_pod
@@ -48,3 +50,11 @@ async def test_an_evaluation_that_needs_many_calls_comes_to_its_end(world: World
     assert await until_bound(world, service, "p") == "n1"
     assert world.api.evicted == ["a"]
     assert service.counted(PREEMPTIONS, "waiting") > 1
+
+
+async def test_different_lists_of_nodes_count_by_their_names(world: World) -> None:
+    known = Preemptors(world.clock, ON, most_nodes=100)
+    for pod in range(20):
+        known.put(f"p{pod}", [f"n{pod // 2}-{index}" for index in range(30)], 1)
+    assert [preemptor.uid for preemptor in known.due(Pods())] == [f"p{pod}" for pod in (14, 15, 16, 17, 18, 19)]
+    assert len(known) == 6

@@ -45,3 +45,16 @@ def test_memory_is_bounded_by_the_nodes_it_names() -> None:
     assert len(refusals) == 3
     refusals.remember("huge", KEY, 1, {f"n{index}": str(index % 2) for index in range(200)})
     assert refusals.recall("huge", KEY, 1, ("n1",)) is None
+
+
+@pytest.mark.parametrize("varied", [True, False], ids=["refused", "resolvable"])
+def test_different_lists_of_nodes_count_by_their_names(varied: bool) -> None:
+    refusals = Refusals(most_nodes=100)
+    for pod in range(20):
+        part = [f"n{pod}-{index}" for index in range(30)]
+        names = part if varied else ["n"]
+        refusals.remember(f"p{pod}", KEY, 1, dict.fromkeys(names, "taken"), frozenset(() if varied else part))
+    kept = [pod for pod in range(20) if refusals.recall(f"p{pod}", KEY, 1, ()) is not None]
+    assert kept == [17, 18, 19]
+    assert len(refusals.resolvable("p19")) == (0 if varied else 30)
+    assert refusals.resolvable("p0") == frozenset()

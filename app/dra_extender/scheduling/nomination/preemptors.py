@@ -2,7 +2,8 @@
 
 Promises: preemption is evaluated for a new pod at once. It is evaluated again after a change that concerns the pod, but
 not within `again_seconds`, and after `again_most_seconds` in any case. An evaluation that one call could not finish
-goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited longer.
+goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited longer. Pods with the
+least recent lists of nodes are forgotten when all different lists together have more than `NODES` names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import KnownPods
+
+NODES = 2_000_000
 
 
 class Preemptor(msgspec.Struct):
@@ -52,21 +55,25 @@ class Preemptor(msgspec.Struct):
 class Preemptors:
     """By UID of the pod."""
 
-    def __init__(self, clock: Clock, config: SchedulingConfig) -> None:
+    def __init__(self, clock: Clock, config: SchedulingConfig, most_nodes: int = NODES) -> None:
         self._clock = clock
         self._config = config
         self._known: LRUCache[str, Preemptor] = LRUCache(config.remembered_pods)
-        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
+        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(most_nodes, getsizeof=len)
 
     def put(self, uid: str, names: Iterable[str], generation: int) -> None:
         """Filter refused the pod on all of these nodes, on a state of this generation."""
         listed = frozenset(names)
+        forgets = listed not in self._lists and self._lists.currsize + len(listed) > self._lists.maxsize
         listed = self._lists.setdefault(listed, listed)
         known = self._known.get(uid)
         if known is None:
             self._known[uid] = Preemptor(uid, listed, self._clock.monotonic(), generation)
         else:
             known.names, known.generation = listed, generation
+        for other in list(self._known.values()) if forgets else ():
+            if other.names not in self._lists:
+                self.drop(other.uid)
 
     def get(self, uid: str) -> Preemptor | None:
         return self._known.get(uid)

@@ -7,7 +7,8 @@ has shown is read before the pod is refused.
 
 `Refusals` promises: kube-scheduler asks again at almost every event in the cluster, so a refusal on all nodes is
 remembered. It is repeated only when a new decision would refuse the pod on all nodes as well: the pod's claims have the
-same versions, every node was asked about before, and nothing has improved since. The reason may be an earlier one.
+same versions, every node was asked about before, and nothing has improved since. The reason may be an earlier one. The
+least recent lists of nodes are forgotten when all different ones together have more than so many names.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
+from weakref import ReferenceType, ref
 
 import msgspec
 import structlog
@@ -49,22 +51,24 @@ from dra_extender.scheduling.verbs.prioritize import Offers, expected
 from dra_extender.scheduling.view import View
 
 NODES = 2_000_000
-"""How many node names the memory may refer to; a refusal with one reason for all nodes counts as one."""
+"""How many names all different lists of nodes may have. A refusal with one reason for all nodes counts as one name."""
 
 Signature = tuple[tuple[str, str], ...]
 
 
 class _Remembered(msgspec.Struct, frozen=True):
+    """`names` and `resolvable` are kept by the lists that pods share."""
+
     signature: Signature
     generation: int
-    names: frozenset[str]
+    names: ReferenceType[frozenset[str]]
     uniform: str
     refused: Mapping[str, str]
-    resolvable: frozenset[str]
+    resolvable: ReferenceType[frozenset[str]]
 
     @property
     def size(self) -> int:
-        return 1 + len(self.refused) + (0 if self.resolvable is self.names else len(self.resolvable))
+        return 1 + len(self.refused)
 
 
 def signature(claims: Sequence[ResourceClaim]) -> Signature:
@@ -77,7 +81,7 @@ class Refusals:
 
     def __init__(self, most_nodes: int = NODES) -> None:
         self._remembered: LRUCache[str, _Remembered] = LRUCache(most_nodes, getsizeof=lambda entry: entry.size)
-        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
+        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(most_nodes, getsizeof=len)
 
     def recall(
         self, pod_uid: str, signature: Signature, generation: int, names: Sequence[str]
@@ -86,7 +90,8 @@ class Refusals:
         found = self._remembered.get(pod_uid)
         if found is None or found.generation != generation or found.signature != signature:
             return None
-        if not found.names.issuperset(names):
+        known = found.names()
+        if known is None or found.resolvable() is None or not known.issuperset(names):
             return None
         if found.uniform:
             return dict.fromkeys(names, found.uniform)
@@ -95,7 +100,7 @@ class Refusals:
     def resolvable(self, pod_uid: str) -> frozenset[str]:
         """The nodes where evicting pods might help when the answer was remembered."""
         found = self._remembered.get(pod_uid)
-        return found.resolvable if found is not None else frozenset()
+        return (found.resolvable() if found is not None else None) or frozenset()
 
     def remember(
         self,
@@ -106,20 +111,19 @@ class Refusals:
         resolvable: frozenset[str] = frozenset(),
     ) -> None:
         """The pod was refused on all of these nodes; on the `resolvable` ones evicting pods may help."""
+        if len(refused) >= self._lists.maxsize:
+            return
         names = frozenset(refused)
-        names = self._lists.setdefault(names, names)
         reasons = set(refused.values())
         uniform = reasons.pop() if len(reasons) == 1 else ""
-        entry = _Remembered(
+        self._remembered[pod_uid] = _Remembered(
             signature=signature,
             generation=generation,
-            names=names,
+            names=ref(self._lists.setdefault(names, names)),
             uniform=uniform,
             refused={} if uniform else dict(refused),
-            resolvable=names if resolvable == names else resolvable,
+            resolvable=ref(self._lists.setdefault(resolvable, resolvable)),
         )
-        if entry.size <= self._remembered.maxsize:
-            self._remembered[pod_uid] = entry
 
     def __len__(self) -> int:
         return len(self._remembered)
