@@ -42,7 +42,10 @@ from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
 from tests.support.page.browser import browsing, chromium, showing
 from tests.support.patience import LONGEST
+from tests.support.simulation.objects import make_claim, make_pod
 
+WAITING: Final = 500
+KINDS: Final = 25
 UPDATES: Final = 40
 SCROLLS: Final = 60
 PAINT: Final = 1000.0
@@ -100,16 +103,27 @@ class Results(msgspec.Struct, frozen=True):
     rows: int
 
 
-def view_of(cluster: Cluster) -> View:
+def view_of(cluster: Cluster, pods: Pods) -> View:
     clock, config = Stopped(), SchedulingConfig()
     return View(
         cluster=cluster,
         decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
-        pods=Pods(),
+        pods=pods,
         clock=clock,
         config=config,
         resources=ResourceNames(cluster.classes, clock, config),
     )
+
+
+def waiting(cluster: Cluster) -> Pods:
+    """`WAITING` pods that ask for too many devices, in `KINDS` groups of equal ones."""
+    pods = Pods()
+    for number in range(WAITING):
+        kind = number % KINDS
+        if number < KINDS:
+            cluster.apply(Applied(make_claim(f"c{kind}", count=9 + kind)))
+        pods.apply(make_pod(f"p{number}", f"c{kind}"))
+    return pods
 
 
 def cost_of(feed: PageUpdates) -> Cost:
@@ -127,7 +141,7 @@ async def run(nodes: int) -> Results:
     cluster = cluster_of(nodes, serials=True)
     for node in range(0, nodes, 2):
         cluster.apply(Applied(allocated(node, [0, 1, 2], nodes + node + 1)))
-    service = Scripted(view_of(cluster))
+    service = Scripted(view_of(cluster, waiting(cluster)))
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -153,7 +167,8 @@ async def _look(url: str, cluster: Cluster, nodes: int) -> dict[str, Any]:
     async with browsing() as browser, showing(browser, f"{url}/") as shown:
         page = shown.page
         await page.wait_for_selector("[role=row]")
-        visible = await page.evaluate("performance.now()")
+        await _until(page, "measured.firstDevices > 0")
+        visible = await page.evaluate("measured.firstDevices")
         await _until(page, f"document.querySelector('[role=grid]').ariaRowCount === '{nodes}'")
         complete = await page.evaluate("performance.now()")
         paint = await page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
@@ -219,8 +234,9 @@ def markdown(found: Results) -> str:
     table = "\n".join(f"| {name} | {ms:.1f} | {f'{want:g}' if want else ''} |" for name, ms, want in rows)
     return (
         f"## The page\n\nMeasured by `make bench-page` on {described()}, load {os.getloadavg()[0]:.1f} at the end: "
-        f"{found.nodes:,} nodes with 8 devices each, Chromium without a window. The feed sends "
-        f"{found.bytes / 2**20:.1f} MiB once, then what changes; {found.rows} rows are in the document.\n\n"
+        f"{found.nodes:,} nodes with 8 devices each, {WAITING} waiting pods of {KINDS} kinds, "
+        f"Chromium without a window. The feed sends {found.bytes / 2**20:.1f} MiB once, "
+        f"then what changes; {found.rows} rows are in the document.\n\n"
         f"| | ms | target |\n|---|---|---|\n{table}\n"
     )
 

@@ -24,7 +24,7 @@ HOSTILE = "<img src=x onerror=alert(1)>'; rm -rf ~ #"
 
 def hostile_feed() -> str:
     """What the service would send if the API server took any name."""
-    row: list[Any] = [HOSTILE, "used", 100.0, 0, 1, 9, [f"{HOSTILE}/{HOSTILE}"]]
+    row: list[Any] = [HOSTILE, "used", 100.0, 0, 0, 9, [f"{HOSTILE}/{HOSTILE}"], 0]
     counter = {"name": HOSTILE, "used": HOSTILE, "of": HOSTILE, "percent": 50}
     names = {"driver": HOSTILE, "pool": HOSTILE, "node": HOSTILE}
     part: dict[str, Any] = {
@@ -33,6 +33,8 @@ def hostile_feed() -> str:
         "classes": [[HOSTILE]],
         "counters": [counter],
         "problem": HOSTILE,
+        "models": [HOSTILE],
+        "sets": [[HOSTILE, 50.0]],
     }
     remedy: dict[str, Any] = {
         "text": HOSTILE,
@@ -45,10 +47,20 @@ def hostile_feed() -> str:
     problem = {"kind": "conflict", "object": HOSTILE, "problem": HOSTILE, "what_to_do": HOSTILE}
     put: list[dict[str, Any]] = [
         {"kind": "status", "key": "status", "unknown": "", "complete": True},
-        {"kind": "nodes", "key": "nodes", "count": 1, "cordoned": [HOSTILE]},
+        {"kind": "nodes", "key": "nodes", "count": 1, "classes": 1},
+        {"kind": "node", "key": "node\na", "name": HOSTILE, "cordoned": True, "taints": [HOSTILE]},
         {"kind": "devices", "key": "devices\na", "part": part},
         {"kind": "pods", "key": "pods", "total": 1},
-        {"kind": "pod", "key": "pod\nu", "uid": "u", "namespace": HOSTILE, "name": HOSTILE, "created": HOSTILE},
+        {
+            "kind": "pod",
+            "key": "pod\nu",
+            "uid": "u",
+            "namespace": HOSTILE,
+            "name": HOSTILE,
+            "created": HOSTILE,
+            "count": 2,
+        }
+        | {"others": [HOSTILE], "diagnosed": True},
         {
             "kind": "diagnosis",
             "key": "diagnosis\nu",

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import Scheme, Shown, showing
-from tests.support.page.looking import GPU, run, sse, url, wait
+from tests.support.page.looking import run, url, wait
 from tests.support.patience import LONGEST, until
 
 pytestmark = pytest.mark.slow
@@ -173,51 +173,6 @@ async def test_where_readers_show_a_token_the_page_asks_for_one(flow: Flow, brow
         await expect(page.get_by_role("gridcell")).to_have_count(8)
         kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie]"
         assert await page.evaluate(kept) == [[token], [], ""]
-
-
-# --- how much there is of it
-
-MANY = 5_000
-
-
-def large_feed() -> str:
-    """All nodes in one message, as the feed would send them in several."""
-    rows = [[f"gpu-{number}", "free", 0.0, 0, 0, 0, []] for number in range(8)]
-    put: list[dict[str, Any]] = [{"kind": "status", "key": "status", "unknown": "", "complete": True}]
-    for number in range(MANY):
-        names = {"driver": GPU, "pool": f"node-{number}", "node": f"node-{number}"}
-        part = {**names, "devices": rows, "classes": [[GPU]], "counters": [], "problem": ""}
-        put.append({"kind": "devices", "key": f"devices\n{number}", "part": part})
-    return sse(put)
-
-
-async def test_of_thousands_of_nodes_only_those_that_can_be_seen_are_in_the_document(
-    flow: Flow, browser: Browser
-) -> None:
-    context = await browser.new_context(viewport={"width": 1440, "height": 900})
-    page = await context.new_page()
-    once = iter([large_feed()])
-
-    async def answer(route: Route) -> None:
-        """The stream ends, and is refused from then on."""
-        body = next(once, "")
-        if body:
-            await route.fulfill(body=body, headers={"Content-Type": "text/event-stream"})
-        else:
-            await route.abort()
-
-    await page.route("**/insight/events", answer)
-    await page.goto(url(flow))
-    await expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY))
-    most = 40
-    assert 0 < await page.locator("[role=row]").count() < most
-    assert await page.evaluate("measured.work.rows") < most
-    await page.get_by_role("gridcell").first.focus()
-    await page.keyboard.press("Control+End")
-    assert await page.evaluate("document.activeElement.closest('[role=row]').ariaRowIndex") == str(MANY)
-    assert await page.locator("[role=row]").count() < most
-    assert await page.evaluate("measured.work.rows") < 2 * most
-    await context.close()
 
 
 # --- who uses it

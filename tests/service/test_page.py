@@ -89,6 +89,47 @@ async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, servi
         await events.until(lambda: f"pod\n{uid}" not in events.parts and f"diagnosis\n{uid}" not in events.parts)
 
 
+async def test_equal_pods_are_told_once_with_their_number(world: World, service: Service) -> None:
+    """The pod that stands for the others does so until it is gone."""
+    world.claim("c", count=3)
+    uids = {name: world.pod(name, "c")["metadata"]["uid"] for name in ("p0", "p1", "p2")}
+    world.claim("d", count=3)
+    world.pod("other", "d")
+
+    def told() -> list[tuple[int, list[str], bool]]:
+        found = [part for part in events.parts.values() if part["kind"] == "pod"]
+        return sorted((part["count"], sorted([part["name"], *part["others"]]), part["diagnosed"]) for part in found)
+
+    def diagnosed() -> list[str]:
+        return sorted(part["uid"] for part in events.parts.values() if part["kind"] == "diagnosis")
+
+    async with listening(service) as events:
+        await events.until(lambda: told() == [(1, ["other"], True), (3, ["p0", "p1", "p2"], True)])
+        await events.until(lambda: len(diagnosed()) == 2)
+        before = diagnosed()
+        gone = next(name for name, uid in uids.items() if uid not in before)
+        world.store.delete("pods", gone, "default")
+        await events.until(lambda: [count for count, *_ in told()] == [1, 2])
+        assert diagnosed() == before
+
+
+async def test_taints_of_nodes_are_told(world: World, service: Service) -> None:
+    async with listening(service) as events:
+        await events.whole()
+        name = world.nodes[0]
+        node = world.store.get("nodes", name)
+        assert node is not None
+        taints = [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]
+        world.store.update(node | {"spec": {"unschedulable": True, "taints": taints}})
+        await events.until(lambda: f"node\n{name}" in events.parts)
+        told = events.parts[f"node\n{name}"]
+        assert (told["cordoned"], told["taints"]) == (True, ["dedicated=ml:NoSchedule"])
+        node = world.store.get("nodes", name)
+        assert node is not None
+        world.store.update(node | {"spec": {}})
+        await events.until(lambda: f"node\n{name}" not in events.parts)
+
+
 async def test_room_and_problems_are_told(world: World, service: Service) -> None:
     async with listening(service) as events:
         await events.until(lambda: {"headroom\ngpu.example.com", "problems"} <= events.parts.keys())

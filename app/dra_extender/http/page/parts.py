@@ -6,6 +6,7 @@ Promises: every part has a `kind`; a part about one object names the object.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -23,6 +24,8 @@ from dra_extender.scheduling.view import View
 DECISIONS: Final = 1_000
 """The most decisions for the headroom of one class."""
 MOST_PROBLEMS: Final = 200
+MOST_NAMES: Final = 20
+"""Names of equal pods."""
 DIAGNOSIS: Final = "diagnosis\n"
 HEADROOM: Final = "headroom\n"
 PROBLEMS: Final = "problems"
@@ -48,20 +51,32 @@ class StatusPart(PagePart, frozen=True, tag="status"):
 
 
 class NodesPart(PagePart, frozen=True, tag="nodes"):
-    """The number of nodes, and the names of cordoned nodes."""
+    """The number of nodes and of device classes."""
 
     count: int
-    cordoned: Sequence[str]
+    classes: int
+
+
+class NodePart(PagePart, frozen=True, tag="node"):
+    """A node that is cordoned or has other taints, as key=value:effect."""
+
+    name: str
+    cordoned: bool
+    taints: Sequence[str]
 
 
 class PodPart(PagePart, frozen=True, tag="pod"):
-    """A pod that uses devices and has no node."""
+    """`count` equal pods of a namespace that use devices and have no node: the pod that is diagnosed for all, the names
+    of some others, and when the oldest was created. `diagnosed`: the feed has its diagnosis.
+    """
 
     uid: str
     namespace: str
     name: str
     created: str
-    priority: int
+    count: int
+    others: Sequence[str]
+    diagnosed: bool
 
 
 class PodCountPart(PagePart, frozen=True, tag="pods"):
@@ -106,11 +121,11 @@ def devices_key(id: PartID) -> str:
     return "\n".join(("devices", *id))
 
 
-def pod_part(pod: Pod) -> PodPart:
-    meta = pod.metadata
-    return PodPart(
-        f"pod\n{meta.uid}", meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority
-    )
+def pod_part(pod: Pod, pods: Sequence[Pod], diagnosed: bool) -> PodPart:
+    """Of equal pods, the oldest first, one of which is `pod`."""
+    meta, names = pod.metadata, (each.metadata.name for each in pods if each is not pod)
+    created, others = pods[0].metadata.creation_timestamp or "", tuple(islice(names, MOST_NAMES))
+    return PodPart(f"pod\n{meta.uid}", meta.uid, meta.namespace, meta.name, created, len(pods), others, diagnosed)
 
 
 def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:

@@ -15,13 +15,15 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.api.decoding import encode
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.insight.queue import Insight
 from dra_extender.http.page.parts import (
@@ -30,6 +32,7 @@ from dra_extender.http.page.parts import (
     MOST_PROBLEMS,
     PROBLEMS,
     DevicesPart,
+    NodePart,
     NodesPart,
     PagePart,
     PodCountPart,
@@ -42,6 +45,9 @@ from dra_extender.http.page.parts import (
 )
 from dra_extender.http.page.state import PageState, Subscriber
 from dra_extender.insight.devicereport.parts import DeviceUpdates
+from dra_extender.insight.why.waiting import content_of
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
@@ -54,11 +60,16 @@ LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
 MOST_SUBSCRIBERS: Final = 32
 MOST_PODS: Final = 100
-"""Pending pods that are listed: the oldest of each namespace, in turns."""
+"""Kinds of pending pods that are diagnosed: the oldest of each namespace, in turns. The page asks for the others."""
+MOST_LISTED: Final = 1_000
+"""Kinds of pending pods that are listed."""
 MOST_CLASSES: Final = 50
-MOST_CORDONED: Final = 1_000
+SCREEN: Final = 25
+"""Pools that are published at once, because they fill a screen."""
 PORTION: Final = 500
 """Pods or nodes in one turn."""
+CLAIMS: Final = 50
+"""Pods whose claims are compared in one turn."""
 SHARE: Final = 9
 """The pause after a refresh is at least this many times as long as the refresh."""
 SOON: Final = 1.0
@@ -66,6 +77,7 @@ SOON: Final = 1.0
 LATE: Final = 10.0
 """Seconds between two refreshes without a change: `change` does not count every change that parts depend on."""
 
+_Claims = tuple[ResourceClaim, ...] | Unschedulable
 Compute = Callable[[], Turns[PagePart] | None]
 """Starts to compute a part; None when its object no longer exists."""
 
@@ -152,7 +164,11 @@ class PageUpdates:
         self.devices: DeviceUpdates | None = None
         self._view: View | None = None
         self._pending: dict[str, Pod] = {}
-        self._pod_keys: set[str] = set()
+        self._contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}
+        """By UID: what pods and their claims have in common with equal ones, and for which objects that holds."""
+        self._kinds: dict[Hashable, str] = {}
+        """UIDs of the diagnosed pods."""
+        self._nodes: dict[str, NodePart] = {}
 
     @contextlib.contextmanager
     def subscriber(self, epoch: str, since: int | None, notify: Callable[[], object]) -> Iterator[Subscriber]:
@@ -248,15 +264,25 @@ class PageUpdates:
                     self.state.drop(key)
                 else:
                     self._put(DevicesPart(key, part))
+            if devices.counted == SCREEN:
+                self.state.publish()
             yield
 
     def _update_nodes(self, view: View) -> Turns[None]:
-        cordoned: list[str] = []
+        found: dict[str, NodePart] = {}
         nodes = list(view.cluster.nodes.items())
         for start in range(0, len(nodes), PORTION):
-            cordoned += [name for name, node in nodes[start : start + PORTION] if node.spec.unschedulable]
+            for name, node in nodes[start : start + PORTION]:
+                if node.spec.unschedulable or node.spec.taints:
+                    taints = tuple(str(taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
+                    part = found[name] = NodePart(f"node\n{name}", name, node.spec.unschedulable, taints)
+                    if part != self._nodes.get(name):
+                        self._put(part)
             yield
-        self._put(NodesPart("nodes", len(nodes), sorted(cordoned)[:MOST_CORDONED]))
+        for name in self._nodes.keys() - found.keys():
+            self.state.drop(f"node\n{name}")
+        self._nodes = found
+        self._put(NodesPart("nodes", len(nodes), len(view.cluster.classes)))
 
     def _update_pods(self, view: View) -> Turns[None]:
         found: list[Pod] = []
@@ -266,18 +292,34 @@ class PageUpdates:
             if number % PORTION == 0:
                 yield
         found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.key))
-        queue = FairQueue[Pod]()
-        for pod in found:
-            queue.put(pod.metadata.namespace, None, pod)
-        listed = [queue.take() for _ in range(min(len(queue), MOST_PODS))]
-        self._pending = {pod.metadata.uid: pod for pod in listed}
-        parts = {part.key: part for part in map(pod_part, self._pending.values())}
-        for key in self._pod_keys - parts.keys():
+        kinds: dict[Hashable, dict[str, Pod]] = {}
+        contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}
+        for number, pod in enumerate(found):
+            uid, claims = pod.metadata.uid, view.claims_of(pod)
+            known = self._contents.get(uid)
+            if known is None or known[0] is not pod or known[1] != claims or uid in known[2]:
+                known = pod, claims, (yield from _content(view, pod, claims))
+            contents[uid] = known
+            if number % CLAIMS == 0:
+                yield
+            kinds.setdefault(known[2], {})[uid] = pod
+        self._contents = contents
+        queue = FairQueue[Hashable]()
+        for kind, pods in kinds.items():
+            queue.put(next(iter(pods.values())).metadata.namespace, None, kind)
+        listed = [queue.take() for _ in range(min(len(queue), MOST_LISTED))]
+        # The newest pod of a kind stands for the others, and remains the one that does.
+        before, self._kinds = self._kinds, {}
+        for kind in listed:
+            self._kinds[kind] = before[kind] if before.get(kind) in kinds[kind] else [*kinds[kind]][-1]
+        chosen = [(kinds[kind][uid], [*kinds[kind].values()]) for kind, uid in self._kinds.items()]
+        self._pending = {pod.metadata.uid: pod for pod, _ in chosen[:MOST_PODS]}
+        parts = [pod_part(pod, pods, pod.metadata.uid in self._pending) for pod, pods in chosen]
+        for key in set(self.state.keys("pod\n")) - {part.key for part in parts}:
             self.queue.change += 1
             self.state.drop(key)
-        for part in parts.values():
+        for part in parts:
             self._put(part)
-        self._pod_keys = set(parts)
         self._put(PodCountPart("pods", len(found)))
 
     def _update_queue(self, view: View) -> None:
@@ -311,3 +353,11 @@ class PageUpdates:
 
     def _put(self, part: PagePart) -> None:
         self.state.put(part.key, msgspec.json.encode(part))
+
+
+def _content(view: View, pod: Pod, claims: _Claims) -> Turns[Sequence[Hashable]]:
+    """Equal for pods of a namespace that differ only in their names; with the UID of a pod that is undecided."""
+    spec = encode(pod.spec)
+    if isinstance(claims, Unschedulable):
+        return pod.metadata.namespace, spec, claims.reason
+    return pod.metadata.namespace, (yield from content_of(view, pod, spec))

@@ -29,18 +29,17 @@ AGAIN: Final = 10
 
 class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One device. `classes`: index of its classes in the part. `claims` (namespace/name): the first of the `holders`
-    claims that hold it. `taints`: the number of taints. `model`: index of its model in the part. `set`: index of the
-    counter set that it is a partition of; -1 without one.
+    claims that hold it. `model`: index of its model in the part. `set`: index of the counter set that it is a partition
+    of; -1 without one.
     """
 
     name: str
     state: DeviceState
     fill: float
     classes: int
-    taints: int = 0
+    model: int = 0
     holders: int = 0
     claims: tuple[str, ...] = ()
-    model: int = 0
     set: int = -1
 
 
@@ -153,7 +152,9 @@ def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
         problem = problem or device.problem
         model = models.setdefault(device.model, len(models))
         group = next((sets.get(counter.name.partition("/")[0], -1) for counter in device.counters), -1)
-        rows.append(_row(device, place, model, group))
+        claims = tuple(dict.fromkeys(holding.claim for holding in device.holders))
+        named = claims[:MOST_CLAIMS]
+        rows.append(DeviceRow(device.name, device.state, device.fill, place, model, len(claims), named, group))
     return Part(
         driver=id[0],
         pool=id[1],
@@ -164,19 +165,4 @@ def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
         problem=problem,
         models=tuple(models),
         sets=tuple((name, round(fill, 1)) for name, fill in fills.items()),
-    )
-
-
-def _row(device: CountedDevice, classes: int, model: int, group: int) -> DeviceRow:
-    claims = tuple(dict.fromkeys(holding.claim for holding in device.holders))
-    return DeviceRow(
-        name=device.name,
-        state=device.state,
-        fill=device.fill,
-        classes=classes,
-        taints=len(device.taints),
-        holders=len(claims),
-        claims=claims[:MOST_CLAIMS],
-        model=model,
-        set=group,
     )

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Which devices the words of the filter mean. Every word has to be found: `state:free`, `node:`, `class:`, `driver:`,
- * `namespace:` and `claim:` look at one thing (the beginning of it), other words anywhere.
+ * `model:`, `taint:` (of the node), `namespace:` and `claim:` look at one thing (the beginning of it), other words anywhere.
  */
 
 /** @typedef {import("./model.js").Row} Row */
@@ -15,6 +15,8 @@ const FIELDS = {
   driver: (row, device) => [device.driver],
   device: (row, device) => [device.name],
   state: (row, device) => [device.state],
+  model: (row, device) => [device.model],
+  taint: (row) => row.node.taints,
   namespace: (row, device) => device.claims.map((claim) => claim.split("/")[0]),
   claim: (row, device) => device.claims.flatMap((claim) => [claim, claim.split("/")[1] ?? ""]),
 };
@@ -45,7 +47,7 @@ function word(given) {
 /** @param {Row} row @param {Device} device */
 function words(row, device) {
   if (!device.words) {
-    device.words = [row.name, device.pool, device.driver, device.name, device.state, ...device.classes, ...device.claims].join("\n").toLowerCase();
+    device.words = [row.name, device.pool, device.driver, device.name, device.state, device.model, ...device.classes, ...device.claims].join("\n").toLowerCase();
   }
   return device.words;
 }

@@ -35,8 +35,6 @@ export class Grid {
     this.made = new Map();
     /** @type {import("./filter.js").Test | null} */
     this.test = null;
-    /** @type {Set<unknown>} */
-    this.cordoned = new Set();
     this.focus = { row: "", column: 0 };
     this.chosen = "";
     /** The cell on which a click has begun, and which one that is. */
@@ -120,8 +118,12 @@ export class Grid {
   /** @param {Row} row @param {number} place */
   row(row, place) {
     work.rows += 1;
-    const cells = element("div", { class: "cells", role: "presentation" }, ...row.devices.map((device, column) => this.device(row, device, column)));
-    cells.style.gridTemplateColumns = `repeat(${this.layout.perLine}, ${this.layout.cell}px)`;
+    let column = 0;
+    const cells = element("div", { class: "groups", role: "presentation" }, ...row.groups.flatMap((group) => {
+      const made = element("div", { class: "cells", role: "presentation" }, ...group.devices.map((device) => this.device(row, device, column++)));
+      made.style.gridTemplateColumns = `repeat(${this.layout.perLine(row)}, ${this.layout.cell(row)}px)`;
+      return [group.title && title(group), made];
+    }));
     const shown = element("div", { class: "row", role: "row", "data-row": row.id }, this.head(row), cells);
     shown.style.height = `${this.layout.heightOf(row)}px`;
     shown.classList.toggle("odd", place % 2 === 1);
@@ -130,20 +132,26 @@ export class Grid {
 
   /** @param {Row} row */
   head(row) {
-    const cordoned = row.single && this.cordoned.has(row.name);
     const meta = `${row.counts.free} of ${row.devices.length} free`;
+    const taints = row.node.taints.join(", ");
     return element(
       "div",
       { class: "head", role: "rowheader", "aria-colindex": 1 },
       element("span", { class: "name", title: row.name }, row.name),
       element("span", { class: "meta" }, meta,
         !row.single && element("span", { class: "tag", title: "a pool whose devices are no single node's own" }, "pool"),
-        cordoned && element("span", { class: "tag" }, "cordoned")),
-      row.counters.length > 0 &&
-        element("span", { class: "counters" }, ...row.counters.slice(0, 2).map((counter) =>
-          element("span", { class: "counter", title: `${counter.name}: ${counter.used} of ${counter.of} taken` },
-            element("span", {}, counter.name.split("/").pop()), bar(counter.percent), element("span", { class: "unseen" }, `${counter.used} of ${counter.of} taken`)))),
+        row.node.cordoned && element("span", { class: "tag" }, "cordoned")),
+      row.models && this.more("more", row.models, row.models),
+      taints && this.more("more taint", taints, `Taints of the node: ${taints}`),
+      element("span", { class: "unseen" }, row.groups.filter((group) => group.title).map((group) => `${group.title}: ${Math.round(group.fill)} percent taken`).join(", ")),
     );
+  }
+
+  /** @param {string} kind @param {string} text @param {string} title */
+  more(kind, text, title) {
+    const made = element("span", { class: kind, title }, text);
+    made.style.height = `${18 * this.layout.textLines(text)}px`;
+    return made;
   }
 
   /** @param {Row} row @param {Device} device @param {number} column */
@@ -162,7 +170,7 @@ export class Grid {
         "data-column": column,
       },
       device.state === "shared" && level(device.fill),
-      this.layout.text && element("span", { class: "text", "aria-hidden": "true" }, label(device, this.layout.letters)),
+      element("span", { class: "text", "aria-hidden": "true" }, label(device, this.layout.letters(row))),
     );
     if (device.first && column > 0) cell.classList.add("first");
     if (this.test && !this.test(row, device)) cell.classList.add("other");
@@ -211,15 +219,17 @@ export class Grid {
     if (place === undefined || event.altKey || event.metaKey) return;
     const row = this.rows[place];
     const { column } = this.focus;
-    const line = this.layout.perLine;
+    const lines = this.layout.lines(row);
+    const line = lines.findIndex(([, end]) => column < end);
+    const across = column - lines[Math.max(0, line)][0];
     const page = Math.max(1, Math.floor(this.scroller.clientHeight / Math.max(1, this.layout.heightOf(row))) - 1);
     const last = row.devices.length - 1;
     /** @type {Record<string, () => void>} */
     const moves = {
       ArrowRight: () => this.go(place, column + 1),
       ArrowLeft: () => this.go(place, column - 1),
-      ArrowDown: () => (Math.floor(column / line) < Math.floor(last / line) ? this.go(place, column + line) : place + 1 < this.rows.length && this.go(place + 1, column % line)),
-      ArrowUp: () => (column >= line ? this.go(place, column - line) : place > 0 && this.go(place - 1, lastLine(this.rows[place - 1], line) + (column % line))),
+      ArrowDown: () => (line + 1 < lines.length ? this.go(place, within(lines[line + 1], across)) : place + 1 < this.rows.length && this.go(place + 1, within(this.layout.lines(this.rows[place + 1])[0], across))),
+      ArrowUp: () => (line > 0 ? this.go(place, within(lines[line - 1], across)) : place > 0 && this.go(place - 1, within(this.layout.lines(this.rows[place - 1]).slice(-1)[0], across))),
       Home: () => (event.ctrlKey ? this.go(0, 0) : this.go(place, 0)),
       End: () => (event.ctrlKey ? this.go(this.rows.length - 1, Infinity) : this.go(place, last)),
       PageDown: () => this.go(place + page, column),
@@ -308,9 +318,16 @@ function id(row, device) {
   return [row.id, device.driver, device.pool, device.name].join("\n");
 }
 
-/** @param {Row} row @param {number} line */
-function lastLine(row, line) {
-  return Math.floor((row.devices.length - 1) / line) * line;
+/** The device of a line that is as far from its beginning. @param {[number, number]} line @param {number} across */
+function within([start, end], across) {
+  return Math.min(start + across, end - 1);
+}
+
+/** What is above the partitions of a GPU; a screen reader reads it with the name of the row. @param {import("./model.js").Group} group */
+function title(group) {
+  const taken = group.counters.map((counter) => `${counter.name}: ${counter.used} of ${counter.of} taken`).join("\n");
+  return element("div", { class: "group-title", "aria-hidden": "true", title: taken },
+    element("span", { class: "group-name" }, group.title), bar(group.fill), element("span", { class: "figure" }, `${Math.round(group.fill)}% taken`));
 }
 
 /** @param {number} percent */
@@ -347,5 +364,5 @@ function spoken(device) {
 /** @param {Device} device */
 function tip(device) {
   const state = device.state === "shared" ? `shared, ${device.fill}% taken` : `${device.state}: ${MEANING[device.state]}`;
-  return [`${device.driver}/${device.pool}/${device.name}`, state, held(device), device.problem].filter(Boolean).join("\n");
+  return [`${device.driver}/${device.pool}/${device.name}`, device.model, state, held(device), device.problem].filter(Boolean).join("\n");
 }

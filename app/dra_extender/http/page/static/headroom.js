@@ -10,9 +10,15 @@ export function showHeadroom(model) {
   fill(
     byId("headroom"),
     element("h2", { id: "headroom-title" }, "Headroom"),
-    element("p", { class: "soft" }, classes.length ? "How many more pods with one device of each class fit now. Only devices are compared, not CPU or memory." : "No DeviceClass is known, or none has been evaluated yet."),
+    element("p", { class: "soft" }, text(model, classes.length)),
     classes.length > 0 && element("ul", { class: "headroom-list" }, ...classes.map(item)),
   );
+}
+
+/** @param {Model} model @param {number} classes */
+function text(model, classes) {
+  if (classes) return "How many more pods with one device of each class fit now. Only devices are compared, not CPU or memory.";
+  return model.nodes.known && !model.nodes.classes ? "None: the cluster has no DeviceClass." : "Loading …";
 }
 
 /** @param {any} found */

@@ -7,22 +7,25 @@ const GAP = 4;
 const LINE = 32;
 const PADDING = 10;
 const HEAD = 38;
-const NARROW_HEAD = 24;
-const COUNTERS = 16;
+const NARROW_HEAD = 28;
+/** A line with models or taints. */
+const MORE = 18;
+const MOST_LINES = 4;
+/** The title of a group. */
+const TITLE = 20;
 const NARROW = 620;
 const NAME = 210;
-const SMALLEST = 26;
-const WIDEST = 104;
-/** Cells that are as wide as this have room for a name. */
-const READABLE = 58;
+const SMALLEST = 58;
+/** A cell is as wide as this where there is room, and wider only for a longer name. */
+const USUAL = 104;
+const WIDEST = 170;
 /** The width of most letters, at most. */
 const LETTER = 7;
 
 export class Layout {
   constructor() {
-    this.width = 0;
-    this.cell = SMALLEST;
-    this.perLine = 1;
+    this.room = 0;
+    this.usual = SMALLEST;
     this.most = 0;
     this.narrow = false;
     /** @type {number[]} */
@@ -32,17 +35,35 @@ export class Layout {
 
   /** Changes when rows have to be made anew. */
   get key() {
-    return [this.cell, this.perLine, this.narrow].join();
+    return [this.room, this.usual, this.narrow].join();
   }
 
-  /** True when cells have room for text. */
-  get text() {
-    return this.cell >= READABLE;
+  /** The width of a cell: its name can be read. @param {Row} row */
+  cell(row) {
+    return Math.min(this.room, Math.max(this.usual, Math.min(WIDEST, row.longest * LETTER + 14)));
   }
 
-  /** How many letters a cell has room for. */
-  get letters() {
-    return Math.floor((this.cell - 12) / LETTER);
+  /** How many letters a cell has room for. @param {Row} row */
+  letters(row) {
+    return Math.floor((this.cell(row) - 12) / LETTER);
+  }
+
+  /** How many cells a line has. @param {Row} row */
+  perLine(row) {
+    return Math.max(1, Math.floor((this.room + GAP) / (this.cell(row) + GAP)));
+  }
+
+  /** The lines of a row: the first device, and the one after the last. @param {Row} row @returns {[number, number][]} */
+  lines(row) {
+    const most = this.perLine(row);
+    /** @type {[number, number][]} */
+    const found = [];
+    let end = 0;
+    for (const { devices } of row.groups) {
+      for (let start = 0; start < devices.length; start += most) found.push([end + start, end + Math.min(start + most, devices.length)]);
+      end += devices.length;
+    }
+    return found.length ? found : [[0, 0]];
   }
 
   /**
@@ -52,14 +73,8 @@ export class Layout {
   measure(width, rows) {
     this.narrow = width < NARROW;
     this.most = rows.reduce((most, row) => Math.max(most, row.devices.length), 0);
-    const room = Math.max(SMALLEST, width - 24 - (this.narrow ? 0 : NAME + 16));
-    const usual = Math.max(4, this.most);
-    this.cell = Math.max(SMALLEST, Math.min(WIDEST, Math.floor((room + GAP) / usual) - GAP));
-    this.perLine = Math.max(1, Math.floor((room + GAP) / (this.cell + GAP)));
-    if (this.cell < READABLE && this.most > this.perLine) {
-      this.cell = SMALLEST;
-      this.perLine = Math.max(1, Math.floor((room + GAP) / (this.cell + GAP)));
-    }
+    this.room = Math.max(SMALLEST, width - 24 - (this.narrow ? 0 : NAME + 16));
+    this.usual = Math.max(SMALLEST, Math.min(USUAL, Math.floor((this.room + GAP) / Math.max(4, this.most)) - GAP));
     let top = 0;
     this.tops = rows.map((row) => {
       const here = top;
@@ -71,9 +86,14 @@ export class Layout {
 
   /** @param {Row} row */
   heightOf(row) {
-    const lines = Math.max(1, Math.ceil(row.devices.length / this.perLine)) * (LINE + GAP) - GAP;
-    const counters = row.counters.length ? COUNTERS : 0;
-    return 2 * PADDING + (this.narrow ? NARROW_HEAD + counters + lines : Math.max(HEAD + counters, lines));
+    const lines = this.lines(row).length * (LINE + GAP) - GAP + TITLE * row.groups.filter((group) => group.title).length;
+    const more = MORE * (this.textLines(row.models) + this.textLines(row.node.taints.join(", ")));
+    return 2 * PADDING + (this.narrow ? NARROW_HEAD + more + lines : Math.max(HEAD + more, lines));
+  }
+
+  /** How many lines a text beside the devices has, at most: models or taints. @param {string} text */
+  textLines(text) {
+    return Math.min(MOST_LINES, Math.ceil((text.length * LETTER) / (this.narrow ? this.room : NAME)));
   }
 
   /**

@@ -22,6 +22,7 @@ let known = false;
 let skew = 0;
 let membership = -1;
 let redraw = true;
+let podsChanged = false;
 /** @type {import("./model.js").Row[]} */
 let sorted = [];
 let scheduled = false;
@@ -31,7 +32,7 @@ const details = new Details(() => {
   grid.mark("");
   grid.focusAgain();
 });
-const pods = new Pods();
+const pods = new Pods(schedulePods);
 const overview = new Overview((state) => {
   const words = filter.value.split(/\s+/).filter((/** @type {string} */ word) => word && !word.startsWith("state:"));
   const had = filter.value.includes(`state:${state}`);
@@ -42,7 +43,7 @@ const filter = byId("filter");
 const sort = byId("sort");
 
 /** Numbers that tests and measurements read. */
-const measured = { messages: 0, parts: 0, frames: 0, updates: 0, lastFrame: 0, longestFrame: 0, lastUpdate: 0, work };
+const measured = { messages: 0, parts: 0, frames: 0, updates: 0, lastFrame: 0, longestFrame: 0, lastUpdate: 0, firstDevices: 0, work };
 /** When the first message that is not drawn yet arrived; 0: all are drawn. */
 let receivedAt = 0;
 Object.assign(globalThis, { measured });
@@ -60,7 +61,12 @@ function schedule() {
     const since = receivedAt;
     receivedAt = 0;
     // A task after the frame: by then it has been drawn.
-    if (since) setTimeout(() => { measured.lastUpdate = performance.now() - since; measured.updates += 1; });
+    if (since) setTimeout(() => {
+      const now = performance.now();
+      measured.lastUpdate = now - since;
+      measured.updates += 1;
+      if (grid.rows.length) measured.firstDevices ||= now;
+    });
   });
 }
 
@@ -82,17 +88,21 @@ function show() {
   if (redraw || dirty.size) {
     const rows = test ? sorted.filter((row) => row.devices.some((device) => test(row, device))) : sorted;
     grid.test = test;
-    grid.cordoned = model.nodes.cordoned;
     grid.show(rows, dirty, redraw);
     showCount(rows.length);
     if (details.chosen && dirty.has(details.chosen.row.id)) void details.refresh();
   }
   if (redraw || dirty.size || changed.has("nodes") || changed.has("pods") || changed.has("status")) overview.show(model, filter.value);
-  if (redraw || changed.has("pod") || changed.has("pods") || changed.has("diagnosis")) pods.show(model, Date.now() + skew);
+  if (redraw || podsChanged || changed.has("pod") || changed.has("pods") || changed.has("diagnosis")) pods.show(model, Date.now() + skew);
   if (redraw || changed.has("problems")) showProblems(model);
-  if (redraw || changed.has("headroom")) showHeadroom(model);
+  if (redraw || changed.has("headroom") || changed.has("nodes")) showHeadroom(model);
   if (redraw || changed.has("status")) status();
-  redraw = false;
+  redraw = podsChanged = false;
+}
+
+function schedulePods() {
+  podsChanged = true;
+  schedule();
 }
 
 /** @param {number} rows */

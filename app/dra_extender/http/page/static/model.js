@@ -11,14 +11,18 @@ import { STATES } from "./states.js";
  * @property {State} state
  * @property {number} fill     percent that is taken
  * @property {string[]} classes
- * @property {number} taints
+ * @property {string} model
  * @property {number} holders
  * @property {string[]} claims   namespace/name of the first holders
  * @property {string} problem
  * @property {boolean} first   the first one of its pool
+ * @property {number} set      the counter set that it is a partition of; -1 without one
  * @property {string} words    the text that the filter searches
  *
  * @typedef {{name: string, used: string, of: string, percent: number}} Amount
+ *
+ * Devices that stand together: the partitions of a GPU, or those that are no partitions (without a title).
+ * @typedef {{title: string, fill: number, counters: Amount[], devices: Device[]}} Group
  *
  * @typedef {object} Row
  * @property {string} id
@@ -26,12 +30,19 @@ import { STATES } from "./states.js";
  * @property {boolean} single  the row is a node; false: a pool that belongs to no single node
  * @property {Map<string, any>} parts
  * @property {Device[]} devices
- * @property {Amount[]} counters
+ * @property {Group[]} groups
+ * @property {string} models   the number of devices of each model
+ * @property {{cordoned: boolean, taints: string[]}} node
+ * @property {number} longest  letters of the longest name
  * @property {Record<State, number>} counts
- * @property {number} fill
+ * @property {number} units   devices, where the partitions of a GPU are one
+ * @property {number} fill    percent that is taken, of all units together
  */
 
 const natural = new Intl.Collator("en", { numeric: true });
+
+/** A node without taints. */
+const PLAIN = { cordoned: false, taints: [] };
 
 /** @returns {Record<State, number>} */
 function none() {
@@ -45,6 +56,7 @@ export class Model {
     /** @type {Record<State, number>} */
     this.counts = none();
     this.devices = 0;
+    this.units = 0;
     this.fill = 0;
     /** Rows that are nodes. */
     this.singles = 0;
@@ -54,9 +66,12 @@ export class Model {
     this.diagnoses = new Map();
     /** @type {Map<string, any>} by class */
     this.headroom = new Map();
-    this.podsTotal = 0;
+    /** null: not known yet. @type {number | null} */
+    this.podsTotal = null;
     this.problems = { total: 0, problems: [], known: false };
-    this.nodes = { count: 0, cordoned: new Set() };
+    this.nodes = { count: 0, classes: 0, known: false };
+    /** Nodes with taints. @type {Map<string, {cordoned: boolean, taints: string[]}>} */
+    this.tainted = new Map();
     this.status = { unknown: "", complete: false };
     /** @type {Map<string, string>} key of a part of devices → its row */
     this.rowOf = new Map();
@@ -78,7 +93,8 @@ export class Model {
       case "headroom": this.headroom.set(part.name, part); return;
       case "pods": this.podsTotal = part.total; return;
       case "problems": this.problems = { ...part, known: true }; return;
-      case "nodes": this.putNodes(part); return;
+      case "nodes": this.nodes = { ...part, known: true }; return;
+      case "node": return this.putNode(part.name, part);
       case "status": this.status = part; return;
     }
   }
@@ -90,6 +106,7 @@ export class Model {
     if (kind === "pod") this.pods.delete(id);
     else if (kind === "diagnosis") this.diagnoses.delete(id);
     else if (kind === "headroom") this.headroom.delete(id);
+    else if (kind === "node") this.putNode(id, null);
     else if (kind === "devices") this.dropDevices(key);
   }
 
@@ -97,18 +114,20 @@ export class Model {
   sorted(order) {
     const rows = [...this.rows.values()];
     const byName = (/** @type {Row} */ a, /** @type {Row} */ b) => natural.compare(a.name, b.name);
-    if (order === "free") return rows.sort((a, b) => b.counts.free - a.counts.free || a.fill - b.fill || byName(a, b));
-    if (order === "full") return rows.sort((a, b) => b.fill - a.fill || a.counts.free - b.counts.free || byName(a, b));
+    const full = (/** @type {Row} */ row) => row.fill / Math.max(1, row.units);
+    if (order === "free") return rows.sort((a, b) => b.counts.free - a.counts.free || full(a) - full(b) || byName(a, b));
+    if (order === "full") return rows.sort((a, b) => full(b) - full(a) || a.counts.free - b.counts.free || byName(a, b));
     return rows.sort(byName);
   }
 
-  /** @param {any} part */
-  putNodes(part) {
-    const cordoned = new Set(part.cordoned);
-    for (const name of [...cordoned, ...this.nodes.cordoned]) {
-      if (cordoned.has(name) !== this.nodes.cordoned.has(name)) this.dirty.add(`node ${name}`);
-    }
-    this.nodes = { count: part.count, cordoned };
+  /** @param {string} name @param {any} part  null: it has no taints any more */
+  putNode(name, part) {
+    if (part) this.tainted.set(name, part);
+    else this.tainted.delete(name);
+    const row = this.rows.get(`node ${name}`);
+    if (!row) return;
+    row.node = part ?? PLAIN;
+    this.dirty.add(row.id);
   }
 
   /** @param {string} key @param {any} part */
@@ -117,7 +136,8 @@ export class Model {
     let row = this.rows.get(id);
     if (!row) {
       row = {
-        id, name: part.node || part.pool, single: Boolean(part.node), parts: new Map(), devices: [], counters: [], counts: none(), fill: 0,
+        id, name: part.node || part.pool, single: Boolean(part.node), parts: new Map(), devices: [], groups: [], models: "",
+        node: this.tainted.get(part.node) ?? PLAIN, longest: 0, counts: none(), units: 0, fill: 0,
       };
       this.rows.set(id, row);
       this.membership += 1;
@@ -146,14 +166,24 @@ export class Model {
   recount(row) {
     this.add(row, -1);
     const parts = [...row.parts.values()].sort((a, b) => natural.compare(a.driver, b.driver) || natural.compare(a.pool, b.pool));
-    row.devices = parts.flatMap(devicesOf);
-    row.counters = parts.flatMap((part) => part.counters);
+    row.groups = groupsOf(parts);
+    row.devices = row.groups.flatMap((group) => group.devices);
     row.counts = none();
-    row.fill = 0;
+    row.units = row.fill = row.longest = 0;
+    /** @type {Map<string, number>} */
+    const models = new Map();
     for (const device of row.devices) {
       row.counts[device.state] += 1;
-      row.fill += device.fill;
+      row.longest = Math.max(row.longest, device.name.length);
+      if (device.set < 0 && device.model) models.set(device.model, (models.get(device.model) ?? 0) + 1);
     }
+    for (const group of row.groups) {
+      const model = group.title ? group.devices.find((device) => device.model)?.model : "";
+      if (model) models.set(model, (models.get(model) ?? 0) + 1);
+      row.units += group.title ? 1 : group.devices.length;
+      row.fill += group.title ? group.fill : group.devices.reduce((fill, device) => fill + device.fill, 0);
+    }
+    row.models = [...models].map(([model, count]) => `${count} × ${model}`).join(", ");
     this.add(row, 1);
     this.dirty.add(row.id);
   }
@@ -162,6 +192,7 @@ export class Model {
   add(row, sign) {
     for (const state of STATES) this.counts[state] += sign * row.counts[state];
     this.devices += sign * row.devices.length;
+    this.units += sign * row.units;
     this.fill += sign * row.fill;
   }
 }
@@ -171,8 +202,28 @@ export class Model {
  * @returns {Device[]}
  */
 function devicesOf(part) {
-  return part.devices.map((/** @type {any[]} */ [name, state, fill, classes, taints, holders, claims], /** @type {number} */ place) => ({
-    driver: part.driver, pool: part.pool, name, state, fill, classes: part.classes[classes] ?? [], taints, holders, claims,
+  return part.devices.map((/** @type {any[]} */ [name, state, fill, classes, model, holders, claims, set = -1], /** @type {number} */ place) => ({
+    driver: part.driver, pool: part.pool, name, state, fill, classes: part.classes[classes] ?? [], model: part.models?.[model] ?? "", holders, claims, set,
     problem: state === "unusable" ? part.problem : "", first: place === 0, words: "",
   }));
+}
+
+/**
+ * @param {any[]} parts
+ * @returns {Group[]}
+ */
+function groupsOf(parts) {
+  /** @type {Group[]} */
+  const found = [];
+  const plain = { title: "", fill: 0, counters: [], devices: /** @type {Device[]} */ ([]) };
+  for (const part of parts) {
+    const devices = devicesOf(part);
+    plain.devices.push(...devices.filter((device) => device.set < 0));
+    (part.sets ?? []).forEach((/** @type {[string, number]} */ [title, fill], /** @type {number} */ set) => {
+      const counters = part.counters.filter((/** @type {Amount} */ counter) => counter.name.startsWith(`${title}/`));
+      found.push({ title, fill, counters, devices: devices.filter((device) => device.set === set) });
+    });
+  }
+  found.sort((a, b) => natural.compare(a.title, b.title));
+  return plain.devices.length ? [plain, ...found] : found;
 }

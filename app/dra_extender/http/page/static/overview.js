@@ -37,7 +37,6 @@ export class Overview {
 
   /** @param {Model} model @param {string} filter */
   show(model, filter) {
-    const all = Math.max(1, model.devices);
     for (const state of STATES) {
       const { segment, count, button, item } = this.states[state];
       const number = model.counts[state];
@@ -47,16 +46,17 @@ export class Overview {
       button.setAttribute("aria-pressed", String(filter.includes(`state:${state}`)));
       item.hidden = !number && !["used", "free"].includes(state);
     }
-    const percent = model.fill / all;
+    const percent = model.fill / Math.max(1, model.units);
     const taken = percent > 0 && percent < 1 ? "< 1" : percent > 99 && percent < 100 ? "> 99" : Math.round(percent);
-    this.whole.setAttribute("aria-label", `${STATES.filter((state) => model.counts[state]).map((state) => `${model.counts[state]} ${state}`).join(", ") || "no devices"}`);
+    this.whole.setAttribute("aria-label", `${STATES.filter((state) => model.counts[state]).map((state) => `${model.counts[state]} ${state}`).join(", ") || (model.status.complete ? "no devices" : "loading")}`);
     const nodes = model.nodes.count;
+    const pods = model.podsTotal;
     fill(
       this.numbers,
-      ...number(`${taken}%`, "taken"),
-      ...number(model.devices.toLocaleString("en"), model.devices === 1 ? "device" : "devices"),
-      ...number(nodes.toLocaleString("en"), nodes === 1 ? "node" : "nodes"),
-      ...number(model.podsTotal.toLocaleString("en"), model.podsTotal === 1 ? "pending pod" : "pending pods", model.podsTotal > 0 ? "warn" : ""),
+      ...number(model.status.complete ? `${taken}%` : "…", "taken"),
+      ...number((model.status.complete || model.devices ? model.devices.toLocaleString("en") : "") + (model.status.complete ? "" : " …"), model.devices === 1 ? "device" : "devices"),
+      ...number(model.nodes.known ? nodes.toLocaleString("en") : "…", nodes === 1 ? "node" : "nodes"),
+      ...number(pods?.toLocaleString("en") ?? "…", pods === 1 ? "pending pod" : "pending pods", pods ? "warn" : ""),
     );
     this.histogram(model);
   }

@@ -1,65 +1,161 @@
 // @ts-check
-/** Pending pods, the oldest first: why they wait, and what would help. */
+/** Pending pods, the oldest first, equal ones in one row: why they wait, and what would help. */
 import { copyable, podCommand, whyCommand } from "./commands.js";
 import { age, byId, counted, element, fill } from "./dom.js";
+import { ask } from "./session.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
+/** Rows of one page. */
+const PAGE = 10;
+/** Milliseconds after which a diagnosis that the feed does not have is asked for again. */
+const AGAIN = 60_000;
+
 export class Pods {
-  constructor() {
+  /** @param {() => void} changed  What has to be shown has changed. */
+  constructor(changed) {
+    this.changed = changed;
+    this.page = 0;
+    /** Diagnoses that the feed does not have, by UID. @type {Map<string, {at: number, found: any}>} */
+    this.asked = new Map();
+    this.asking = Promise.resolve();
     this.title = element("h2", { id: "pods-title" }, "Pending pods");
-    this.note = element("p", { class: "soft" });
+    this.note = element("p", { class: "soft", role: "status" });
+    this.filter = element("input", { id: "pods-filter", type: "search", autocomplete: "off", spellcheck: false, placeholder: "pod, namespace or reason", on: { input: () => this.turn(0) } });
+    this.search = element("label", { class: "search" }, element("span", { class: "unseen" }, "Show pending pods with"), this.filter);
     this.list = element("ol", { class: "pods" });
-    /** @type {Map<string, {item: HTMLElement, drawn: string, age: HTMLElement, body: HTMLElement}>} */
+    this.previous = element("button", { type: "button", on: { click: () => this.turn(this.page - 1) } }, "Previous");
+    this.next = element("button", { type: "button", on: { click: () => this.turn(this.page + 1) } }, "Next");
+    this.place = element("span", { class: "soft figure" });
+    this.pages = element("p", { class: "pages" }, this.previous, this.place, this.next);
+    /** @type {Map<string, any>} */
     this.items = new Map();
-    byId("pods").append(this.title, this.note, this.list);
+    byId("pods").append(this.title, this.search, this.note, this.list, this.pages);
+  }
+
+  /** @param {number} page */
+  turn(page) {
+    this.page = page;
+    this.changed();
   }
 
   /** @param {Model} model @param {number} now  Milliseconds, by the clock of the service */
   show(model, now) {
-    const pods = [...model.pods.values()].sort((a, b) => a.created.localeCompare(b.created) || a.name.localeCompare(b.name));
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const all = [...model.pods.values()].sort((a, b) => a.created.localeCompare(b.created) || a.name.localeCompare(b.name, "en", { numeric: true }));
+    const found = words.length ? all.filter((pod) => matches(pod, this.why(model, pod), words)) : all;
+    this.page = Math.max(0, Math.min(this.page, Math.ceil(found.length / PAGE) - 1));
+    const first = PAGE * this.page;
+    const pods = found.slice(first, first + PAGE);
+    this.keep(new Set(pods.map((pod) => pod.uid)));
+    for (const uid of this.asked.keys()) if (!model.pods.has(uid)) this.asked.delete(uid);
+    pods.forEach((pod, place) => {
+      const shown = this.items.get(pod.uid) ?? this.item(pod);
+      if (this.list.children[place] !== shown.item) this.list.insertBefore(shown.item, this.list.children[place] ?? null);
+      draw(shown, pod, this.why(model, pod), now);
+      if (pod.diagnosed === false) this.demand(pod);
+    });
+    this.search.hidden = all.length <= PAGE && !words.length;
+    this.pages.hidden = found.length <= PAGE;
+    this.previous.disabled = this.page === 0;
+    this.next.disabled = first + PAGE >= found.length;
+    this.place.textContent = `${first + 1}–${first + pods.length} of ${counted(found.length, "row")}`;
+    this.title.textContent = model.podsTotal ? `Pending pods (${model.podsTotal.toLocaleString("en")})` : "Pending pods";
+    this.note.textContent = note(model.podsTotal, sum(all), words.length ? sum(found) : null);
+    this.note.hidden = !this.note.textContent;
+  }
+
+  /** Remove the other rows. @param {Set<string>} uids */
+  keep(uids) {
     for (const [uid, { item }] of this.items) {
-      if (!model.pods.has(uid)) {
+      if (!uids.has(uid)) {
         item.remove();
         this.items.delete(uid);
       }
     }
-    let place = 0;
-    for (const pod of pods) {
-      const shown = this.items.get(pod.uid) ?? this.item(pod);
-      if (this.list.children[place] !== shown.item) this.list.insertBefore(shown.item, this.list.children[place] ?? null);
-      const why = model.diagnoses.get(pod.uid);
-      const drawn = JSON.stringify(why ?? null);
-      if (drawn !== shown.drawn) {
-        fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Diagnosing …")]));
-        shown.drawn = drawn;
+  }
+
+  /** The diagnosis, from the feed or asked for. @param {Model} model @param {any} pod */
+  why(model, pod) {
+    return model.diagnoses.get(pod.uid) ?? this.asked.get(pod.uid)?.found;
+  }
+
+  /** Ask for a diagnosis that the feed does not have, one after the other. @param {any} pod */
+  demand(pod) {
+    const known = this.asked.get(pod.uid);
+    if (known && Date.now() - known.at < AGAIN) return;
+    this.asked.set(pod.uid, { at: Date.now(), found: known?.found });
+    this.asking = this.asking.then(async () => {
+      if (!this.items.has(pod.uid)) return void this.asked.delete(pod.uid);
+      let found;
+      try {
+        const query = new URLSearchParams({ pod: `${pod.namespace}/${pod.name}` });
+        found = await (await ask(`insight/diagnosis?${query}`)).json();
+      } catch (error) {
+        found = { problem: error instanceof Error ? error.message : String(error) };
       }
-      const created = Date.parse(pod.created);
-      shown.age.textContent = Number.isNaN(created) ? "" : age((now - created) / 1000);
-      place += 1;
-    }
-    const hidden = model.podsTotal - pods.length;
-    this.title.textContent = model.podsTotal ? `Pending pods (${model.podsTotal.toLocaleString("en")})` : "Pending pods";
-    this.note.textContent = pods.length ? (hidden > 0 ? `The oldest ${pods.length} are shown.` : "") : "No pod is waiting for devices.";
-    this.note.hidden = !this.note.textContent;
+      this.asked.set(pod.uid, { at: Date.now(), found });
+      this.changed();
+    });
   }
 
   /** @param {any} pod */
   item(pod) {
-    const since = element("span", { class: "age", title: `created ${pod.created}` });
+    const head = element("p", { class: "pod" });
     const body = element("div", { class: "why" });
-    const item = element("li", { "data-pod": `${pod.namespace}/${pod.name}` },
-      element("p", { class: "pod" }, element("b", {}, pod.name), element("span", { class: "soft" }, ` in ${pod.namespace}`), since),
-      body,
+    const others = element("div");
+    const item = element("li", { "data-pod": `${pod.namespace}/${pod.name}` }, head, body, others,
       element("details", {}, element("summary", {}, "Commands"), copyable(podCommand(pod.namespace, pod.name)), copyable(whyCommand(pod.namespace, pod.name))));
-    const made = { item, drawn: "", age: since, body };
+    const made = { item, head, body, others, age: head, drawn: "", told: "" };
     this.items.set(pod.uid, made);
     return made;
   }
 }
 
+/** @param {any} shown @param {any} pod @param {any} why @param {number} now */
+function draw(shown, pod, why, now) {
+  const drawn = JSON.stringify(pod);
+  if (drawn !== shown.drawn) {
+    shown.drawn = drawn;
+    const more = (pod.count ?? 1) - 1;
+    shown.age = element("span", { class: "age", title: `the oldest was created ${pod.created}` });
+    fill(shown.head, element("b", {}, pod.name), " ", more > 0 && element("span", { class: "count" }, `× ${pod.count.toLocaleString("en")}`), element("span", { class: "soft" }, ` in ${pod.namespace}`), shown.age);
+    const open = shown.others.querySelector("details")?.open ?? false;
+    const unnamed = more - (pod.others ?? []).length;
+    fill(shown.others, more > 0 && element("details", { open }, element("summary", {}, counted(more, "equal pod")),
+      element("p", {}, pod.others.join(", "), unnamed > 0 && ` and ${unnamed.toLocaleString("en")} more`)));
+  }
+  const told = JSON.stringify(why ?? null);
+  if (told !== shown.told) {
+    shown.told = told;
+    fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Diagnosing …")]));
+  }
+  const created = Date.parse(pod.created);
+  shown.age.textContent = Number.isNaN(created) ? "" : age((now - created) / 1000);
+}
+
+/** @param {number | null} total @param {number} listed @param {number | null} found  null without a filter */
+function note(total, listed, found) {
+  if (total === null) return "Loading …";
+  if (!total) return "No pod is waiting for devices.";
+  if (found !== null) return `The filter matches ${found.toLocaleString("en")} of ${counted(total, "pod")}.`;
+  return listed && listed < total ? `${counted(total - listed, "more pod")} not listed.` : "";
+}
+
+/** How many pods these rows are. @param {any[]} rows */
+function sum(rows) {
+  return rows.reduce((all, pod) => all + (pod.count ?? 1), 0);
+}
+
+/** True when every word occurs. @param {any} pod @param {any} why @param {string[]} words */
+function matches(pod, why, words) {
+  const text = [`${pod.namespace}/${pod.name}`, ...(pod.others ?? []), why?.summary ?? ""].join("\n").toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
 /** @param {any} why */
 function reasons(why) {
+  if (why.problem) return [element("p", { class: "problem" }, why.problem)];
   if (why.state === "fits") {
     return [element("p", {}, `Fits ${counted(why.fits, "node")} now. Not checked: ${why.unchecked.join(", ")}.`)];
   }
