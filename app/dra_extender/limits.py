@@ -66,6 +66,15 @@ DEPTH_OF_PARAMETERS: Final = Limit(
     "test_what_can_be_decoded_before_its_allocation_can_be_decoded_afterwards",
 )
 
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+DEVICES_OF_NODE: Final = Limit(
+    32_768,
+    "devices that one node sees, which are put in order in one step; beyond it the pools that come last in the search "
+    "are invalid on the node",
+    "test_a_node_sees_so_many_devices_and_no_more",
+)
+
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 DIGITS_OF_QUANTITY: Final = Limit(

@@ -11,10 +11,11 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
+from dra_extender.devices import nodes, validity
 from dra_extender.devices.inventory import node_view
 from dra_extender.devices.models import traits_of
 from dra_extender.devices.pools import NodeView
-from dra_extender.devices.validity import defects, valid_alone
+from dra_extender.devices.validity import TOO_MANY, defects, valid_alone
 
 Json = dict[str, Any]
 
@@ -48,6 +49,28 @@ def seen(slices: Sequence[Json], features: FeatureGates = ON) -> str:
         + ("?" if pool.incomplete else "!" if pool.invalid else " ".join(d.id[2] for d in pool.devices))
         for pool in found.pools
     )
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected", "problems"),
+    [
+        ([item("a", "x y", count=2), item("b", "z", count=2)], "p:x y z", 0),
+        ([item("a", "x y", count=2), item("b", "z v", count=2)], "p:!", 1),
+        ([item("a", "x y", count=2), item("b", "z v", count=2, nodeName="n2")], "p:x y", 0),
+        ([item("a", "x y z v", allNodes=True)], "p:!", 0),
+        ([item("a", "x", pool="a"), item("b", "x y z", pool="b"), item("c", "x y", pool="c")], "a:x; b:!; c:!", 0),
+    ],
+)
+def test_a_node_sees_so_many_devices_and_no_more(
+    slices: list[Json], expected: str, problems: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (nodes, validity):
+        monkeypatch.setattr(module, "DEVICES_OF_NODE", 3)
+    assert seen(slices) == expected
+    decoded = [convert(ResourceSlice, entry) for entry in slices]
+    found = list(validity.problems_of(("d", "p"), [each for each in decoded if each.spec.pool.name == "p"], ON))
+    assert [TOO_MANY in problem.what for problem in found] == [True] * problems
+    assert all(pool.problem == TOO_MANY for pool in view(slices).pools if pool.invalid)
 
 
 COUNTERS: Json = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "1"}}}]}

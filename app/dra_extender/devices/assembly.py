@@ -17,7 +17,7 @@ from dra_extender.devices.models import Consumption, DeviceList, consumption
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
-from dra_extender.devices.validity import defects, is_complete, with_devices
+from dra_extender.devices.validity import TOO_MANY, are_too_many, defects, is_complete, with_devices
 
 DevicesOf = Callable[[ResourceSlice], DeviceList]
 """The devices of a slice, with the taints of rules."""
@@ -137,6 +137,8 @@ def _assemble(
     devices_of: DevicesOf,
 ) -> Pool:
     """A complete pool, valid or not."""
+    if are_too_many(slices):
+        return Pool(id, invalid=TOO_MANY)
     usable = with_devices(slices, features)
     device_lists = [devices_of(item) for item in usable]
     alone = len(slices) == len(device_lists) == 1 and not others and device_lists[0].valid_alone

@@ -1,8 +1,8 @@
 """The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
-Promises: a node's own slices change that node only; open slices are evaluated for each node, and nodes with the same
-outcome share one pool. `changes` has every node on which the result for a claim may have changed. Indexes of nodes are
-small numbers; the index of a removed node is used again.
+Promises: a node sees at most `DEVICES_OF_NODE` devices. A node's own slices change that node only; open slices are
+evaluated for each node, and nodes with the same outcome share one pool. `changes` has every node on which the result
+for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
 
 A pool with open slices of shared counters only has no devices on other nodes. They do not see it, unless it is
 incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
@@ -24,6 +24,8 @@ from dra_extender.devices.models import DeviceList
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
+from dra_extender.devices.validity import TOO_MANY
+from dra_extender.limits import DEVICES_OF_NODE
 
 
 class ChangeLog:
@@ -79,6 +81,9 @@ class SeenPool:
         self.revision = -1
         """The revision of the ledger that `state` was computed from."""
         self.state: PoolState | None = None
+
+
+_Ordered = tuple[tuple[bool, PoolID], SeenPool]
 
 
 class SeenNode:
@@ -335,6 +340,8 @@ class Nodes(Mapping[str, Node]):
         found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
         found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
         found.sort(key=_order)
+        if sum(_size(item) for _, item in found) > DEVICES_OF_NODE:
+            found = sorted(_within_limit(found), key=_order)
         errors = [(pool, item.error) for pool, item in seen.found.items() if item.error]
         seen.error = min(errors)[1] if errors else ""
         seen.pools = () if seen.error else tuple([item for _, item in found])
@@ -368,5 +375,21 @@ def _no_devices(item: ResourceSlice) -> DeviceList:
     raise AssertionError(f"slice {item.metadata.name} of counters has devices")
 
 
-def _order(item: tuple[tuple[bool, PoolID], SeenPool]) -> tuple[bool, PoolID]:
+def _size(item: SeenPool) -> int:
+    return len(item.pool.names) if item.pool is not None else 0
+
+
+def _within_limit(found: Iterable[_Ordered]) -> Iterator[_Ordered]:
+    """The pools, invalid where the node would see too many devices."""
+    devices = 0
+    for order, item in found:
+        devices += _size(item)
+        if devices > DEVICES_OF_NODE:
+            pool = Pool(order[1], invalid=TOO_MANY)
+            yield pool.order, SeenPool(pool)
+        else:
+            yield order, item
+
+
+def _order(item: _Ordered) -> tuple[bool, PoolID]:
     return item[0]

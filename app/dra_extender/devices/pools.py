@@ -143,7 +143,7 @@ class NodeView:
             self.elsewhere |= pool.elsewhere << offset
             for index, problem in pool.unmatchable.items():
                 self.unmatchable[offset + index] = problem
-            offset += len(pool.devices)
+            offset += len(pool.names)
         self.offsets: tuple[int, ...] = tuple(offsets)
         self.masks: dict[Any, Any] = {}
         self._bits: dict[DeviceID, int] | None = None

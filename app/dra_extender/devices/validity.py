@@ -1,7 +1,8 @@
 """Reasons why a pool is unusable. Decisions and problem reports use the same checks.
 
-Promises: a decision leaves out the devices of a pool exactly if `is_complete` or `defects` finds a reason in the slices
-that the node sees, and reports the first reason; `problems_of` applies the checks to all slices of the pool.
+Promises: a decision leaves out the devices of a pool exactly if the node sees too many devices, or `is_complete` or
+`defects` finds a reason in the slices that it sees, and reports the first reason; `problems_of` applies `are_too_many`
+to each node's own slices of the pool, and the other checks to all slices.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -17,7 +18,10 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import Device, ResourceSlice
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.usage import PoolID
+from dra_extender.limits import DEVICES_OF_NODE
 from dra_extender.plurals import counted
+
+TOO_MANY = f"the node sees more than {DEVICES_OF_NODE:,} devices"
 
 
 class ObjectProblem(msgspec.Struct, frozen=True, order=True):
@@ -39,6 +43,11 @@ class Defect(msgspec.Struct, frozen=True):
 def is_complete(wanted: int, found: int) -> bool:
     """True when the pool has as many slices of a generation as one of them says (spec.pool.resourceSliceCount)."""
     return wanted == found
+
+
+def are_too_many(slices: Iterable[ResourceSlice]) -> bool:
+    """True when the slices have more devices than one node may see."""
+    return sum(len(item.spec.devices) for item in slices) > DEVICES_OF_NODE
 
 
 def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> list[ResourceSlice]:
@@ -116,8 +125,16 @@ def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, obj
 def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
     """The problems of the slices of a pool's newest generation, by name of the slice within each rule."""
     name = "/".join(pool)
+    own: dict[str, list[ResourceSlice]] = {}
     for item in newest:
         yield from _incomplete(name, item, len(newest))
+        own.setdefault(item.spec.node_name or "", []).append(item)
+    for node, slices in own.items():
+        if node and are_too_many(slices):
+            key = ObjectKey("ResourceSlice", slices[0].metadata.name)
+            what = f"pool {name} is invalid on node {node}: {TOO_MANY}"
+            yield ObjectProblem(key, what, "its devices are left out: the driver has to publish fewer")
+            return
     for defect in defects(newest, features):
         key = ObjectKey("ResourceSlice", defect.slice)
         yield ObjectProblem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
