@@ -47,7 +47,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 Rule = Literal[
-    "binding conditions", "class", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint"
+    "class", "binding conditions", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint"
 ]
 """What can take a device away from a request, in the order in which the search looks at rules."""
 

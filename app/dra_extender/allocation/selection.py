@@ -148,12 +148,13 @@ def _signatures(filter: DeviceFilter) -> AttributeSignatures | None:
 def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
     features = filter.features
     traits = model.traits
-    if traits.binding_conditions and not features.binding_conditions:
-        return _NOT_SELECTED["binding conditions"]
+    off = bool(traits.binding_conditions) and not features.binding_conditions
     selectors: tuple[FilterSelector, ...]
     selectors = filter.compiled if filter.compiled is not None else filter_selectors(filter, budget)
     waiting = ""
     for selector in selectors:
+        if off and selector.source != "class":
+            continue  # the class is asked, so that a device of another class is not reported for this one
         try:
             answer = selector.matches(filter, device_view(model, features), budget)
         except Deferred as deferred:
@@ -163,10 +164,12 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
             continue  # the loop goes on only to defer the requests for the other selectors
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
-        if answer is not True:
+        if answer is not True and not off:
             return Suitability("error", False, None, EvaluationFailure(selector.source, selector.index, answer))
     if waiting:
         raise Deferred(waiting)
+    if off:
+        return _NOT_SELECTED["binding conditions"]
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         takes = consumed(traits.capacity, filter.capacity)

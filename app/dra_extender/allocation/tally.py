@@ -153,8 +153,9 @@ class ConstraintTally(msgspec.Struct, frozen=True):
 
 
 class NodeTally(msgspec.Struct, frozen=True):
-    """The tally of one node for all claims of a pod. `cause`: why the search found no solution; empty if it found one,
-    or if a request has too few devices on its own. All requests without alternatives together ask for `wanted` devices;
+    """The tally of one node for all claims of a pod. `cause`: why the search found no solution; empty if it found or
+    proved none, and if a request has too few devices on its own. `held`: the first devices in use that consume the
+    counter that the cause names. All requests without alternatives together ask for `wanted` devices;
     the rules leave `available` devices for them.
     """
 
@@ -164,6 +165,7 @@ class NodeTally(msgspec.Struct, frozen=True):
     requests: tuple[RequestTally, ...] = ()
     constraints: tuple[ConstraintTally, ...] = ()
     cause: str = ""
+    held: tuple[Held, ...] = ()
     pools: tuple[PoolProblem, ...] = ()
     wanted: int = 0
     available: int = 0
@@ -171,7 +173,9 @@ class NodeTally(msgspec.Struct, frozen=True):
     def anonymous(self) -> NodeTally:
         """Without the names of node, pools and devices, so that it is equal for equivalent nodes."""
         pools = tuple(msgspec.structs.replace(found, pool="", problem="") for found in self.pools)
-        return msgspec.structs.replace(self, node="", requests=tuple(map(_anonymous, self.requests)), pools=pools)
+        return msgspec.structs.replace(
+            self, node="", held=(), requests=tuple(map(_anonymous, self.requests)), pools=pools
+        )
 
 
 def _anonymous(request: RequestTally) -> RequestTally:

@@ -8,7 +8,7 @@ requests can still refuse the devices that are left; `cause` then says why the s
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,13 +16,13 @@ import msgspec
 from dra_extender.allocation.allocator import lacking
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
 from dra_extender.allocation.constraints import AttributeConstraint
+from dra_extender.allocation.counters import CounterLayout
 from dra_extender.allocation.plan import (
     INVALID_POOLS,
     NO_SOLUTION,
     RULES,
     STEP_BUDGET,
     Failure,
-    Feasibility,
     PoolProblem,
     Rule,
     undecided,
@@ -96,32 +96,41 @@ def tally(
         except WorkExceeded:
             return found
     taken = list(_taken_away(task))
-    verdict, reason, cause = _verdict(task, _is_scarce(task, taken), step_budget)
-    found = NodeTally(view.node, verdict, reason, cause=cause, pools=pools)
+    found = _verdict(task, _is_scarce(task, taken), step_budget, NodeTally(view.node, "refused", "", pools=pools))
     try:
         return _counted(task, taken, found)
     except WorkExceeded:
         return found
 
 
-def _verdict(task: AllocationTask, scarce: bool, step_budget: int) -> tuple[Feasibility, str, str]:
-    """(verdict, reason, cause). `scarce`: a request has too few devices on its own."""
-    refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
+def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTally) -> NodeTally:
+    """With verdict, reason and cause. `scarce`: a request has too few devices on its own."""
+    refused = msgspec.structs.replace(start, reason=INVALID_POOLS if task.view.invalid else NO_SOLUTION)
     if scarce and lacking(task):
-        return "refused", refused, ""
+        return refused
     bounds = Bounds(task)
     search = Search(task, step_budget, bounds)
     try:
         outcome = search.run()
         if outcome is SearchOutcome.FOUND:
             allocations(task, search.state.taken, str)
-            return "fits", "", ""
+            return msgspec.structs.replace(start, verdict="fits")
     except FatalError as failure:
-        return "error", failure.text(task.prepared), ""
-    cause = "" if scarce else bounds.reason or "every combination of devices was tried"
+        return msgspec.structs.replace(start, verdict="error", reason=failure.text(task.prepared))
     if outcome is SearchOutcome.UNDECIDED:
-        return "undecided", undecided(step_budget), cause
-    return "refused", refused, cause
+        return msgspec.structs.replace(start, verdict="undecided", reason=undecided(step_budget))
+    if scarce:
+        return refused
+    if search.steps > bounds.steps:  # the latest reason is about a part of the combinations
+        return msgspec.structs.replace(refused, cause="every combination of devices was tried")
+    if bounds.shortage is None or task.counters is None:
+        return msgspec.structs.replace(refused, cause=bounds.reason)
+    numbers, needed, left = bounds.shortage
+    _, group, counter = task.counters.names[numbers[0]]
+    counters = f"counter {group}/{counter} has" if len(numbers) == 1 else f"the counters {counter} together have"
+    cause = f"{counters} {_amount(left)} left, all requests together need at least {_amount(needed)}"
+    held = devices_of(task.view, _consumers(task.counters, task.holdings.owned, numbers))
+    return msgspec.structs.replace(refused, cause=cause, held=tuple(Held(*device.id) for device in held)[:HELD])
 
 
 def _is_scarce(task: AllocationTask, taken: Sequence[TakenAway]) -> bool:
@@ -179,7 +188,7 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     option, masks = taken.option, taken.by_rule
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
-    held = masks.get("in use", 0) | masks.get("capacity", 0) | _consumers(task, masks.get("counters", 0))
+    held = masks.get("in use", 0) | masks.get("capacity", 0) | _in_the_way(task, masks.get("counters", 0))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
@@ -323,9 +332,9 @@ def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
         yield CounterTally(*name, _amount(amount), _amount(max(most[name], 0)))
 
 
-def _consumers(task: AllocationTask, mask: int) -> int:
+def _in_the_way(task: AllocationTask, mask: int) -> int:
     """The devices in use that consume a counter of which these devices need more than is left."""
-    layout, found = task.counters, 0
+    layout = task.counters
     if layout is None or not mask:
         return 0
     short = {
@@ -335,10 +344,12 @@ def _consumers(task: AllocationTask, mask: int) -> int:
         for number, amount in charges
         if amount > task.first_left[number]
     }
-    for index, charges in layout.charges.items():
-        if task.holdings.owned >> index & 1 and any(number in short for number, _ in charges):
-            found |= 1 << index
-    return found
+    return _consumers(layout, task.holdings.owned, short)
+
+
+def _consumers(layout: CounterLayout, mask: int, numbers: Collection[int]) -> int:
+    """The devices of the mask that consume one of these counters."""
+    return mask & sum({1 << device for number in numbers for device, _ in layout.consumers[number]})
 
 
 def _amount(nano: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.support.diagnosis.hardware import CORDONED, ROOT, device_class, node, pool
+from tests.support.diagnosis.mishaps import FAILING, MISSPELT, mishaps
 from tests.support.diagnosis.scene import Scene
 
 Json = dict[str, Any]
@@ -20,18 +21,25 @@ RESOURCE = "example.com/nic"
 TAINTS = ({"key": "broken", "effect": "NoSchedule"}, {"key": "reserved", "value": "lab", "effect": "NoExecute"})
 NODE_TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
 POD = "wants"
+OFF = (
+    "DRAAdminAccess", "DRAConsumableCapacity", "DRADeviceBindingConditions", "DRADeviceTaints", "DRAExtendedResource",
+    "DRAPartitionableDevices", "DRAPrioritizedList",
+)  # fmt: skip
+"""Gates that may be off."""
 
 
 @st.composite
 def _gpus(draw: st.DrawFn, host: str) -> list[Json]:
     """Plain devices, some tainted; devices that share counters; or devices that several claims share."""
-    kind = draw(st.sampled_from(("plain", "plain", "plain", "counters", "shared")))
+    kind = draw(st.sampled_from(("plain", "plain", "counters", "shared")))
     devices: list[Json] = []
     for index in range(draw(st.integers(1, 4))):
         attributes = {"model": {"string": draw(st.sampled_from(MODELS))}, ROOT: {"string": f"root-{index // 2}"}}
         device: Json = {"name": f"d{index}", "attributes": attributes, "capacity": {"memory": {"value": "40Gi"}}}
         if draw(st.integers(0, 4)) == 0:
             device["taints"] = [draw(st.sampled_from(TAINTS))]
+        if draw(st.integers(0, 9)) == 0:
+            device |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
         if kind == "counters":
             slots = {"value": str(draw(st.integers(1, 3)))}
             device["consumesCounters"] = [{"counterSet": "card", "counters": {"slots": slots}}]
@@ -41,7 +49,7 @@ def _gpus(draw: st.DrawFn, host: str) -> list[Json]:
             device["capacity"] = {"memory": {"value": "40Gi", "requestPolicy": default}}
         devices.append(device)
     if kind != "counters":
-        return [pool(host, GPU, devices)]
+        return [pool(host, GPU, devices, count=draw(st.sampled_from((1,) * 14 + (2,))))]
     counters = [{"name": "card", "counters": {"slots": {"value": "4"}}}]
     return [
         pool(host, GPU, devices, count=2),
@@ -52,7 +60,7 @@ def _gpus(draw: st.DrawFn, host: str) -> list[Json]:
 @st.composite
 def _nodes(draw: st.DrawFn) -> list[Json]:
     found: list[Json] = []
-    for number in range(draw(st.integers(1, 4))):
+    for number in range(draw(st.sampled_from((1, 2, 3, 4) * 7 + (0,)))):
         name = f"n{number}"
         spec: Json = {}
         if draw(st.integers(0, 5)) == 0:
@@ -85,13 +93,13 @@ def _pod(name: str, *claims: str, **spec: Any) -> Json:
 @st.composite
 def _wanted(draw: st.DrawFn) -> Json:
     """What a request, or one of its alternatives, wants."""
-    wanted: Json = {"deviceClassName": draw(st.sampled_from((*["gpu"] * 5, *["nic"] * 4, "fpga")))}
+    wanted: Json = {"deviceClassName": draw(st.sampled_from((*["gpu"] * 9, *["nic"] * 4, "fpga")))}
     if draw(st.integers(0, 4)) == 0:
         wanted["allocationMode"] = "All"
     else:
         wanted |= {"allocationMode": "ExactCount", "count": draw(st.sampled_from((1, 1, 1, 2, 2, 3)))}
     if wanted["deviceClassName"] == "gpu" and draw(st.booleans()):
-        model = draw(st.sampled_from((*MODELS, "Z")))
+        model = draw(st.sampled_from((*MODELS, *MODELS, "Z")))
         clauses = [f'device.attributes["{GPU}"].model == "{model}"']
         if draw(st.integers(0, 3)) == 0:
             clauses.append(f'device.driver == "{draw(st.sampled_from((GPU, NIC)))}"')
@@ -120,8 +128,10 @@ def mixed(draw: st.DrawFn) -> Scene:
         device_class("gpu", f'device.driver == "{GPU}"'),
         device_class("nic", f'device.driver == "{NIC}"', RESOURCE),
         device_class("fpga", 'device.driver == "fpga.example.com"'),
+        device_class(FAILING, f'device.driver == "{GPU}" && {MISSPELT}'),
     ]
-    scene = Scene(documents)
+    gates = f"{draw(st.sampled_from(OFF))}=false" if draw(st.integers(0, 3)) == 0 else ""
+    scene = Scene(documents, gates=gates, release=draw(st.sampled_from(("1.36", "1.37"))))
     for number in range(draw(st.integers(0, 3))):
         exactly: Json = {"deviceClassName": draw(st.sampled_from(("gpu", "gpu", "nic"))), "count": 1}
         more = [_claim(f"of-{number}", [{"name": "r", "exactly": exactly}], []), _pod(f"busy-{number}", f"of-{number}")]
@@ -143,4 +153,7 @@ def mixed(draw: st.DrawFn) -> Scene:
     if draw(st.integers(0, 4)) == 0:
         amounts = {draw(st.sampled_from(("cpu", RESOURCE))): draw(st.sampled_from(("2", "20")))}
         spec["containers"] = [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]
-    return scene.with_more([*claims, _pod(POD, *names, **spec)])
+    pod = _pod(POD, *names, **spec)
+    if draw(st.integers(0, 2)) == 0:
+        scene = draw(mishaps(scene, claims, pod))
+    return scene.with_more([*claims, pod])

@@ -17,7 +17,7 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.events import Applied
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
@@ -26,7 +26,7 @@ from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
+from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod, node_statuses, pre_filter
 from dra_extender.scheduling.view import View
 
 Json = dict[str, Any]
@@ -73,13 +73,31 @@ def view_of(objects: Iterable[Any], features: FeatureGates, config: SchedulingCo
 class Scene:
     """Objects as JSON; claims from templates are made as a cluster would."""
 
-    def __init__(self, documents: Iterable[Json], *, gates: str = "", config: SchedulingConfig | None = None) -> None:
+    def __init__(
+        self,
+        documents: Iterable[Json],
+        *,
+        gates: str = "",
+        release: Release = "1.36",
+        config: SchedulingConfig | None = None,
+    ) -> None:
         self.documents = [_placed(copy.deepcopy(document)) for document in documents]
-        self.gates = gates
+        self.features = FeatureGates.parse(gates, release)
         self.config = config or SchedulingConfig()
 
+    def served_by(self, *schedulers: str) -> Scene:
+        """The same, where only these schedulers call the service."""
+        found = self._with(self.documents)
+        found.config = SchedulingConfig(scheduler_names=frozenset(schedulers))
+        return found
+
+    def _with(self, documents: Iterable[Json]) -> Scene:
+        found = Scene(documents, config=self.config)
+        found.features = self.features
+        return found
+
     def view(self) -> View:
-        return view_of(self._objects(), FeatureGates.parse(self.gates), self.config)
+        return view_of(self._objects(), self.features, self.config)
 
     def _objects(self) -> Iterator[Any]:
         for document in (*self.documents, *self._made()):
@@ -97,19 +115,26 @@ class Scene:
         assert pod is not None, f"no pod {namespace}/{name}"
         return diagnose(view, pod)
 
+    def filtered(self, name: str, nodes: Sequence[str]) -> int:
+        """How many of these nodes the verb filter returns for the pod."""
+        view = self.view()
+        pod = view.pods.named("default", name)
+        assert pod is not None
+        return len(node_statuses(view.with_pod(pod), pre_filter(view, pod), nodes).fits)
+
     def after(self, remedy: Remedy) -> Scene:
         """The same with the remedy applied."""
         documents = copy.deepcopy(self.documents)
         for change in remedy.changes:
             apply(documents, change)
-        return Scene(documents, gates=self.gates, config=self.config)
+        return self._with(documents)
 
     def with_more(self, documents: Iterable[Json]) -> Scene:
-        return Scene([*self.documents, *documents], gates=self.gates, config=self.config)
+        return self._with([*self.documents, *documents])
 
     def settled(self) -> Scene:
         """With every pod that fits bound to the first node that it fits, one after the other."""
-        scene = Scene(self.documents, gates=self.gates, config=self.config)
+        scene = self._with(self.documents)
         for pod in [item for item in scene.documents if item["kind"] == "Pod" and not item["spec"].get("nodeName")]:
             scene._bind(pod)
         return scene

@@ -24,7 +24,7 @@ from typing import Final
 
 from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.proofs.assignment import assignable
-from dra_extender.allocation.proofs.budgets import CounterBudgets
+from dra_extender.allocation.proofs.budgets import CounterBudgets, Shortage
 from dra_extender.allocation.proofs.demands import Demand, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.search import Position
@@ -66,11 +66,14 @@ PARTS_PER_UNIT: Final = 8
 
 
 class Bounds:
-    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless."""
+    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless;
+    `shortage`: of which counters too little was left there.
+    """
 
     def __init__(self, task: AllocationTask, proofs: Collection[Proof] = ALL) -> None:
         """Raises WorkExceeded."""
         self.reason = ""
+        self.shortage: Shortage | None = None
         devices = task.view.devices
         task.charge(len(devices) * DEVICE)
         self._task = task
@@ -120,9 +123,11 @@ class Bounds:
             return True
         needs = exclusive(narrowed, self._task.shareable)
         if self._hall and not assignable(needs.items(), self._task.charge):
-            self.reason = "there are not enough devices for all requests together"
+            agreeing = " that satisfy the constraints" if self._task.constraints else ""
+            self.reason = f"there are not enough devices{agreeing} for all requests together"
             return True
-        if self._budgets is not None and not self._budgets.suffice(state, needs):
+        self.shortage = self._budgets.shortage(state, needs) if self._budgets is not None else None
+        if self.shortage is not None:
             self.reason = "counters do not suffice for all requests together"
             return True
         reason = self._packing.refutes(state, found, narrowed)
@@ -156,7 +161,7 @@ class Bounds:
         for claim, members in by_claim.items():
             result = self._narrow_claim(state, claim, members)
             if result is None:
-                self.reason = "no devices satisfy the constraints of the claim"
+                self.reason = f"no devices satisfy the constraints of claim {self._task.prepared.claims[claim].label}"
                 return None
             narrowed.extend(result)
         return narrowed

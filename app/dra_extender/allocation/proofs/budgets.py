@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
@@ -54,6 +54,14 @@ class CounterSum:
         return total
 
 
+class Shortage(NamedTuple):
+    """The counters of these `numbers` have `left` together; all requests together need at least `needed`."""
+
+    numbers: Sequence[int]
+    needed: int
+    left: int
+
+
 class CounterBudgets:
     """All budgets of a task."""
 
@@ -68,11 +76,11 @@ class CounterBudgets:
         self._charge = task.charge
         self._budgets = [CounterSum(task, numbers) for numbers in sums]
 
-    def suffice(self, state: SearchState, needs: Mapping[int, int]) -> bool:
-        """Whether what is left may be enough for the `demands.exclusive` needs."""
+    def shortage(self, state: SearchState, needs: Mapping[int, int]) -> Shortage | None:
+        """The first counters of which too little is left for the `demands.exclusive` needs."""
         for budget in self._budgets:
             self._charge(1 + (len(needs) * (2 + len(budget.steps)) + len(budget.numbers)) // PARTS_PER_UNIT)
             needed = sum(budget.least(mask, need) for mask, need in needs.items() if mask & budget.consuming)
-            if needed and needed > budget.left(state):
-                return False
-        return True
+            if needed and needed > (left := budget.left(state)):
+                return Shortage(budget.numbers, needed, left)
+        return None

@@ -81,7 +81,7 @@ def diagnosing(
     nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
     whole = of_pod(simulated)
     found = yield from node_groups(nodes, budget)
-    fits = [] if whole is not None else [group for group in found if group.fits]
+    fits = [] if whole is not None or any(group.fails for group in found) else [group for group in found if group.fits]
     if large := is_large(pod):
         budget.complete = False
     reasons: tuple[Statement, ...] = ()

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Failure, Unfit
-from dra_extender.allocation.tally import NodeTally, RequestTally
+from dra_extender.allocation.tally import Held, NodeTally, RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
@@ -302,7 +302,7 @@ def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, bud
         return NodeGroup(len(names), shown, "undecided", UNDECIDED, obstacles, examined=False)
     requests: list[DiagnosedRequest] = []
     for request in tally.requests:
-        held_by = yield from _holders(nodes.pod.view, request, budget)
+        held_by = yield from _holders(nodes.pod.view, request.held, budget)
         requests.append(DiagnosedRequest(request, _binding_rule(request), held_by))
     return NodeGroup(
         count=len(names),
@@ -315,6 +315,7 @@ def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, bud
         constraints=tally.constraints,
         pools=tally.pools,
         cause=tally.cause,
+        holders=(yield from _holders(nodes.pod.view, tally.held, budget)),
         wanted=tally.wanted,
         available=tally.available,
     )
@@ -363,10 +364,10 @@ def _binding_rule(request: RequestTally) -> BindingRule:
     return "offered"
 
 
-def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Turns[tuple[HoldingClaim, ...]]:
-    """The claims that hold devices of the request, at most `HOLDERS`. Claims with the most devices come first."""
+def _holders(view: View, held: Sequence[Held], budget: QueryBudget) -> Turns[tuple[HoldingClaim, ...]]:
+    """The claims that hold these devices, at most `HOLDERS`. Claims with the most devices come first."""
     found: dict[str, HoldingClaim] = {}
-    for device in request.held:
+    for device in held:
         use = view.ledger.in_use((device.driver, device.pool)).get(device.device)
         if use is None:
             continue

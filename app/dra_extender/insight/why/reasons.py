@@ -67,13 +67,13 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
     seen = sorted((group for group in groups if group.examined), key=_distance)
     if not seen:
         return (PodRefused("no nodes", "no node has been examined yet" if groups else "the cluster has no nodes"),)
-    for group in seen:
+    failing = [group for group in seen if group.fails]
+    for group in failing or seen:
         for item in group.requests:
-            for error in item.tally.errors:  # the pod is then refused on all nodes
+            for error in item.tally.errors:
                 return (SelectorFails(_requested(item.tally, names), error.source, error.problem, error.device),)
-    reasons = {group.reason if not group.requests and group.verdict == "error" else "" for group in seen}
-    if len(reasons) == 1 and (reason := reasons.pop()):
-        return (PodRefused("claim", reason),)
+    if failing:
+        return (PodRefused("claim", failing[0].reason),)
     about = _Nodes(seen, names, classes, compared)
     return tuple(dict.fromkeys(about.lacking() or about.blocked()))[:STATEMENTS]
 
@@ -264,7 +264,7 @@ class _Nodes:
         if short:
             return
         scope = self._scope(group)
-        if not group.requests:
+        if not group.requests or group.verdict != "refused":
             yield Unsatisfiable("", "", scope, group.reason)
             return
         for constraint in group.constraints:
@@ -277,7 +277,7 @@ class _Nodes:
         if group.wanted > group.available:
             yield TogetherTooFew(claim, text, scope, group.wanted, group.available)
         else:
-            yield Unsatisfiable(claim, text, scope, group.cause or group.reason)
+            yield Unsatisfiable(claim, text, scope, group.cause or group.reason, holders=group.holders)
 
     def _unavailable(self, group: NodeGroup, item: DiagnosedRequest) -> Statement:
         tally, usable = item.tally, matching(item.tally)

@@ -15,12 +15,18 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.insight.why.commands import place
 from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import ConstraintUnmet, DevicesUnavailable, HoldingClaim, NodesExcluded
+from dra_extender.insight.why.statements import (
+    ConstraintUnmet,
+    DevicesUnavailable,
+    HoldingClaim,
+    NodesExcluded,
+    Unsatisfiable,
+)
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import HIDDEN, Reader, listed
 
-_WHOLE: Final = (NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded)
+_WHOLE: Final = (NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded, Unsatisfiable)
 """The structs with parts that name objects of other namespaces."""
 _NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 

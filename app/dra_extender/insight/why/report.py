@@ -53,6 +53,8 @@ class NodeGroup(msgspec.Struct, frozen=True):
     pools: tuple[PoolProblem, ...] = ()
     cause: str = ""
     """Why the search found no solution, if each request alone has enough devices."""
+    holders: tuple[HoldingClaim, ...] = ()
+    """The claims that use the counter that the cause names."""
     wanted: int = 0
     available: int = 0
     """All requests without alternatives need `wanted` devices together; the node has `available` devices for them."""
@@ -60,6 +62,11 @@ class NodeGroup(msgspec.Struct, frozen=True):
     @property
     def fits(self) -> bool:
         return self.verdict == "fits" and not self.obstacles
+
+    @property
+    def fails(self) -> bool:
+        """The scheduler decides on no node at all, because the decision on one of these is an error."""
+        return self.verdict == "error" and not self.obstacles
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

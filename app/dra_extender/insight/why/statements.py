@@ -163,17 +163,20 @@ class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
-    """The allocator found no solution on the nodes of the scope. `cause`: why it ended."""
+    """On no node of the scope do devices satisfy the requests together; the `cause` says why. `holders`: the claims
+    that use the counter that it names. Without a label, the cause is the text with which the scheduler ends.
+    """
 
     claim: str
     label: str
     scope: Scope
     cause: str
     rule: BindingRule = "search"
+    holders: tuple[HoldingClaim, ...] = ()
 
 
 class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):
-    """A selector of the class or the request cannot be evaluated for this device, so no node is decided."""
+    """A selector of the class or the request cannot be evaluated for this device."""
 
     requested: Requested
     source: Literal["class", "request", "node"]

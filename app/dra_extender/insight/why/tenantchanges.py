@@ -57,7 +57,7 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     if unused:
         yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
     like = [_node_like(found, name) for name in _examples(found, groups[:NODES])]
-    if like:
+    if like and not any(group.fails for group in groups):
         yield ChangeList(Order.NODE, like)
 
 

@@ -228,7 +228,7 @@ def _findings(found: NodeGroup | NodeTally, requests: Sequence[DiagnosedRequest]
             f"at most {constraint.best} do{missing}"
         )
     if found.cause:
-        yield f"  the search ended at: {found.cause}"
+        yield f"  no devices satisfy all requests together: {found.cause}"
 
 
 def _request(request: DiagnosedRequest) -> Iterator[str]:

@@ -83,7 +83,9 @@ def _text(statement: Statement) -> str:
         case Unsatisfiable(label=""):
             return f"{nodes_text(statement.scope)}: {statement.cause}"
         case Unsatisfiable():
-            return f"{statement.label} cannot be satisfied together on {nodes_text(statement.scope)}: {statement.cause}"
+            text = f"{statement.label} cannot be satisfied together on {nodes_text(statement.scope)}: {statement.cause}"
+            used, several = _used(statement.holders), statement.scope.count > 1
+            return f"{text} (used {f'on {statement.scope.nodes[0]} ' if several else ''}by {used})" if used else text
         case SelectorFails(requested):
             whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
             return f"{requested.label}: {whose} fails: {statement.problem}"
