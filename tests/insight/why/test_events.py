@@ -136,7 +136,7 @@ async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Serv
     told = Told(serving)
     await told.diagnoses.diagnose_next()
     nothing = "node n1: neither the node nor a device class provides nvidia.com/gpu"
-    assert told.events == [("Pod p", "NodesUnavailable", nothing)]
+    assert told.events == [("Pod p", "NodesUnavailable", f"{nothing}; is its driver installed?")]
 
 
 @pytest.mark.parametrize("spec", [{"schedulerName": "other"}, {"containers": [{"name": "c"}]}])

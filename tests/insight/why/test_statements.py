@@ -6,6 +6,7 @@ from typing import Any
 
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.text import shortly
 from dra_extender.scheduling.reader import Reader
 from tests.support.diagnosis.hardware import CORDONED, ROOT, device_class, node, partitions, pool
 from tests.support.diagnosis.scene import Scene
@@ -74,6 +75,17 @@ def test_an_error_of_the_search_is_not_called_unsatisfiable() -> None:
     found = diagnosed(node("n0"), *pools, claim({"deviceClassName": "nic"}, ALL, constraint="matchAttribute"))
     problem = f"cannot add device {GPU}/n0-gpu/d0 because a claim constraint would not be satisfied"
     assert found.summary == f"claim default/c, request r1: {problem}"
+
+
+def test_of_a_resource_that_nobody_provides_it_is_said_what_provides_it() -> None:
+    container = {"name": "m", "resources": {"requests": {"nvidia.com/gpu": "2"}}}
+    waits = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    found = Scene([node("n0"), node("n1", taints=[CORDONED]), *CLASSES, waits]).diagnose("p")
+    assert "install the driver whose DeviceClass has extendedResourceName nvidia.com/gpu" in shortly(found, 500)
+    some = node("n0")
+    some["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    found = Scene([some, node("n1"), waits]).diagnose("p")
+    assert "install" not in shortly(found, 500)
 
 
 # --- devices ----------------------------------------------------------------------------------------------------------

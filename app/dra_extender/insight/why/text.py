@@ -85,7 +85,7 @@ def event_of(found: Diagnosis) -> DiagnosisEvent | None:
 
 
 def _note(found: Diagnosis) -> str:
-    first = _FIRST.get(found.rule)
+    first = _first(found)
     if first is not None and not _comes_first(found.remedies):
         return _cut(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
     for remedy in found.remedies[:1]:
@@ -94,6 +94,16 @@ def _note(found: Diagnosis) -> str:
         if len(tail) <= LONGEST_REMEDY:
             return _cut(found.summary, LONGEST - len(tail)) + tail
     return _cut(found.summary, LONGEST)
+
+
+def _first(found: Diagnosis) -> tuple[str, str] | None:
+    """Without a provider on any node, an extended resource needs one first."""
+    obstacles = [{(each.rule, each.what) for each in group.obstacles if not each.has} for group in found.groups]
+    for name in sorted(what for rule, what in set.intersection(*obstacles or [set()]) if rule == "resource"):
+        text = f"Suggestion: install the driver whose DeviceClass has extendedResourceName {name}. If a device plugin "
+        text += "provides it, find out why no node has it in status.allocatable (`kubectl describe nodes`)."
+        return text, "is its driver installed?"
+    return _FIRST.get(found.rule)
 
 
 def _comes_first(remedies: Sequence[Remedy]) -> bool:
@@ -161,7 +171,7 @@ def _suggestions(found: Diagnosis, remedies: Sequence[Remedy], complete: bool = 
     if found.state != "refused":
         return
     told = False
-    if (first := _FIRST.get(found.rule)) is not None and not _comes_first(remedies):
+    if (first := _first(found)) is not None and not _comes_first(remedies):
         yield first[0]
         told = True
     elif not remedies:
