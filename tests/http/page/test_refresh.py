@@ -6,7 +6,7 @@ import pytest
 
 from dra_extender.http.page.parts import PagePart, PodCountPart
 from dra_extender.http.page.state import PageState
-from dra_extender.http.page.updates import LATE, SOON, Compute, RefreshQueue
+from dra_extender.http.page.updates import LATE, SOON, RefreshQueue
 from dra_extender.scheduling.turns import Turns
 
 
@@ -30,12 +30,9 @@ class World:
         return refreshed
 
 
-def computing(key: str) -> Compute:
-    def compute() -> Turns[PagePart]:
-        yield
-        return PodCountPart(key, 1)
-
-    return compute
+def computing(key: str) -> Turns[PagePart]:
+    yield
+    return PodCountPart(key, 1)
 
 
 @pytest.fixture
@@ -79,13 +76,10 @@ async def test_a_part_that_is_no_longer_kept_is_dropped(world: World) -> None:
 
 
 async def test_a_result_for_a_dropped_part_is_not_put(world: World) -> None:
-    def forgetting(key: str) -> Compute:
-        def compute() -> Turns[PagePart]:
-            world.keep()
-            yield
-            return PagePart(key)
-
-        return compute
+    def forgetting(key: str) -> Turns[PagePart]:
+        world.keep()
+        yield
+        return PagePart(key)
 
     world.queue.keep("k", {"k1": "a"}, forgetting)
     await world.queue.refresh("k1")

@@ -90,9 +90,7 @@ class DiagnosisPart(PagePart, frozen=True, tag="diagnosis"):
 
     uid: str
     state: str
-    rule: str
     summary: str
-    nodes: int
     fits: int
     remedies: Sequence[Remedy]
     complete: bool
@@ -130,18 +128,8 @@ def pod_part(pod: Pod, pods: Sequence[Pod], diagnosed: bool) -> PodPart:
 
 def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:
     found = yield from diagnosing(view, pod)
-    return DiagnosisPart(
-        key=f"{DIAGNOSIS}{found.uid}",
-        uid=found.uid,
-        state=found.state,
-        rule=found.rule,
-        summary=found.summary,
-        nodes=found.nodes,
-        fits=found.fits,
-        remedies=found.remedies,
-        complete=found.complete,
-        unchecked=found.unchecked,
-    )
+    uid, state, why, unchecked = found.uid, found.state, found.summary, found.unchecked
+    return DiagnosisPart(f"{DIAGNOSIS}{uid}", uid, state, why, found.fits, found.remedies, found.complete, unchecked)
 
 
 def headroom_part(view: View, name: str) -> Turns[PagePart]:

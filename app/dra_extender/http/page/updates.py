@@ -78,8 +78,8 @@ LATE: Final = 10.0
 """Seconds between two refreshes without a change: `change` does not count every change that parts depend on."""
 
 _Claims = tuple[ResourceClaim, ...] | Unschedulable
-Compute = Callable[[], Turns[PagePart] | None]
-"""Starts to compute a part; None when its object no longer exists."""
+Compute = Callable[[str], Turns[PagePart] | None]
+"""Starts to compute the part with this key; None when its object no longer exists."""
 
 
 class _Refresh(msgspec.Struct):
@@ -103,14 +103,14 @@ class RefreshQueue:
         self._queue = FairQueue[str]()
         self._queued: set[str] = set()
 
-    def keep(self, prefix: str, wanted: Mapping[str, str], compute: Callable[[str], Compute]) -> None:
+    def keep(self, prefix: str, wanted: Mapping[str, str], compute: Compute) -> None:
         """Refresh exactly these keys with the prefix; drop the other parts with it. `wanted`: namespaces by key."""
         for key in [key for key in self._parts if key.startswith(prefix) and key not in wanted]:
             del self._parts[key]
             self._state.drop(key)
         for key in wanted:
             if key not in self._parts:
-                self._parts[key] = _Refresh(compute(key), wanted[key])
+                self._parts[key] = _Refresh(compute, wanted[key])
 
     def due(self) -> str | None:
         """The key to refresh next; None when no part is due."""
@@ -134,7 +134,7 @@ class RefreshQueue:
         """Compute the part and publish it."""
         part = self._parts[key]
         part.at, part.change = self._clock(), self.change
-        turns = part.compute()
+        turns = part.compute(key)
         if turns is None:
             return
         found = await run(turns, partial(self._queue.charge, part.namespace, 1))
@@ -327,29 +327,19 @@ class PageUpdates:
         pods = {f"{DIAGNOSIS}{uid}": pod.metadata.namespace for uid, pod in self._pending.items()}
         self.queue.keep(DIAGNOSIS, pods, self._diagnosis)
         self.queue.keep(HEADROOM, {f"{HEADROOM}{name}": HEADROOM for name in classes}, self._headroom)
-        self.queue.keep(PROBLEMS, {PROBLEMS: PROBLEMS}, lambda key: self._problems)
+        self.queue.keep(PROBLEMS, {PROBLEMS: PROBLEMS}, self._problems)
 
-    def _diagnosis(self, key: str) -> Compute:
-        uid = key.removeprefix(DIAGNOSIS)
+    def _diagnosis(self, key: str) -> Turns[PagePart] | None:
+        pod = self._pending.get(key.removeprefix(DIAGNOSIS))
+        return diagnosis_part(self._insight.view, pod) if pod is not None else None
 
-        def compute() -> Turns[PagePart] | None:
-            pod = self._pending.get(uid)
-            return diagnosis_part(self._insight.view, pod) if pod is not None else None
+    def _headroom(self, key: str) -> Turns[PagePart] | None:
+        view, name = self._insight.view, key.removeprefix(HEADROOM)
+        return headroom_part(view, name) if name in view.cluster.classes else None
 
-        return compute
-
-    def _headroom(self, key: str) -> Compute:
-        name = key.removeprefix(HEADROOM)
-
-        def compute() -> Turns[PagePart] | None:
-            view = self._insight.view
-            return headroom_part(view, name) if name in view.cluster.classes else None
-
-        return compute
-
-    def _problems(self) -> Turns[PagePart]:
+    def _problems(self, key: str) -> Turns[PagePart]:
         found = yield from self._insight.problems()
-        return ProblemsPart(PROBLEMS, len(found), found[:MOST_PROBLEMS])
+        return ProblemsPart(key, len(found), found[:MOST_PROBLEMS])
 
     def _put(self, part: PagePart) -> None:
         self.state.put(part.key, msgspec.json.encode(part))

@@ -289,12 +289,8 @@ def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) ->
 
 
 def _model(device: Device, driver: str) -> str:
-    attributes = device.attributes
-    for name in MODELS:
-        found = attributes.get(name) or attributes.get(f"{driver}/{name}")
-        if found is not None and isinstance(found.value, str):
-            return found.value
-    return ""
+    names = (name for model in MODELS for name in (model, f"{driver}/{model}") if name in device.attributes)
+    return next((value for name in names if isinstance(value := device.attributes[name].value, str)), "")
 
 
 def _gated(traits: Traits, features: FeatureGates) -> str:

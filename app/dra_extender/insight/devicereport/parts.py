@@ -91,8 +91,9 @@ class DeviceUpdates:
         """The differences since the previous refresh; None at the end of a turn."""
         self._learn_classes()
         pools = self._view.cluster.inventory.pools
-        for portion in _portions([*self._parts, *(id for id in pools if id not in self._parts)]):
-            for id in portion:
+        ids = [*self._parts, *(id for id in pools if id not in self._parts)]
+        for start in range(0, len(ids), PORTION):
+            for id in ids[start : start + PORTION]:
                 published = pools.get(id)
                 if published is None:
                     yield from self._replace(id, {})
@@ -134,10 +135,6 @@ class DeviceUpdates:
                 yield (*id, node), part
 
 
-def _portions(ids: list[PoolID]) -> Iterator[list[PoolID]]:
-    return (ids[start : start + PORTION] for start in range(0, len(ids), PORTION))
-
-
 def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
     fills = {name: fill for (_, _, name), fill in counter_sets(devices).items()}
     sets = {name: place for place, name in enumerate(fills)}
@@ -155,14 +152,5 @@ def _part(id: PoolID, node: str, devices: Sequence[CountedDevice]) -> Part:
         claims = tuple(dict.fromkeys(holding.claim for holding in device.holders))
         named = claims[:MOST_CLAIMS]
         rows.append(DeviceRow(device.name, device.state, device.fill, place, model, len(claims), named, group))
-    return Part(
-        driver=id[0],
-        pool=id[1],
-        node=node,
-        devices=tuple(rows),
-        classes=tuple(classes),
-        counters=tuple(counters.values()),
-        problem=problem,
-        models=tuple(models),
-        sets=tuple((name, round(fill, 1)) for name, fill in fills.items()),
-    )
+    amounts, filled = tuple(counters.values()), tuple((name, round(fill, 1)) for name, fill in fills.items())
+    return Part(id[0], id[1], node, tuple(rows), tuple(classes), amounts, problem, tuple(models), filled)

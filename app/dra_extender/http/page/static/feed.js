@@ -11,6 +11,10 @@ const SILENCE = 30;
 /** Seconds: a connection that ends sooner has failed, even if it received messages. */
 const SHORT = 5;
 
+/** The first request; index.html loads this module by itself, so it does not wait for the rest of the page. */
+/** @type {ReturnType<typeof request> | null} */
+let first = request("");
+
 /** @typedef {"connecting" | "live" | "waiting" | "refused"} Live */
 /**
  * @typedef {object} Listener
@@ -52,6 +56,15 @@ export async function follow(listener) {
   }
 }
 
+/** Ask for the messages after this one. @param {string} lastID */
+function request(lastID) {
+  const abort = new AbortController();
+  const headers = { Accept: "text/event-stream", ...(lastID ? { "Last-Event-ID": lastID } : {}) };
+  const answer = ask("insight/events", { headers, signal: abort.signal, cache: "no-store" });
+  answer.catch(() => {}); // who awaits it handles it
+  return { abort, answer };
+}
+
 /**
  * One connection. True when it received a message.
  * @param {Listener} listener
@@ -59,11 +72,11 @@ export async function follow(listener) {
  * @param {(id: string) => void} remember
  */
 async function read(listener, lastID, remember) {
-  const abort = new AbortController();
+  const { abort, answer: asked } = first ?? request(lastID);
+  first = null;
   let silence = setTimeout(() => abort.abort(), 1000 * SILENCE);
   try {
-    const headers = { Accept: "text/event-stream", ...(lastID ? { "Last-Event-ID": lastID } : {}) };
-    const answer = await ask("insight/events", { headers, signal: abort.signal, cache: "no-store" });
+    const answer = await asked;
     if (!answer.body) return false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let received = false;

@@ -16,6 +16,8 @@ const TITLE = 20;
 const NARROW = 620;
 const NAME = 210;
 const SMALLEST = 58;
+/** Devices that have room in a line, if their names are short. */
+const EIGHT = 8;
 /** A cell is as wide as this where there is room, and wider only for a longer name. */
 const USUAL = 104;
 const WIDEST = 170;
@@ -74,7 +76,7 @@ export class Layout {
     this.narrow = width < NARROW;
     this.most = rows.reduce((most, row) => Math.max(most, row.devices.length), 0);
     this.room = Math.max(SMALLEST, width - 24 - (this.narrow ? 0 : NAME + 16));
-    this.usual = Math.max(SMALLEST, Math.min(USUAL, Math.floor((this.room + GAP) / Math.max(4, this.most)) - GAP));
+    this.usual = Math.max(SMALLEST, Math.min(USUAL, Math.floor((this.room + GAP) / Math.max(4, Math.min(EIGHT, this.most))) - GAP));
     let top = 0;
     this.tops = rows.map((row) => {
       const here = top;

@@ -221,7 +221,7 @@ function groupsOf(parts) {
     plain.devices.push(...devices.filter((device) => device.set < 0));
     (part.sets ?? []).forEach((/** @type {[string, number]} */ [title, fill], /** @type {number} */ set) => {
       const counters = part.counters.filter((/** @type {Amount} */ counter) => counter.name.startsWith(`${title}/`));
-      found.push({ title, fill, counters, devices: devices.filter((device) => device.set === set) });
+      found.push({ title, fill, counters, devices: devices.filter((device) => device.set === set).map((device) => ({ ...device, first: false })) });
     });
   }
   found.sort((a, b) => natural.compare(a.title, b.title));
