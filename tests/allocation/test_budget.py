@@ -350,3 +350,12 @@ def test_selectors_that_wait_for_workers_leave_no_garbage_for_the_collector() ->
             caller.turns.clear()
             assert caller.ask(claim).waiting
         assert left() < 100
+
+
+def test_what_is_owed_ends_the_turn_when_it_is_settled() -> None:
+    budget = TurnBudget(WorkerReplies(), allowance=100, ceiling=1_000)
+    budget.spend(1, owed=500)
+    budget.settle()
+    assert budget.used == 501
+    with pytest.raises(TurnSpent):
+        budget.spend(1)

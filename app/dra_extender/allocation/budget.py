@@ -54,8 +54,13 @@ class WorkBudget:
     unfinished: bool = False
     """The call ended here, and another turn would have got further."""
 
-    def spend(self, units: int) -> None:
-        """Charge small work that cannot be interrupted, before it is done. Raises TurnSpent and Deferred."""
+    def spend(self, units: int, owed: int = 0) -> None:
+        """Charge small work that cannot be interrupted, before it is done. `owed`: units that `settle` charges, because
+        the turn must not end before the decision that needs them has a result. Raises TurnSpent and Deferred.
+        """
+
+    def settle(self) -> None:
+        """Charge what is owed: the caller keeps the result."""
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         """Do one piece of work with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
@@ -105,8 +110,8 @@ class CountingBudget(WorkBudget):
     def __init__(self) -> None:
         self.used = 0
 
-    def spend(self, units: int) -> None:
-        self.used += units
+    def spend(self, units: int, owed: int = 0) -> None:
+        self.used += units + owed
 
 
 def search_work(steps: int) -> Work:
@@ -135,7 +140,7 @@ class TurnBudget(WorkBudget):
     `last`: the call has no next turn, so what stays undecided in this one is refused with the call's `stopped`.
     """
 
-    __slots__ = ("_ceiling", "_last", "_left", "_replies", "call", "unfinished", "used", "waits")
+    __slots__ = ("_ceiling", "_last", "_left", "_owed", "_replies", "call", "unfinished", "used", "waits")
 
     limited = True
 
@@ -155,14 +160,21 @@ class TurnBudget(WorkBudget):
         self.unfinished = False
         self._replies = replies
         self._left = allowance
+        self._owed = 0
         self._ceiling = ceiling
         self._last = last
 
-    def spend(self, units: int) -> None:
+    def spend(self, units: int, owed: int = 0) -> None:
         if self._left <= 0:
             self._stop()
         self._left -= units
         self.used += units
+        self._owed += owed
+
+    def settle(self) -> None:
+        self._left -= self._owed
+        self.used += self._owed
+        self._owed = 0
 
     def _stop(self) -> NoReturn:
         if not self._last:

@@ -138,9 +138,10 @@ class Decisions:
         found._budget = budget
         return found
 
-    def spend(self, units: int) -> None:
-        """Count work of the caller. Raises TurnSpent and Deferred."""
-        self._budget.spend(units)
+    @property
+    def budget(self) -> WorkBudget:
+        """What the caller charges its own work to."""
+        return self._budget
 
     @property
     def unfinished(self) -> bool:
@@ -368,7 +369,7 @@ class Decisions:
 
     def _held_in(self, pool: Pool) -> Hashable:
         """What is held in the pool, as a key: by content where the overlay differs from the cluster."""
-        if self._overlay.touches(pool.id):
+        if pool.id in self._overlay.touched:
             return self._caches.states.of(pool, self._overlay.holdings(pool.id))
         return self._cluster.ledger.revision(pool.id)
 

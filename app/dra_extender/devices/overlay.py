@@ -26,9 +26,10 @@ class Overlay:
     """The state as it is, with plans and nodes added and claims removed.
 
     `differing`: the known nodes for which an answer may differ from that of the cluster, and the hypothetical ones.
+    `touched`: the pools in which something else is held than in the cluster.
     """
 
-    __slots__ = ("_added", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "_touched")
+    __slots__ = ("_added", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "touched")
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Overlay:
         self._removed = removed
         self._nodes = nodes or {}
         uses = chain(self._added.values(), (cluster.ledger.uses(claim) for claim in removed))
-        self._touched = frozenset(device[:2] for use in uses for device, _ in use)
+        self.touched = frozenset(device[:2] for use in uses for device, _ in use)
         self._holdings: dict[PoolID, PoolHoldings | None] = {}
         self._differing: frozenset[str] | None = None
 
@@ -142,18 +143,18 @@ class Overlay:
     @property
     def differing(self) -> frozenset[str]:
         if self._differing is None:
-            seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self._touched))
+            seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self.touched))
             self._differing = frozenset(chain(self._nodes, seeing))
         return self._differing
 
     @property
     def is_empty(self) -> bool:
         """True if nothing differs from the cluster."""
-        return not self._touched and not self._nodes
+        return not self.touched and not self._nodes
 
     def differs_for(self, seen: SeenNode) -> bool:
         """True when answers about this node, which is up to date, may not be remembered as those of the cluster."""
-        return seen.node.name in self._nodes or not self._touched.isdisjoint(seen.found)
+        return seen.node.name in self._nodes or not self.touched.isdisjoint(seen.found)
 
     def hypothetical(self, node: str) -> SeenNode | None:
         """The node as `with_nodes` has it."""
@@ -166,13 +167,9 @@ class Overlay:
             return self._cluster.inventory.view(node)
         return NodeView(node, (item.pool for item in seen.pools if item.pool is not None), seen.error)
 
-    def touches(self, pool: PoolID) -> bool:
-        """True when something else is held in the pool than in the cluster."""
-        return pool in self._touched
-
     def holdings(self, pool: PoolID) -> PoolHoldings | None:
         """What is held in the pool; None when nothing is."""
-        if pool not in self._touched:
+        if pool not in self.touched:
             return self._cluster.ledger.holdings(pool)
         if pool not in self._holdings:
             uses = self._uses(pool)

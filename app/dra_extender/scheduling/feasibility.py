@@ -163,7 +163,7 @@ def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, Usab
     if selector not in parsed:
         only, size = only_node(selector), size_of(selector)
         if only is None:
-            view.decisions.spend(size // PER_UNIT)
+            view.decisions.budget.spend(size // PER_UNIT)
         parsed[selector] = UsableOn(parse(selector), only, size)
     return parsed[selector]
 
@@ -287,7 +287,7 @@ def _where_usable(
 def _nodes_matching(view: View, usable: UsableOn, names: frozenset[str]) -> frozenset[str]:
     if usable.only is not None:
         return names & {usable.only}
-    view.decisions.spend(len(names) * (1 + usable.size) // PER_UNIT)
+    view.decisions.budget.spend(len(names) * (1 + usable.size) // PER_UNIT)
     return frozenset(name for name in names if usable(view.cluster.nodes[name]))
 
 

@@ -13,13 +13,17 @@ from msgspec.structs import replace
 
 from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import NodeStatuses
+from dra_extender.scheduling.preemption import evaluator
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
+from dra_extender.scheduling.preemption.candidates import statuses_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
 from dra_extender.scheduling.preemption.result import Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionArgs
+from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.preemption.victims import Trials, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
@@ -165,6 +169,43 @@ def test_a_node_whose_pods_cost_more_than_a_turn_is_decided_on_in_many_turns(tol
             assert len(found.victims) == victims
             return
     raise AssertionError("there is no end to it")
+
+
+def test_a_turn_ends_with_the_decision_that_costs_more_than_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims of a pool that all nodes see: each decision without them is linear in their number."""
+    told = many_victims(200) | {"preemptor": {"priority": 100, "wants": 1}}
+    situation, turn = Situation(told), 500
+    search, answers, decisions = PreemptionEvaluator(situation.terms, situation.nodes), WorkerReplies(), [0]
+
+    def statuses(*args: Any) -> NodeStatuses:
+        found = statuses_without(*args)
+        decisions[-1] += 1
+        return found
+
+    monkeypatch.setattr(evaluator, "statuses_without", statuses)
+    view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
+    while len(decisions) < 100:
+        with suppress(TurnSpent):
+            found = search.evaluate(view.with_budget(TurnBudget(answers, allowance=turn, ceiling=20_000)))
+            assert isinstance(found, Preemption)
+            break
+        decisions.append(0)
+    assert sum(decisions) > 3
+    assert max(decisions) == 1
+
+
+def test_pods_are_examined_once_however_many_turns_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    situation, asked = Situation(many_victims(160)), []
+    may_evict = PreemptionTerms.may_evict
+
+    def asking(terms: PreemptionTerms, pod: Pod) -> bool:
+        asked.append(pod.metadata.name)
+        return may_evict(terms, pod)
+
+    monkeypatch.setattr(PreemptionTerms, "may_evict", asking)
+    _, turns = work(situation, turn=1_000)
+    assert turns > 3
+    assert len(asked) == 160
 
 
 def work_on_budgets(priority: int, parts: int, pods: int = 8) -> int:

@@ -182,7 +182,7 @@ class EquivalenceKeys:
         return tuple(found)
 
     def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None) -> PoolState:
-        if overlay is not None and overlay.touches(pool.id):
+        if overlay is not None and pool.id in overlay.touched:
             return self._states.of(pool, overlay.holdings(pool.id))
         revision = ledger.revision(pool.id)
         if seen_pool.state is None or seen_pool.revision != revision:

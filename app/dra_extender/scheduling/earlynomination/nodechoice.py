@@ -201,7 +201,7 @@ class NodeChooser:
     def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> TentativePlan | None:
         """Raises TurnSpent and Deferred."""
         node = view.cluster.nodes.get(name)
-        view.decisions.spend(PER_NODE + wants.cost)
+        view.decisions.budget.spend(PER_NODE + wants.cost)
         if node is None or self._usage.keeps_away(wants, node):
             return None
         state = self._state(view, prefiltered, view.cluster.inventory.pools_seen(name))

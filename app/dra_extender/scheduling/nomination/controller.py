@@ -166,7 +166,8 @@ class PreemptionController:
     async def _report_budgets(self, preemptor: Preemptor, pod: Pod, terms: PreemptionTerms) -> None:
         """Report when preemption would help but for budgets."""
         args = msgspec.structs.replace(terms.args, violate_budgets=True)
-        evaluator = PreemptionEvaluator(msgspec.structs.replace(terms, args=args), preemptor.nodes(terms.stuck))
+        terms = msgspec.structs.replace(terms, args=args, examined={})
+        evaluator = PreemptionEvaluator(terms, preemptor.nodes(terms.stuck))
         found, _ = await self._handle.deferred.decide(pod, evaluator.evaluate)
         if isinstance(found, Preemption):
             note = f"a PodDisruptionBudget forbids to preempt {found.text(self._reader(pod))}"

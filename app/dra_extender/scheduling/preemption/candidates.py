@@ -35,7 +35,7 @@ from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
 PER_CLAIM: Final = 2
-"""Units of work for removing a claim from a hypothetical state."""
+"""Units of work for removing a claim from a hypothetical state; one more for each device in use in its pools."""
 MOST_NODES: Final = 64
 MOST_DEVICES: Final = 512
 """`resolvable` examines at most this many nodes, and devices in use on them: a few milliseconds."""
@@ -50,6 +50,7 @@ def without_claims(view: View, terms: PreemptionTerms, gone: Collection[Resource
     aside = [*gone, *(claim for claim, _ in kept)]  # kept plans are put back below, on the freed devices too
     charge(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
+    charge(view, sum(len(view.ledger.in_use(pool)) for pool in state.touched))
     return msgspec.structs.replace(view.with_state(state), placement=None)
 
 

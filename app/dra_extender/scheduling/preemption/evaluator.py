@@ -146,6 +146,7 @@ class PreemptionEvaluator:
             self._doubtful = self._doubtful or found.doubtful
             self._candidates += found.candidates
             self._position += len(names)
+            view.decisions.budget.settle()
         return ""
 
     def _rank(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> None:
@@ -234,6 +235,7 @@ def _victims(
     def fits(gone: Collection[ResourceClaim]) -> bool:
         statuses = statuses_without(view, prefiltered, terms, (node,), gone)
         _check_finished(view)
+        view.decisions.budget.settle()
         return bool(statuses.fits)
 
     trials = answers.on(view, terms, node)
@@ -248,7 +250,9 @@ def _preemption(
     """
 
     def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:
-        return plan_without(view, prefiltered, terms, node, gone)
+        plan = plan_without(view, prefiltered, terms, node, gone)
+        view.decisions.budget.settle()
+        return plan
 
     found = _preemptible(view, terms, node)
     trials = answers.on(view, terms, node)

@@ -102,11 +102,12 @@ def preemptible_claims(
     return PreemptibleClaims(tuple(terminating), tuple(evictable))
 
 
-def charge(view: View, units: int) -> None:
-    """Count work that cannot be interrupted. A single charge takes at most an eighth of a turn, so that a decision
-    always fits into the rest. Raises TurnSpent and Deferred.
+def charge(view: View, units: int, most: int = sys.maxsize) -> None:
+    """Count work that cannot be interrupted. A single charge takes at most an eighth of a turn and `most` units, so
+    that a decision always fits into the rest. What exceeds that is owed. Raises TurnSpent and Deferred.
     """
-    view.decisions.spend(min(units, view.config.turn_work // 8))
+    at_once = min(units, most, view.config.turn_work // 8)
+    view.decisions.budget.spend(at_once, owed=units - at_once)
 
 
 def charge_budgets(view: View, terms: PreemptionTerms, pod: Pod) -> None:
@@ -169,15 +170,20 @@ class _Consumers:
         return tuple(found)
 
     def _charge(self, units: int) -> None:
-        units = min(units, self._most)
-        self._most -= units
-        charge(self._view, units)
+        if units:
+            charge(self._view, units, self._most)
+            self._most -= min(units, self._most)
 
     def _examine(self, uid: str) -> Pod | Literal["terminating", "stays"]:
-        if _is_terminating(self._view, self._terms, uid):
-            return "terminating"
-        pod = self._view.pods.get(uid)
-        return pod if pod is not None and _is_evictable(self._view, self._terms, pod) else "stays"
+        pod, examined = self._view.pods.get(uid), self._terms.examined
+        known = examined.get(uid)
+        if known is None or known[0] is not pod:
+            if _is_terminating(self._view, self._terms, uid):
+                return "terminating"
+            if pod is None:
+                return "stays"
+            known = examined[uid] = pod, _is_evictable(self._view, self._terms, pod)
+        return known[0] if known[1] else "stays"
 
 
 def _is_terminating(view: View, terms: PreemptionTerms, uid: str) -> bool:

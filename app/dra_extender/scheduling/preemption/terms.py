@@ -39,7 +39,8 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     All sets hold UIDs. `terminating`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
     still there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the
-    preemptor's claims. `node`: victims must run on this node; empty: on any node.
+    preemptor's claims. `node`: victims must run on this node; empty: on any node. `examined`: by UID, the pods that do
+    not terminate, and whether these terms let them be evicted; other terms need another one.
     """
 
     preemptor: Pod
@@ -50,6 +51,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     spared: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     node: str = ""
+    examined: dict[str, tuple[Pod, bool]] = msgspec.field(default_factory=dict)
 
     def with_claims(self, claims: Iterable[ResourceClaim]) -> PreemptionTerms:
         """The same terms with the preemptor's claims."""
@@ -57,7 +59,8 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     def on_node(self, claims: Iterable[ResourceClaim], *, terminating: Iterable[str], node: str) -> PreemptionTerms:
         """The same terms with the preemptor's claims, for a node that the `terminating` pods leave."""
-        return msgspec.structs.replace(self.with_claims(claims), terminating=frozenset(terminating), node=node)
+        gone = frozenset(terminating)
+        return msgspec.structs.replace(self.with_claims(claims), terminating=gone, node=node, examined={})
 
     @property
     def may_preempt(self) -> bool:

@@ -91,7 +91,9 @@ def _with_more(
     terms = terms.on_node(prefiltered.order, terminating=uids, node=name)
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
-        return bool(statuses_without(view, prefiltered, terms, (name,), gone).fits)
+        statuses = statuses_without(view, prefiltered, terms, (name,), gone)
+        view.decisions.budget.settle()
+        return bool(statuses.fits)
 
     found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
     for pod in already:
