@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.earlynomination.queue import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, EarlyNominationQueue
+from dra_extender.scheduling.earlynomination.queue import (
+    FAILURES,
+    QUEUED_SECONDS,
+    SCANNED,
+    TRIED_SECONDS,
+    UNKNOWN_RATE,
+    EarlyNominationQueue,
+)
 from tests.support.scheduling.earlynomination import ALWAYS, waiting, with_devices
 from tests.support.simulation.objects import make_pod
 from tests.support.simulation.world import World
 
 LIMITS = msgspec.structs.replace(ALWAYS, nominate="never")
+UNEVEN = {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]}
 ANYBODYS = msgspec.structs.replace(LIMITS, scheduler_names=frozenset[str]())
 
 
@@ -45,6 +54,26 @@ async def test_pods_come_in_the_order_in_which_they_wait(world: World) -> None:
     assert first(made) == ["b", "c", "a"]
     made.ended(world.api.pod("b").metadata.uid, "n1")
     assert first(made) == ["c", "a"]
+
+
+@pytest.mark.parametrize("spec", [{"schedulingGates": [{"name": "wait"}]}, {"resourceClaims": []}, UNEVEN])
+async def test_pods_that_cannot_be_nominated_do_not_fill_the_front(world: World, spec: dict[str, Any]) -> None:
+    made = await upcoming(world)
+    for number in range(SCANNED + 1):
+        made.waits(make_pod(f"e{number}", "c", **spec))
+    world.add(*waiting("a"))
+    await world.settle(QUEUED_SECONDS)
+    made.waits(world.api.pod("a"))
+    assert first(made) == ["a"]
+
+
+async def test_pods_that_were_nominated_in_vain_too_often_do_not_fill_the_front(world: World) -> None:
+    names = [f"e{number}" for number in range(UNKNOWN_RATE)]
+    made = await upcoming(world, *names, "a")
+    for name in names:
+        for _ in range(FAILURES):
+            made.failed(world.api.pod(name).metadata.uid)
+    assert first(made) == ["a"]
 
 
 async def test_a_pod_that_a_scheduler_tries_is_left_out_until_it_is_refused_or_forgotten(world: World) -> None:

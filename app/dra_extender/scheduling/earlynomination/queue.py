@@ -5,6 +5,7 @@ Promises
   priority.
 - No more pods are offered than schedulers bind within the next seconds: a nomination that comes too late is a wasted
   write, one that comes too early is often wrong by then and keeps autoscalers from looking at the pod.
+- Only eligible pods with devices and without gates are in the queue, so that others do not fill its front.
 - Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
   A pod that was nominated in vain `FAILURES` times is left alone.
 - The queue decides nothing about nodes or devices.
@@ -178,7 +179,8 @@ class EarlyNominationQueue:
 
     def waits(self, pod: Pod) -> None:
         """The watch shows the pod without a node."""
-        if not self._view.config.scheduler_names or self._is_ours(pod):
+        ours = not self._view.config.scheduler_names or self._is_ours(pod)
+        if ours and not pod.spec.scheduling_gates and self._may_be_eligible(pod):
             self._waiting.put(pod.metadata.uid, pod.spec.priority, self._created(pod))
 
     def ended(self, uid: str, node: str) -> None:
@@ -229,7 +231,7 @@ class EarlyNominationQueue:
             pod = self._view.pods.get(uid)
             if pod is None or uid in self._tried or uid in self._view.binding:
                 continue
-            if pod.spec.scheduling_gates or not self._is_ours(pod) or self._is_known_to_fit_nowhere(pod):
+            if self._is_left_alone(uid) or not self._is_ours(pod) or self._is_known_to_fit_nowhere(pod):
                 continue
             found.append(pod)
         waiting = len(found) if len(self._waiting) <= SCANNED else len(self._waiting)
@@ -240,19 +242,24 @@ class EarlyNominationQueue:
         view, uid = self._view, pod.metadata.uid
         if uid not in self._waiting or uid in self._tried or uid in view.binding:
             return False
-        if self._has_preempted(uid) or not view.uses_devices(pod):
+        if self._has_preempted(uid) or not self._may_be_eligible(pod):
             return False
         if self._stale.get(uid) == pod.metadata.resource_version:
             return False
-        if self._failures.get(uid, 0) >= FAILURES or not self._pauses.over(uid):
+        if self._is_left_alone(uid) or not self._pauses.over(uid):
             return False
-        if view.clock.wall().timestamp() - self._waiting.since(uid) < QUEUED_SECONDS:
-            return False
-        return why_not_eligible(pod, ignore_preferences=view.config.nominate_preferring) is None
+        return view.clock.wall().timestamp() - self._waiting.since(uid) >= QUEUED_SECONDS
 
     def is_tried(self, uid: str) -> bool:
         """True when a scheduler asked about the pod within `TRIED_SECONDS` and was not refused."""
         return uid in self._tried
+
+    def _may_be_eligible(self, pod: Pod) -> bool:
+        ignore = self._view.config.nominate_preferring
+        return self._view.uses_devices(pod) and why_not_eligible(pod, ignore_preferences=ignore) is None
+
+    def _is_left_alone(self, uid: str) -> bool:
+        return self._failures.get(uid, 0) >= FAILURES
 
     def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
         version, generation, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
