@@ -155,8 +155,8 @@ class ConstraintTally(msgspec.Struct, frozen=True):
 class NodeTally(msgspec.Struct, frozen=True):
     """The tally of one node for all claims of a pod. `cause`: why the search found no solution; empty if it found or
     proved none, and if a request has too few devices on its own. `held`: the first devices in use that consume the
-    counter that the cause names. All requests without alternatives together ask for `wanted` devices;
-    the rules leave `available` devices for them.
+    counter that the cause names. The requests without alternatives that share no device need `wanted` devices
+    together; the rules leave `available` devices for them.
     """
 
     node: str

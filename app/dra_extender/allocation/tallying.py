@@ -146,6 +146,7 @@ def _counted(task: AllocationTask, taken: Sequence[TakenAway], found: NodeTally)
     """With the counts. Raises what the budget does, and WorkExceeded."""
     texts = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
+    several |= {item.option.request for item in taken if item.option.admin or item.left & task.shareable}
     plain = [item for item in taken if item.option.request not in several]
     union = 0
     for item in plain:

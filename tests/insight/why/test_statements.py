@@ -100,6 +100,29 @@ def test_devices_with_binding_conditions_count_for_their_own_class_only() -> Non
     assert "node n0 has 1 of class gpu: 1 has binding conditions, which are turned off" in found.summary
 
 
+def test_devices_that_requests_share_are_not_counted_for_each_of_them() -> None:
+    """The only GPU has room for both requests; it is the NIC that is missing."""
+    memory = {"memory": {"value": "40Gi", "requestPolicy": {"default": "10Gi", "validRange": {"min": "1Gi"}}}}
+    pools = [
+        pool("n0", GPU, [device("d0", "a", allowMultipleAllocations=True, capacity=memory)]),
+        pool("n0", "nic.example.com", [device("d0", "b")]),
+    ]
+    gpu, nic = {"deviceClassName": "gpu"}, {"deviceClassName": "nic"}
+    found = diagnosed(node("n0"), *pools, claim(gpu, gpu, nic, constraint="matchAttribute"))
+    assert found.rule != "together", found.summary
+
+
+def test_the_claim_for_extended_resources_has_no_name_yet() -> None:
+    pools = [pool("n0", "nic.example.com", [device("d0"), device("d1")])]
+    resource = device_class("resource", 'device.driver == "nic.example.com"', "example.com/nic")
+    waits = pod("p", "c")
+    waits["spec"]["containers"] = [{"name": "m", "resources": {"requests": {"example.com/nic": "1"}}}]
+    nics = claim({"deviceClassName": "nic", "count": 2})
+    found = Scene([*CLASSES, resource, node("n0"), *pools, nics, waits]).diagnose("p")
+    text = "claim c and the extended resources need 3 devices together, node n0 has 2 that can be allocated"
+    assert found.summary == text
+
+
 def test_the_counter_that_is_short_is_named_with_its_users() -> None:
     def profile(name: str, count: int = 1) -> Json:
         expression = f'device.attributes["mig.example.com"].profile == "{name}"'

@@ -160,10 +160,19 @@ def _constraint(facts: Facts, statement: ConstraintUnmet) -> Iterator[str]:
 
 def _together(facts: Facts, statement: TogetherTooFew) -> Iterator[str]:
     for node in statement.scope.nodes:
-        exact = [request["exactly"] for _, request in facts.requests() if "exactly" in request]
+        requests = [*facts.requests(), *facts.through_devices(node)]
+        exact = [request["exactly"] for _, request in requests if "exactly" in request]
+        alone = [want for want in exact if not want.get("adminAccess") and not _shares(facts, want, node)]
+        needed = sum(int(want["count"]) if "count" in want else len(facts.free(want, node)) for want in alone)
+        if needed != statement.wanted or "<" in statement.label:
+            yield f"{needed} devices are requested that nobody else may use"
         free = {device.id for want in exact for device in facts.free(want, node)}
         if len(free) < statement.available or statement.available >= statement.wanted:
             yield f"{len(free)} are free on {node}"
+
+
+def _shares(facts: Facts, wanted: Json, node: str) -> bool:
+    return any(facts.is_shared(device) for device in facts.free(wanted, node))
 
 
 def _excluded(facts: Facts, statement: NodesExcluded) -> Iterator[str]:

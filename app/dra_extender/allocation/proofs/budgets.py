@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
@@ -54,12 +54,8 @@ class CounterSum:
         return total
 
 
-class Shortage(NamedTuple):
-    """The counters of these `numbers` have `left` together; all requests together need at least `needed`."""
-
-    numbers: Sequence[int]
-    needed: int
-    left: int
+Shortage = tuple[Sequence[int], int, int]
+"""(counters, what all requests need of them together at least, what is left of them together)"""
 
 
 class CounterBudgets:
@@ -82,5 +78,5 @@ class CounterBudgets:
             self._charge(1 + (len(needs) * (2 + len(budget.steps)) + len(budget.numbers)) // PARTS_PER_UNIT)
             needed = sum(budget.least(mask, need) for mask, need in needs.items() if mask & budget.consuming)
             if needed and needed > (left := budget.left(state)):
-                return Shortage(budget.numbers, needed, left)
+                return budget.numbers, needed, left
         return None

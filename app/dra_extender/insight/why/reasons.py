@@ -272,8 +272,11 @@ class _Nodes:
                 yield self._constraint(group, constraint)
                 return
         claim = group.requests[0].tally.claim
-        entries = dict.fromkeys(self._entry(item.tally.claim) for item in group.requests)
-        text = f"the requests of claim {', '.join(entries)}" if len(entries) == 1 else f"claims {', '.join(entries)}"
+        claims = dict.fromkeys(item.tally.claim for item in group.requests)
+        entries = [self._names[each].entry for each in claims if each in self._names]
+        parts = [f"claim{'s' if len(entries) > 1 else ''} {', '.join(entries)}"] if entries else []
+        parts += ["the extended resources"] if len(entries) < len(claims) else []
+        text = " and ".join(parts) if len(claims) > 1 else f"the requests of {parts[0]}"
         if group.wanted > group.available:
             yield TogetherTooFew(claim, text, scope, group.wanted, group.available)
         else:

@@ -57,7 +57,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
     """The claims that use the counter that the cause names."""
     wanted: int = 0
     available: int = 0
-    """All requests without alternatives need `wanted` devices together; the node has `available` devices for them."""
+    """The requests without alternatives that share no device need `wanted` together; `available` are left for them."""
 
     @property
     def fits(self) -> bool:
