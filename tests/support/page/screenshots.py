@@ -111,7 +111,7 @@ def _waits(flow: Flow, namespace: str, name: str) -> bool:
 async def _pose(page: Page, picture: Picture) -> None:
     """Wait until the page is complete, and take the picture."""
     await page.locator(".cell.tainted[role=gridcell]").wait_for()
-    await page.locator(".rooms li").first.wait_for()
+    await page.locator(".headroom-list li").first.wait_for()
     await page.get_by_text("Diagnosing").first.wait_for(state="hidden")
     if picture.details:
         await page.locator(".cell.used[role=gridcell]").nth(3).click()
