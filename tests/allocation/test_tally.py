@@ -107,6 +107,12 @@ def test_when_only_the_requests_together_fail_the_text_says_so() -> None:
     assert found["text"].splitlines()[0] == "node node-1: refused: cannot allocate all claims"
 
 
+def test_of_a_search_that_ran_out_of_steps_nothing_is_said_about_all_combinations() -> None:
+    case = scenario([sl(devices(4))], [claim(request("r", 4))])
+    found = answer(case, text=tally_text, step_budget=3)["reasons"]
+    assert (found["verdict"], found["cause"]) == ("undecided", "")
+
+
 def test_the_text_says_what_a_colleague_would() -> None:
     taints = [{"key": "k", "effect": "NoSchedule"}]
     published = [device("free"), device("busy"), *(device(f"tainted-{index}", taints=taints) for index in range(4))]
