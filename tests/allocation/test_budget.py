@@ -359,3 +359,19 @@ def test_what_is_owed_ends_the_turn_when_it_is_settled() -> None:
     assert budget.used == 501
     with pytest.raises(TurnSpent):
         budget.spend(1)
+
+
+def test_a_node_is_charged_for_the_pools_that_it_sees() -> None:
+    def units(pools: int) -> int:
+        world = World()
+        for _ in range(5):
+            world.add_node({})
+        for number in range(pools):
+            pool = {"name": f"p{number}", "generation": 1, "resourceSliceCount": 2}
+            counters = [{"name": "c", "counters": {"m": {"value": "1"}}}]
+            world.put_slice(f"s{number}", {"driver": "x", "pool": pool, "nodeName": "n0", "sharedCounters": counters})
+        caller = Caller(world, allowance=100_000)
+        caller.ask(wanted(exactly()))
+        return sum(caller.turns)
+
+    assert units(100) - units(0) >= 5 * 100

@@ -138,3 +138,18 @@ def test_a_slice_with_shared_counters_hides_the_devices_of_its_namesake_and_free
     assert isinstance(view, NodeView)
     assert not view.devices
     assert set(cluster.ledger.in_use(("gpu", "n1"))) == {"g0"}
+
+
+def test_a_change_of_counters_that_no_other_node_sees_makes_no_other_node_stale(cluster: Cluster) -> None:
+    inventory = cluster.inventory
+    first, second = (
+        make_slice("evil", "p", nodeName="n1", count=2, sharedCounters=[{"name": "c", "counters": {"m": {"value": m}}}])
+        for m in ("1", "2")
+    )
+    put(cluster, first)
+    for node in ("n1", "n2"):
+        view = inventory.view(node)
+        assert view is not None
+        assert view.incomplete
+    put(cluster, second)
+    assert [bool(inventory.nodes.seen[node].stale) for node in ("n1", "n2")] == [False, False]

@@ -12,6 +12,7 @@ structured/internal/incubating/pools_incubating.go).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+from operator import itemgetter
 
 from cachetools import LRUCache
 
@@ -118,7 +119,8 @@ class Nodes(Mapping[str, Node]):
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
-        self._deviceless: dict[PoolID, SeenPool] = {}
+        self._deviceless: dict[PoolID, _Ordered] = {}
+        """In search order."""
         self._computed: set[PoolID] = set()
         """Pools that some node has computed since their last change: every node has the other pools in `stale`."""
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
@@ -193,12 +195,15 @@ class Nodes(Mapping[str, Node]):
             if name is not None:
                 self._index_own(name, pool, name in own)
         self._seen_pools.pop(pool, None)
-        was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.pop(pool, None)
+        was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.get(pool)
         if published is not None and self._is_open(published):
-            self._open[pool] = set()
-        elif published is not None and (deviceless := self._without_devices(published)) is not None:
-            self._deviceless[pool] = deviceless
-        if was_open is not None or pool in self._open or was_deviceless or pool in self._deviceless:
+            self._open[pool], published = set(), None
+        deviceless = self._without_devices(published, was_deviceless) if published is not None else None
+        if deviceless is None:
+            self._deviceless.pop(pool, None)
+        elif deviceless is not was_deviceless:
+            self._deviceless = dict(sorted({**self._deviceless, pool: deviceless}.items(), key=itemgetter(0)))
+        if was_open is not None or pool in self._open or deviceless is not was_deviceless:
             for seen in self._seen.values():
                 seen.stale.add(pool)
             self._views.clear()
@@ -228,13 +233,19 @@ class Nodes(Mapping[str, Node]):
         """
         return any(self._features.is_1_37 or not item.spec.shared_counters for item in published.open_slices())
 
-    def _without_devices(self, published: PublishedPool) -> SeenPool | None:
-        """The incomplete or invalid pool, as nodes without devices in it see it; None if they do not see it."""
+    def _without_devices(self, published: PublishedPool, before: _Ordered | None) -> _Ordered | None:
+        """The incomplete or invalid pool as nodes without devices in it see it, or None: the same as `before` unless
+        they see a difference.
+        """
         counters = published.open_slices()
         if not counters:
             return None
         pool = gather_pool(published.id, counters, "", {}, self._features, _no_devices, published.generations)
-        return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
+        if pool is None or not (pool.incomplete or pool.invalid):
+            return None
+        known = before[1].pool if before is not None else None
+        same = known is not None and (known.incomplete, known.invalid) == (pool.incomplete, pool.invalid)
+        return before if same else (pool.order, SeenPool(pool))
 
     def own_pools(self, name: str) -> Iterable[PoolID]:
         """The pools with slices of the node's own."""
@@ -338,10 +349,10 @@ class Nodes(Mapping[str, Node]):
     def _sort(self, seen: SeenNode, own: Container[PoolID]) -> None:
         """Put the pools of the node in search order."""
         found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
-        found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
-        found.sort(key=_order)
-        if sum(_size(item) for _, item in found) > DEVICES_OF_NODE:
-            found = sorted(_within_limit(found), key=_order)
+        if sum(len(item.pool.names) for _, item in found if item.pool is not None) > DEVICES_OF_NODE:
+            found = list(_within_limit(sorted(found, key=itemgetter(0))))
+        found.extend([item for pool, item in self._deviceless.items() if pool not in own])
+        found.sort(key=itemgetter(0))
         errors = [(pool, item.error) for pool, item in seen.found.items() if item.error]
         seen.error = min(errors)[1] if errors else ""
         seen.pools = () if seen.error else tuple([item for _, item in found])
@@ -375,21 +386,13 @@ def _no_devices(item: ResourceSlice) -> DeviceList:
     raise AssertionError(f"slice {item.metadata.name} of counters has devices")
 
 
-def _size(item: SeenPool) -> int:
-    return len(item.pool.names) if item.pool is not None else 0
-
-
 def _within_limit(found: Iterable[_Ordered]) -> Iterator[_Ordered]:
     """The pools, invalid where the node would see too many devices."""
     devices = 0
     for order, item in found:
-        devices += _size(item)
+        devices += len(item.pool.names) if item.pool is not None else 0
         if devices > DEVICES_OF_NODE:
             pool = Pool(order[1], invalid=TOO_MANY)
             yield pool.order, SeenPool(pool)
         else:
             yield order, item
-
-
-def _order(item: _Ordered) -> tuple[bool, PoolID]:
-    return item[0]

@@ -199,6 +199,8 @@ class ResultCache:
             seen = self._seen_nodes[name]
             if seen.new or seen.stale:
                 self._nodes.current(seen)
+        if len(seen.pools) > NODE:
+            budget.spend(len(seen.pools))
         key = self._keys.of(seen, self._ledger, overlay, budget)
         number = self._by_key.get(key)
         if number is None:
