@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli.answers.audit import answer, workload
+from dra_extender.cli.answers.devices import audit, workload
 from dra_extender.cli.output import NO, YES
 from dra_extender.cli.questions import AuditOptions
 from dra_extender.cli.source import Source
@@ -24,7 +24,7 @@ async def test_a_device_in_two_claims_is_listed_with_both(
         world.claim(name)
         world.pod(name, name, node=world.nodes[0])
         world.allocate(name, name, world.nodes[0], names[device])
-    assert await answer(options(AuditOptions, source)) == status
+    assert await audit(options(AuditOptions, source)) == status
     *found, last = capsys.readouterr().out.splitlines()
     assert last == f"2 allocated claims, {'0 violations' if status == YES else '1 violation'}"
     for line in found:

@@ -8,7 +8,7 @@ import pytest
 import typer
 import yaml
 
-from dra_extender.cli.answers import compact
+from dra_extender.cli.answers.capacity import answer_compact
 from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.questions import CompactOptions
 from dra_extender.cli.source import Source
@@ -53,7 +53,7 @@ def run(world: World, name: str, node: str) -> None:
 async def report(source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] | None = ()) -> int:
     """The exit status of the command."""
     filename, names = str(file) if file is not None else "", list(schedulers or ())
-    return await compact.answer(
+    return await answer_compact(
         options(
             CompactOptions, source, pod=pod, filename=filename, scheduler_name=names, all_schedulers=schedulers is None
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dra_extender.cli.answers.headroom import answer
+from dra_extender.cli.answers.capacity import answer_headroom
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions
@@ -33,12 +33,12 @@ async def test_the_command_says_what_the_service_says(
         status, told = await world.get(f"{service.insight_url}/insight/headroom?class={GPU_DRIVER}&count=2")
     assert (status, told["fits"], told["nodes"]) == (200, 3, 3)
     capsys.readouterr()
-    assert await answer(about(source, count=2, output="json")) == YES
+    assert await answer_headroom(about(source, count=2, output="json")) == YES
     assert json.loads(capsys.readouterr().out) == {"now": told}
 
 
 async def test_the_answer_is_a_few_lines(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await answer(about(source)) == YES
+    assert await answer_headroom(about(source)) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"Pods with 1 device of class {GPU_DRIVER}: 6 more fit, on 3 of 3 nodes.",
@@ -55,17 +55,17 @@ async def test_a_claim_in_a_file_is_asked_about(
         "kind: ResourceClaim\nmetadata: {name: pair}\n"
         f"spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {GPU_DRIVER}, count: 2}}}}]}}}}\n"
     )
-    assert await answer(options(HeadroomOptions, source, filename=str(file))) == YES
+    assert await answer_headroom(options(HeadroomOptions, source, filename=str(file))) == YES
     assert capsys.readouterr().out.startswith("Pods with claim pair: 3 more fit, on 3 of 3 nodes.")
 
 
 async def test_when_nothing_fits_it_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await answer(about(source, count=3)) == NO
+    assert await answer_headroom(about(source, count=3)) == NO
     assert capsys.readouterr().out.startswith(f"Pods with 3 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\n")
 
 
 async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await answer(about(source, "gqu")) == FAILED
+    assert await answer_headroom(about(source, "gqu")) == FAILED
     assert "DeviceClass gqu not found" in capsys.readouterr().err
 
 

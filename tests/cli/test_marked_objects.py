@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dra_extender.api.meta import ObjectKey
-from dra_extender.cli.answers import audit, compact, headroom, whatif, why
+from dra_extender.cli.answers import capacity, devices, why
 from dra_extender.cli.answers.answer import answered
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.main import app
@@ -93,13 +93,13 @@ async def answer_all(found: list[Json], source: Source) -> None:
             given = {"pod": meta["name"], "namespace": meta["namespace"]}
             await why.answer(options(WhyOptions, source, **given, everything=meta["uid"] != "pod-waits"))
             if meta["uid"] == "pod-waits":
-                await compact.answer(options(CompactOptions, source, **given, all_schedulers=True))
-                await whatif.answer(options(WhatIfOptions, source, **given))
+                await capacity.answer_compact(options(CompactOptions, source, **given, all_schedulers=True))
+                await capacity.answer_what_if(options(WhatIfOptions, source, **given))
     await list_devices(options(DevicesOptions, source, output="wide"))
     await sum_devices(options(TopOptions, source, by="classes"))
-    await headroom.answer(options(HeadroomOptions, source, device_class="gpu"))
-    await audit.answer(options(AuditOptions, source))
-    await audit.workload(source)
+    await capacity.answer_headroom(options(HeadroomOptions, source, device_class="gpu"))
+    await devices.audit(options(AuditOptions, source))
+    await devices.workload(source)
 
 
 @pytest.mark.slow

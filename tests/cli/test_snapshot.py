@@ -12,7 +12,7 @@ import pytest
 
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.cli.answers import compact, headroom, why
+from dra_extender.cli.answers import capacity, why
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.cluster import read
 from dra_extender.cli.output import FAILED, YES
@@ -70,7 +70,7 @@ def diagnosis(source: Source) -> Awaitable[int]:
 
 
 def moves(source: Source) -> Awaitable[int]:
-    return compact.answer(options(CompactOptions, source, pod="default/waits", all_schedulers=True))
+    return capacity.answer_compact(options(CompactOptions, source, pod="default/waits", all_schedulers=True))
 
 
 COMMANDS: dict[str, Ask] = {
@@ -78,7 +78,7 @@ COMMANDS: dict[str, Ask] = {
     "compact": moves,
     "devices": lambda source: list_devices(options(DevicesOptions, source, output="json")),
     "top": lambda source: sum_devices(options(TopOptions, source)),
-    "headroom": lambda source: headroom.answer(options(HeadroomOptions, source, device_class=GPU_DRIVER)),
+    "headroom": lambda source: capacity.answer_headroom(options(HeadroomOptions, source, device_class=GPU_DRIVER)),
 }
 
 

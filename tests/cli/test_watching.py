@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dra_extender.cli.answers import watching
+from dra_extender.cli.answers import answer as answers
 from dra_extender.cli.answers.answer import Answer, UnanswerableError
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.main import app
@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "PAUSE", 0.02)
-    monkeypatch.setattr(watching, "GAP", 0.02)
+    monkeypatch.setattr(answers, "PAUSE", 0.02)
+    monkeypatch.setattr(answers, "GAP", 0.02)
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def world(world: World) -> World:
 
 
 class Counting:
-    """Says how many pods there are; `answers` counts how often it was asked."""
+    """Says how many pods there are; `asked` counts how often it was asked."""
 
     def __init__(self) -> None:
-        self.answers = 0
+        self.asked = 0
 
     def __call__(self, snapshot: Snapshot) -> Answer:
-        self.answers += 1
+        self.asked += 1
         count = len(snapshot.pods)
         if not count:
             raise UnanswerableError("there are no pods")
@@ -72,11 +72,11 @@ async def test_the_answer_is_given_again_when_it_is_another(
         said += capsys.readouterr().out
         return said.endswith(text)
 
-    following = asyncio.create_task(watching.follow(source, counting))
+    following = asyncio.create_task(answers.follow(source, counting))
     await until(lambda: told("1\n"))
     world.store.update({**world.stored("pods", "big"), "spec": world.stored("pods", "big")["spec"]})
     world.claim("unused")
-    await until(lambda: counting.answers > 1)
+    await until(lambda: counting.asked > 1)
     world.pod("second")
     await until(lambda: told("2\n"))
     end()
@@ -96,18 +96,18 @@ async def test_nothing_is_asked_while_nothing_changes(
 
     monkeypatch.setattr(Watches, "progress", counted)
     counting = Counting()
-    following = asyncio.create_task(watching.follow(source, counting))
-    await until(lambda: counting.answers == 1)
+    following = asyncio.create_task(answers.follow(source, counting))
+    await until(lambda: counting.asked == 1)
     before = looks
     await until(lambda: looks > before + 5)
     end()
-    assert (await following, counting.answers) == (NO, 1)
+    assert (await following, counting.asked) == (NO, 1)
 
 
 async def test_what_is_asked_about_may_go_and_come_back(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    following = asyncio.create_task(watching.follow(source, Counting()))
+    following = asyncio.create_task(answers.follow(source, Counting()))
     await until(lambda: capsys.readouterr().out == "1\n")
     world.store.delete("pods", "big", "default")
     await until(lambda: "there are no pods" in capsys.readouterr().err)
@@ -122,13 +122,13 @@ async def test_what_is_not_there_in_the_beginning_is_a_question_that_cannot_be_a
 ) -> None:
     world.store.delete("pods", "big", "default")
     with pytest.raises(UnanswerableError, match="there are no pods"):
-        await watching.follow(source, Counting())
+        await answers.follow(source, Counting())
 
 
 async def test_a_cluster_that_stops_to_answer_is_said(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    following = asyncio.create_task(watching.follow(source, Counting()))
+    following = asyncio.create_task(answers.follow(source, Counting()))
     await until(lambda: capsys.readouterr().out == "1\n")
     world.api.faults.add(RequestFault(status=500))
     world.api.faults.cut_watches()

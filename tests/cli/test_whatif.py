@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dra_extender.api.core import Toleration
-from dra_extender.cli.answers.whatif import added_node, answer
+from dra_extender.cli.answers.capacity import added_node, answer_what_if
 from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.questions import WhatIfOptions
 from dra_extender.cli.source import Source
@@ -32,7 +32,10 @@ async def test_all_that_wait_are_asked_about_and_nothing_is_written(
 ) -> None:
     before = world.store.list("nodes"), world.store.list("resourceclaims")
     assert (
-        await answer(options(WhatIfOptions, source, add_node=[f"like={world.nodes[0]}"], drain=[world.nodes[0]])) == NO
+        await answer_what_if(
+            options(WhatIfOptions, source, add_node=[f"like={world.nodes[0]}"], drain=[world.nodes[0]])
+        )
+        == NO
     )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"With 1 more node: {world.nodes[0]}-like-1."
@@ -43,7 +46,9 @@ async def test_all_that_wait_are_asked_about_and_nothing_is_written(
 async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     drained = list(world.nodes[:2])
     assert (
-        await answer(options(WhatIfOptions, source, pod="two", namespace="default", drain=drained, output="json"))
+        await answer_what_if(
+            options(WhatIfOptions, source, pod="two", namespace="default", drain=drained, output="json")
+        )
         == YES
     )
     (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
@@ -64,7 +69,7 @@ async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pyte
 async def test_an_invalid_request_says_why(
     source: Source, capsys: pytest.CaptureFixture[str], given: Any, problem: str
 ) -> None:
-    assert await answer(options(WhatIfOptions, source, **given)) == FAILED
+    assert await answer_what_if(options(WhatIfOptions, source, **given)) == FAILED
     assert problem in capsys.readouterr().err
 
 
@@ -103,7 +108,7 @@ async def test_slices_of_a_file_are_added(
 ) -> None:
     file = tmp_path / "slices.yaml"
     file.write_text(SLICE % world.nodes[1])
-    assert await answer(options(WhatIfOptions, source, pod="three", with_file=[str(file)])) == YES
+    assert await answer_what_if(options(WhatIfOptions, source, pod="three", with_file=[str(file)])) == YES
     assert capsys.readouterr().out == f"1 pod would fit:\n  default/three: {world.nodes[1]}\n"
 
 
@@ -114,8 +119,8 @@ async def test_a_tolerated_taint_keeps_no_pod_away(
         node = world.stored("nodes", name, "")
         node["spec"] = {"taints": [{"key": "lab", "value": "ml", "effect": "NoSchedule"}]}
         world.store.update(node)
-    assert await answer(options(WhatIfOptions, source, pod="two")) == NO
-    assert await answer(options(WhatIfOptions, source, pod="two", toleration=["lab=ml:NoSchedule"])) == YES
+    assert await answer_what_if(options(WhatIfOptions, source, pod="two")) == NO
+    assert await answer_what_if(options(WhatIfOptions, source, pod="two", toleration=["lab=ml:NoSchedule"])) == YES
     assert "1 pod would fit:" in capsys.readouterr().out
 
 
@@ -132,7 +137,7 @@ async def test_a_file_with_anything_else_is_refused(
 ) -> None:
     file = tmp_path / "objects.yaml"
     file.write_text(text)
-    assert await answer(options(WhatIfOptions, source, with_file=[str(file)])) == FAILED
+    assert await answer_what_if(options(WhatIfOptions, source, with_file=[str(file)])) == FAILED
     assert problem in capsys.readouterr().err
 
 

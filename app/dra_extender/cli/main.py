@@ -36,38 +36,18 @@ def _load(name: str) -> Answering:
             from dra_extender.cli.answers import why
 
             return why.answer
-        case "devices":
-            from dra_extender.cli.answers import devices
-
-            return devices.list_devices
-        case "top":
-            from dra_extender.cli.answers import devices
-
-            return devices.sum_devices
-        case "headroom":
-            from dra_extender.cli.answers import headroom
-
-            return headroom.answer
-        case "whatif":
-            from dra_extender.cli.answers import whatif
-
-            return whatif.answer
-        case "compact":
-            from dra_extender.cli.answers import compact
-
-            return compact.answer
-        case "audit":
-            from dra_extender.cli.answers import audit
-
-            return audit.answer
-        case "workload":
-            from dra_extender.cli.answers import audit
-
-            return audit.workload
-        case _:
+        case "selector":
             from dra_extender.cli.answers import selector
 
             return selector.answer
+        case "headroom" | "whatif" | "compact":
+            from dra_extender.cli.answers import capacity
+
+            return capacity.ANSWERS[name]
+        case _:
+            from dra_extender.cli.answers import devices
+
+            return devices.ANSWERS[name]
 
 
 _KINDS: Final[Mapping[str, type[Source]]] = {

@@ -34,27 +34,6 @@ def pods(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(incomplete, (f"{prefix or elsewhere + slash}{name}" for name in _names(ctx, "pods", namespace)))
 
 
-def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _beginning(incomplete, _names(ctx, "nodes"))
-
-
-def like_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """For `--add-node like=NODE`."""
-    return _beginning(incomplete, (f"like={name}" for name in _names(ctx, "nodes")))
-
-
-def classes(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _beginning(incomplete, _names(ctx, "deviceclasses"))
-
-
-def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _beginning(incomplete, _names(ctx, "namespaces"))
-
-
-def drivers(ctx: typer.Context, incomplete: str) -> list[str]:
-    return _beginning(incomplete, _names(ctx, "drivers"))
-
-
 def _beginning(incomplete: str, found: Iterable[str]) -> list[str]:
     return sorted({name for name in found if name.startswith(incomplete) and name.isprintable()})
 
@@ -73,6 +52,15 @@ def _names(ctx: typer.Context, kind: str, namespace: str = "") -> list[str]:
         return asyncio.run(asyncio.wait_for(listed(_source(ctx), kind, namespace), SECONDS))
     except (ApiError, CredentialsError, OSError, TimeoutError, ValueError):
         return []
+
+
+def _completing(kind: str, prefix: str = "") -> Callable[[typer.Context, str], list[str]]:
+    return lambda ctx, incomplete: _beginning(incomplete, (prefix + name for name in _names(ctx, kind)))
+
+
+nodes, classes, namespaces, drivers = map(_completing, ("nodes", "deviceclasses", "namespaces", "drivers"))
+like_nodes: Final = _completing("nodes", "like=")
+"""For `--add-node like=NODE`."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What commands answer: a module for each, called as the command, and what they share.
+"""What commands answer, and what these answers share.
 
-They load the client, the compiler and YAML, so a command imports them when it runs, and not before.
+The modules load the client, the compiler and YAML, so a command imports its module when it runs, and not before.
 """

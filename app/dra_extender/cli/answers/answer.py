@@ -2,25 +2,48 @@
 
 Promises: standard output has the answer alone; problems go to standard error. The exit status is `YES`, `NO`, or
 `FAILED` if there is no answer.
+
+`--watch` lists once and then watches, as the service does. It answers at most once in `PAUSE` seconds, and only after a
+change. A terminal is redrawn; elsewhere answers are printed one after the other. Ctrl-C and SIGTERM end it with the
+exit status of the last answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, ParamSpec
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any, Final, Literal, ParamSpec
 
 import msgspec
+import typer
 import yaml
 
 from dra_extender.api.errors import FORBIDDEN, ApiError
-from dra_extender.cli.cluster import Snapshot
+from dra_extender.api.events import ClusterEvent
+from dra_extender.api.features import FeatureGates, release_of
+from dra_extender.cli.cluster import Snapshot, connected, read
 from dra_extender.cli.options import Form
-from dra_extender.cli.output import FAILED, complain
+from dra_extender.cli.output import FAILED, complain, is_coloured, note
+from dra_extender.cli.source import Source
+from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
+from dra_extender.kube.reflector import Progress
+from dra_extender.kube.watches import Watches
 from dra_extender.plaintext import printable
+from dra_extender.service import logs
+
+_CLEAR: Final = "\x1b[H\x1b[2J"
+PAUSE: Final = 1.0
+"""Seconds between two answers, at least."""
+GAP: Final = 5.0
+"""Seconds without a working watch until that is printed."""
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The fast one if PyYAML has it: the device report of a large cluster has hundreds of thousands of lines."""
@@ -95,3 +118,158 @@ def complaining(answer: Callable[Given, Coroutine[Any, Any, int]]) -> Callable[G
             return FAILED
 
     return answering
+
+
+# --- once, or until a signal ------------------------------------------------------------------------------------------
+
+
+class Live:
+    """The cluster as watches keep it. `changed` is set with every change."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self.changed = asyncio.Event()
+        self._cluster = Cluster(features)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._cluster)
+
+    def apply(self, event: ClusterEvent) -> None:
+        self._cluster.apply(event)
+        self.changed.set()
+
+
+async def ask(source: Source, answering: Answering, *, evictions: bool = False, watch: bool = False) -> int:
+    """Print the answer, or with `watch` each answer that differs from the previous one. `evictions`: as for `read`.
+    Returns the exit status. Raises UnanswerableError.
+    """
+    if watch:
+        return await follow(source, answering, evictions=evictions)
+    with unanswerable():
+        snapshot = await read(source, evictions=evictions)
+    found = answering(snapshot)
+    if found.text:
+        typer.echo(found.text)
+    if found.complaint:
+        complain(found.complaint)
+    note(snapshot.cluster.problems)
+    return found.status
+
+
+async def follow(source: Source, answering: Answering, *, evictions: bool = False) -> int:
+    """Print answers until a signal. Returns the exit status. Raises UnanswerableError without a first answer."""
+    if source.from_file:
+        raise UnanswerableError("--watch needs a cluster: the file of --from does not change")
+    logs.configure("error")
+    async with AsyncExitStack() as stack:
+        with unanswerable():
+            client, served = await stack.enter_async_context(connected(source))
+            live = Live(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
+        end = await stack.enter_async_context(_ended())
+        watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)
+        following = asyncio.create_task(watches.run())
+        following.add_done_callback(lambda _: end.set())
+        try:
+            status = await _answered(live, watches, answering, end)
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+        if not following.cancelled():
+            raise UnanswerableError("the API server was set back to an older state: start again")
+        return status
+
+
+@asynccontextmanager
+async def _ended() -> AsyncIterator[asyncio.Event]:
+    """Set by Ctrl-C and SIGTERM."""
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, end.set)
+    try:
+        yield end
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+async def _answered(live: Live, watches: Watches, answering: Answering, end: asyncio.Event) -> int:
+    screen = Screen()
+    found: Answer | None = None
+    shown: tuple[Answer, str] | None = None
+    while not await _either(live.changed, end, GAP if watches.synced else PAUSE):
+        trouble = _trouble(watches.progress())
+        if not watches.synced:
+            if trouble:
+                raise UnanswerableError(trouble)
+            continue
+        if found is None or live.changed.is_set():
+            live.changed.clear()
+            found = _tried(answering, live.snapshot(), first=found is None)
+        if shown != (found, trouble):
+            shown = found, trouble
+            screen.show(found, trouble, live.snapshot())
+        if await _either(end, end, PAUSE):
+            break
+    return found.status if found is not None else FAILED
+
+
+async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> bool:
+    """Wait for one of the events, but not longer than that. True for `end`."""
+    waiting = [asyncio.ensure_future(each.wait()) for each in (event, end)]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+    return end.is_set()
+
+
+def _trouble(kinds: Sequence[Progress]) -> str:
+    """Why the state may be outdated."""
+    for kind in kinds:
+        if kind.problem and (not kind.synced or kind.behind > GAP):
+            return f"{kind.kind} objects cannot be watched: {kind.problem}"
+    return ""
+
+
+def _tried(answering: Answering, snapshot: Snapshot, *, first: bool) -> Answer:
+    """The object of the request has to exist at first; it may be deleted and created again later."""
+    try:
+        return answering(snapshot)
+    except UnanswerableError as problem:
+        if first:
+            raise
+        return Answer("", FAILED, str(problem))
+
+
+class Screen:
+    """Prints answers."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._first = True
+
+    def show(self, found: Answer, trouble: str, snapshot: Snapshot) -> None:
+        """One more answer."""
+        if self._terminal:
+            typer.echo(_CLEAR, nl=False)
+        elif found.between and not self._first:
+            typer.echo(found.between)
+        self._first = False
+        if found.text:
+            typer.echo(_cut(found.text) if self._terminal else found.text)
+        for problem in filter(None, (found.complaint, trouble)):
+            complain(problem)
+        if self._terminal:
+            footer = f"{datetime.now():%H:%M:%S}  watching; Ctrl-C ends"
+            typer.secho(footer, dim=True, color=is_coloured(sys.stdout))
+        else:
+            note(snapshot.cluster.problems)
+
+
+def _cut(text: str) -> str:
+    """The lines that fit the terminal, without those of the footer."""
+    lines, room = text.splitlines(), shutil.get_terminal_size().lines - 3
+    if len(lines) <= room:
+        return text
+    return "\n".join([*lines[: room - 1], f"… {len(lines) - room + 1} more lines"])

@@ -1,4 +1,4 @@
-"""The answers of `devices` and `top`, and their tables."""
+"""The answers of `devices`, `top`, `audit` and `workload`, and their tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import Answer, answered, complaining, unanswerable
-from dra_extender.cli.answers.watching import ask
+from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, unanswerable
 from dra_extender.cli.cluster import Snapshot
+from dra_extender.cli.options import Answering
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
-from dra_extender.cli.questions import DevicesOptions, TopOptions
+from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
+from dra_extender.cli.source import Source
+from dra_extender.devices.audit import Violation
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.report import (
     STATES,
@@ -27,7 +29,10 @@ from dra_extender.insight.devicereport.report import (
     Sum,
     sums,
 )
+from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
+from dra_extender.service import workloadfile
 
 NONE: Final = "-"
 _HEAD: Final = ("NODE", "DRIVER", "DEVICE", "STATE", "DETAILS")
@@ -108,6 +113,50 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
         return ""
     lines = device_table(found.devices, wide=wide, width=terminal_width(), paint=painted(is_coloured(sys.stdout)))
     return "\n".join([*lines, summed(found.totals)])
+
+
+@complaining
+async def audit(given: AuditOptions) -> int:
+    """Print what is allocated twice. Returns the exit status."""
+
+    def answering(snapshot: Snapshot) -> Answer:
+        ledger = snapshot.cluster.ledger
+        found = ledger.violations()
+        allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
+        report = {"violations": found, "allocatedClaims": allocated}
+        return answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES)
+
+    return await ask(given, answering)
+
+
+def _audited(found: Sequence[Violation], allocated: int) -> str:
+    lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
+    total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
+    return wrapped([*lines, total], terminal_width())
+
+
+@complaining
+async def workload(given: Source) -> int:
+    """Print the workload file. Returns the exit status."""
+    return await ask(given, _workload)
+
+
+def _workload(snapshot: Snapshot) -> Answer:
+    cluster = snapshot.cluster
+    found = ((pod, resolve_claims(pod, cluster.ledger.get, cluster.features)) for pod in snapshot.pods)
+    kinds = workloadfile.seen((pod, claims) for pod, claims in found if not isinstance(claims, Unschedulable))
+    if not kinds:
+        return Answer("", NO, "no pod uses devices: there is nothing to write")
+    return Answer(workloadfile.text(kinds).rstrip("\n"), YES)
+
+
+ANSWERS: Final[Mapping[str, Answering]] = {
+    "devices": list_devices,
+    "top": sum_devices,
+    "audit": audit,
+    "workload": workload,
+}
+"""By command."""
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

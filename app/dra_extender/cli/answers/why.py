@@ -18,11 +18,11 @@ from dra_extender.cli.answers.answer import (
     ForbiddenError,
     UnanswerableError,
     answered,
+    ask,
     complaining,
     unanswerable,
 )
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
-from dra_extender.cli.answers.watching import ask
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import WhyOptions

@@ -1,0 +1,121 @@
+"""The answers of `headroom`, `whatif` and `compact`: what would fit now, after changes, and after evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import typer
+
+from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, text_of_option, unanswerable
+from dra_extender.cli.answers.why import drafts, known_pod
+from dra_extender.cli.cluster import Snapshot
+from dra_extender.cli.options import Answering
+from dra_extender.cli.output import NO, YES, terminal_width
+from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
+from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
+from dra_extender.insight.compaction.movable import EvictionRules
+from dra_extender.insight.headroom import HeadroomReport, class_request, headroom
+from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
+from dra_extender.insight.whatif.changes import Changes
+from dra_extender.insight.whatif.whatif import what_if
+from dra_extender.plaintext import wrapped
+
+SCHEDULER: Final = "dra-scheduler"
+"""The scheduler whose pods `compact` may evict by default."""
+
+
+@complaining
+async def answer_headroom(given: HeadroomOptions) -> int:
+    """Print how many more pods fit. Returns the exit status."""
+    if bool(given.device_class) == bool(given.filename):
+        raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
+    text = text_of_option(given.filename)
+
+    def answering(snapshot: Snapshot) -> Answer:
+        view = snapshot.view()
+        with unanswerable():
+            if given.filename:
+                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+                what, claims = f"pods with {request.name}", request.claims
+            else:
+                what, claims = class_request(view, given.device_class or "", given.count)
+        report = HeadroomReport(now=headroom(view, what, claims, most=given.limit))
+        return answered(
+            report,
+            given.output,
+            lambda: wrapped(report.lines(), terminal_width()),
+            YES if report.fits else NO,
+        )
+
+    return await ask(given, answering, watch=given.watch)
+
+
+@complaining
+async def answer_what_if(given: WhatIfOptions) -> int:
+    """Print which pods would fit. Returns the exit status."""
+    if given.pod and given.filename:
+        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
+    namespace = given.namespace or given.default_namespace()
+    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+    with unanswerable():
+        written = await drafts(given, given.filename, namespace) if given.filename else None
+        added = tuple(map(added_node, given.add_node or ()))
+        files = given.with_file or ()
+        objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
+        tolerations = tuple(map(toleration, given.toleration or ()))
+
+    def answering(snapshot: Snapshot) -> Answer:
+        with unanswerable():
+            pods = [Draft(known_pod(snapshot, given.pod, namespace), ())] if given.pod else written
+            changes = Changes(
+                added=added,
+                without=tuple(known_pod(snapshot, name, namespace).metadata.key for name in given.without_pod or ()),
+                drained=tuple(given.drain or ()),
+                objects=objects,
+                tolerations=tolerations,
+            )
+            found = what_if(snapshot.view(schedulers=schedulers), changes, pods)
+        status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
+        return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
+
+    return await ask(given, answering)
+
+
+def added_node(text: str) -> tuple[str, int]:
+    """Reads `like=NODE,count=N`; one node without a count. Raises ValueError."""
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    count = parts.get("count", "1")
+    if not parts.get("like") or parts.keys() - {"like", "count"} or not (count.isascii() and count.isdigit()):
+        raise ValueError(f"--add-node {text}: expected like=NODE,count=N")
+    return parts["like"], int(count)
+
+
+@complaining
+async def answer_compact(given: CompactOptions) -> int:
+    """Print which pods to evict. Returns the exit status."""
+    if bool(given.pod) == bool(given.filename):
+        raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
+    text = text_of_option(given.filename)
+
+    def answering(snapshot: Snapshot) -> Answer:
+        view, own = snapshot.view(), ""
+        with unanswerable():
+            if given.pod:
+                pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
+                request, own = request_of_pod(view, pod), pod.spec.scheduler_name
+            else:
+                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+        schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
+        advice = Compaction(view, EvictionRules(frozenset(schedulers), snapshot.budgets)).room_for(request)
+        return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)
+
+    return await ask(given, answering, evictions=True)
+
+
+ANSWERS: Final[Mapping[str, Answering]] = {
+    "headroom": answer_headroom,
+    "whatif": answer_what_if,
+    "compact": answer_compact,
+}
+"""By command."""
