@@ -26,7 +26,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "watches, and what is known of the cluster": (
         "/dra_extender/kube/", "/dra_extender/api/", "/dra_extender/devices/",
-        "/dra_extender/scheduling/eventhandler.py",
+        "/dra_extender/scheduling/handle.py",
         "/dra_extender/devices/pods.py", "/dra_extender/scheduling/requeue.py", "/dra_extender/scheduling/idle.py",
     ),
     "nomination ahead of the queue": ("/dra_extender/scheduling/earlynomination/",),

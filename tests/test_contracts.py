@@ -40,7 +40,7 @@ BREACHES = {
     ],
     "questions": [
         ("app/dra_extender/scheduling/feasibility.py", "import dra_extender.scheduling.requeue"),
-        ("app/dra_extender/scheduling/verbs/preempt.py", "import dra_extender.scheduling.eventhandler"),
+        ("app/dra_extender/scheduling/verbs/preempt.py", "import dra_extender.scheduling.handle"),
         ("app/dra_extender/scheduling/view.py", "import dra_extender.placement.learner"),
         ("app/dra_extender/insight/headroom.py", "import dra_extender.scheduling.deferred"),
     ],

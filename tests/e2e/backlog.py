@@ -16,7 +16,7 @@ import msgspec
 
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.resources import resource_claims, resource_slices
-from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.waiting import Signals
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import PODS, FullPod
 from tests.e2e.pacing import steadily, together

@@ -18,9 +18,9 @@ from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.rollback import ClaimRollback
-from dra_extender.scheduling.eventhandler import EventHandler
+from dra_extender.scheduling.handle import EventHandler
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.waiting import Signals
 from tools.exploration.scene import Scene
 from tools.exploration.scenes import QUICK, SLOW
 from tools.exploration.search import Explored, ViolationError, explore

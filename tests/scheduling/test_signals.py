@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.waiting import Signals
 from tests.support.simulation.world import World
 
 

@@ -18,8 +18,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.preemption.evaluator import find_preemption
-from dra_extender.scheduling.preemption.result import Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionArgs
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionArgs
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service

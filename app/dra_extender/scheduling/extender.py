@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -36,19 +37,24 @@ from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
-from dra_extender.scheduling.handle import Handle, Runtime
+from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
+from dra_extender.scheduling.idle import IdleAllocations, Unseen
 from dra_extender.scheduling.nomination.controller import PreemptionController
+from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Ports, Workers
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.records import Records
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.release.sweep import Sweeper
-from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.setaside import SetAside
+from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.turns import QueryBudgets
 from dra_extender.scheduling.verbs.filter import FilterVerb
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
+from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Signals
 from dra_extender.scheduling.warmup import warm_up
 from dra_extender.unexpected import unexpected
 
@@ -69,22 +75,44 @@ class Extender:
         workers: Workers | None = None,
     ) -> None:
         runtime, replies = runtime or Runtime(), WorkerReplies()
-        config, observer = runtime.config, runtime.observer
-        records = Records(cluster, config, runtime.clock)
+        config, clock, observer = runtime.config, runtime.clock, runtime.observer
+        signals, idle, unseen = Signals(), IdleAllocations(clock, config), Unseen(clock)
+        resources = ResourceNames(cluster.classes, clock, config)
+        binding: dict[str, str] = {}
+        clearing: set[str] = set()
+        self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
+        self.nominations, self.set_aside = Nominations(), SetAside(clock)
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
-        self.tentative_plans, self.nominations = records.tentative_plans, records.nominations
-        self.set_aside = records.set_aside
-        self.view = records.view(
-            decisions,
-            placement.placement if placement is not None else None,
-            QueryBudgets(replies, config, limited=workers is not None),
+        self.view = View(
+            cluster=cluster,
+            decisions=decisions,
+            pods=cluster.pods,
+            clock=clock,
+            config=config,
+            resources=resources,
+            binding=MappingProxyType(binding),
+            clearing=clearing,
+            is_abandoned=idle.is_abandoned,
+            budgets=QueryBudgets(replies, config, limited=workers is not None),
+            placement=placement.placement if placement is not None else None,
+            kept=self.nominations.kept_from,
+            set_aside=self.set_aside.reason,
+            preempted=self.nominations.promises,
         )
         self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
-        event_handler = self._event_handler = records.event_handler(requeue, placement)
-        self._handle = handle = Handle(self.view, ports, event_handler, self._deferred, requeue, observer)
-        self._clearer = Clearer(handle, records.clearing)
+        self._event_handler = EventHandler(
+            cluster=cluster,
+            requeue=requeue,
+            signals=signals,
+            idle=idle,
+            unseen=unseen,
+            resources=resources,
+            placement=placement,
+        )
+        self._handle = handle = Handle(self.view, ports, self._event_handler, self._deferred, requeue, observer)
+        self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
-        self._sweeper = Sweeper(handle, self._clearer, records.idle, records.unseen)
+        self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
         self._preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
         self._early = EarlyNominationController(handle, self.tentative_plans, self.nominations.__contains__)
         self._filter = FilterVerb(
@@ -98,13 +126,13 @@ class Extender:
         self.pending_rollbacks = PendingRollbacks(handle)
         context = BindContext(
             **msgspec.structs.asdict(handle),
-            holds=Holds(cluster.ledger, requeue, records.signals),
-            signals=records.signals,
+            holds=Holds(cluster.ledger, requeue, signals),
+            signals=signals,
             tentative_plans=self.tentative_plans,
             clearer=self._clearer,
-            resources=records.resources,
+            resources=resources,
         )
-        self._binder = Binder(context, self.pending_rollbacks, records.binding)
+        self._binder = Binder(context, self.pending_rollbacks, binding)
 
     @property
     def binds_in_progress(self) -> int:

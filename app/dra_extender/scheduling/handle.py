@@ -1,20 +1,116 @@
-"""What the parts of scheduling share, as plugins get framework.Handle from kube-scheduler."""
+"""What the parts of scheduling share, as plugins get framework.Handle from kube-scheduler.
+
+`EventHandler` handles events of watches, and replies to reads and writes of our own. Promises: `apply` changes the
+cluster and the records of scheduling. It requeues refused pods when one of them may fit now, and notifies the binds
+that wait for the claim or pod.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.events import Applied, ClusterEvent, Removed
+from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.devices.cluster import Cluster, Effects
+from dra_extender.placement.learner import PlacementLearner
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
-from dra_extender.scheduling.eventhandler import EventHandler
+from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.idle import IdleAllocations, Unseen
 from dra_extender.scheduling.outcomes import Silent
 from dra_extender.scheduling.ports import Clock, Observer, Ports
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Signals
+
+
+class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster and the records that an event changes."""
+
+    cluster: Cluster
+    requeue: RequeueTrigger
+    signals: Signals
+    idle: IdleAllocations
+    unseen: Unseen
+    resources: ResourceNames
+    placement: PlacementLearner | None = None
+
+    def apply(self, event: ClusterEvent) -> Effects:
+        """Apply an event of a watch, a list or a reply. Returns the effects on the cluster."""
+        effects = self.cluster.apply(event)
+        requeue = effects.requeue
+        if isinstance(event, Applied):
+            requeue |= self._put(event, effects)
+        elif event.key.kind == DeviceClass.__name__:
+            self.resources.classes_changed()
+        elif isinstance(event, Removed) and event.uid is not None:
+            self._remove(event.key.kind, event.uid)
+        if requeue:
+            self.requeue.improved()
+        return effects
+
+    def replied(self, obj: ResourceClaim | Pod) -> None:
+        """The API server replied with this object."""
+        self.apply(Applied(obj, "reply"))
+
+    def gone(self, claim: ResourceClaim) -> None:
+        """The API server replied that the claim does not exist."""
+        self.apply(Removed.of(claim, "reply"))
+
+    def learn_workload(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
+        """Count a pod with these claims in the workload of the placement policy."""
+        if self.placement is not None:
+            self.placement.learn(pod, claims)
+
+    def _put(self, event: Applied, effects: Effects) -> bool:
+        """True when a refused pod may fit now, for a reason that the effects do not have."""
+        match event.object:
+            case Pod() as pod:
+                known = self.cluster.pods.get(pod.metadata.uid)
+                if known is not None and self.placement is not None:
+                    self.placement.put(known)
+                self.signals.notify(pod.metadata.uid)
+                return effects.bound and self._confirms_claim(pod)
+            case ResourceClaim() as claim:
+                return self._put_claim(claim, event)
+            case DeviceClass() as device_class:
+                self.resources.class_seen(device_class)
+            case Node() as node if self.placement is not None:
+                self.placement.put(node)
+        return False
+
+    def _put_claim(self, claim: ResourceClaim, event: Applied) -> bool:
+        """True when a pod was refused because it misses the claim."""
+        uid, watched = claim.metadata.uid, event.source != "reply"
+        if watched:
+            self.idle.observe(claim, after_gap=event.source == "list")
+        if watched or self.cluster.ledger.seen(uid):
+            self.unseen.forget(uid)
+        else:
+            self.unseen.replied(uid)
+        self.signals.notify(uid)
+        return self.requeue.appeared(claim.metadata.key)
+
+    def _remove(self, kind: str, uid: str) -> None:
+        if kind == Pod.__name__ and self.placement is not None:
+            self.placement.drop(uid)
+        elif kind == ResourceClaim.__name__:
+            self.idle.forget(uid)
+            self.unseen.forget(uid)
+        self.signals.notify(uid)
+
+    def _confirms_claim(self, pod: Pod) -> bool:
+        """True when the bound pod has a claim whose verification was not confirmed: the pod was bound, so the claim is
+        verified, and other pods may share it.
+        """
+        ledger = self.cluster.ledger
+        return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
 
 
 class SystemClock:

@@ -1,8 +1,13 @@
-"""Allocations that may be unused, and since when.
+"""Claims that may be unused, and since when: allocations that no pod may rely on, and claims that no watch has shown.
 
-Promises: an entry for every allocated claim that has at most one consumer on the watch, until `forget`. Its time starts
-again when its consumers change, when a bind of this replica relies on it, and after a gap of the watch: the claim may
-have been deallocated and allocated again for the same pod. Labels and annotations, which users can write, do not count.
+`IdleAllocations` promises an entry for every allocated claim that has at most one consumer on the watch, until
+`forget`. Its time starts again when its consumers change, when a bind of this replica relies on it, and after a gap of
+the watch: the claim may have been deallocated and allocated again for the same pod. Labels and annotations, which users
+can write, do not count.
+
+A claim can be created and deleted while the watch is broken. If a reply has shown the claim, it would keep its devices
+for ever, because the list after the gap does not contain it, and the watch does not report the deletion of a claim that
+it never showed. So a claim that the watch does not show (`Unseen`) is read after a while.
 """
 
 from __future__ import annotations
@@ -68,3 +73,29 @@ class IdleAllocations:
         if known is None or known.version != claim.metadata.resource_version:
             return False
         return not known.consumers or self._clock.monotonic() - known.since >= self._config.abandoned_seconds
+
+
+class Unseen:
+    """By claim UID, since when."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def replied(self, uid: str) -> None:
+        """A reply brought the claim."""
+        self._since.setdefault(uid, self._clock.monotonic())
+
+    def looked_up(self, uid: str) -> None:
+        """The claim exists: it may stay unseen a little longer."""
+        if uid in self._since:
+            self._since[uid] = self._clock.monotonic()
+
+    def forget(self, uid: str) -> None:
+        """The watch has shown the claim, or it is gone."""
+        self._since.pop(uid, None)
+
+    def overdue(self, seconds: float) -> list[str]:
+        """The claims that have been unseen for at least `seconds`."""
+        now = self._clock.monotonic()
+        return [uid for uid, since in self._since.items() if now - since >= seconds]

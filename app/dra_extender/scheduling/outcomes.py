@@ -239,24 +239,10 @@ WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
     },
 )
 
-OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = (
-    FILTER_RESULTS,
-    BIND_RESULTS,
-    CONFLICTS,
-    UNANSWERED_WRITES,
-    CLAIM_WRITES_UNDONE,
-    UNDOS_PUT_OFF,
-    REQUEUES,
-    ALLOCATIONS_CLEARED,
-    CLEAR_ERRORS,
-    PREEMPTIONS,
-    NOMINATIONS_ENDED,
-    PREEMPTION_VICTIMS,
-    EARLY_NOMINATIONS,
-    CLAIM_READ_ERRORS,
-    WORKER_ANSWERS,
+OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = tuple(
+    found for found in vars().copy().values() if isinstance(found, LabelledCounter)
 )
-"""All of them, in the order of the documentation."""
+"""All counters above, in their order, which is that of the documentation."""
 
 Step = Literal["bind", "finalizer", "status", "own_write_on_watch", "binding"]
 

@@ -100,7 +100,3 @@ def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> 
     """True when the devices failed, or were not ready in time: the allocation cannot be used on any node."""
     state = readiness(claim)
     return bool(state.failed) or (not state.ready and timed_out(claim, now, binding_seconds))
-
-
-def timeout_text(claim: ResourceClaim) -> str:
-    return f"device binding timeout: claim={claim.metadata.name}"

@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.earlynomination.eligibility import why_not_eligible
+from dra_extender.scheduling.earlynomination.queue import why_not_eligible
 
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}

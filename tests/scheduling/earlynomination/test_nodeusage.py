@@ -8,7 +8,7 @@ import msgspec
 
 from dra_extender.api.core import Node, Pod, PodStatus
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
+from dra_extender.scheduling.earlynomination.nodechoice import ResourcesInUse
 from dra_extender.scheduling.noderules import Wants
 from tests.support.simulation.objects import make_node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dra_extender.scheduling.preemption.result import known_to
+from dra_extender.scheduling.preemption.terms import known_to
 from dra_extender.scheduling.reader import Reader
 from tests.support.simulation.objects import make_pod
 

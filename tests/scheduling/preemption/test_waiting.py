@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dra_extender.allocation.budget import TurnBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
-from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption
 from tests.support.allocation.heavy import LOOPS
 from tests.support.scheduling.preempting import Situation, Told
 

@@ -22,8 +22,7 @@ from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.candidates import statuses_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
-from dra_extender.scheduling.preemption.result import Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.preemption.victims import Trials, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines

@@ -37,8 +37,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.preemption.budgets import by_namespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.view import View
 from tests.support.simulation.virtualtime import START
 

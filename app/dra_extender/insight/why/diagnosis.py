@@ -28,8 +28,7 @@ from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
 from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 

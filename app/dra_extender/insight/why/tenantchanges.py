@@ -25,7 +25,7 @@ from dra_extender.insight.why.candidates import (
 )
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.scheduling.preemption.evaluator import find_preemption
-from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.terms import Preemption
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 

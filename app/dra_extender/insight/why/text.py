@@ -19,7 +19,7 @@ from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.noderules import NodeRule
-from dra_extender.scheduling.preemption.result import for_devices
+from dra_extender.scheduling.preemption.terms import for_devices
 from dra_extender.scheduling.reader import HIDDEN, listed
 
 WIDTH: Final = 80

@@ -284,7 +284,7 @@ class Attempt:
             if found.failed:
                 raise BindFailure(found.failed, "failed", clear=True)
             if not found.ready and readiness.timed_out(claim, now, config.binding_seconds):
-                raise BindFailure(readiness.timeout_text(claim), "failed", clear=True)
+                raise BindFailure(f"device binding timeout: claim={claim.metadata.name}", "failed", clear=True)
             ready = ready and found.ready
         return ready
 

@@ -33,8 +33,8 @@ from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.tentativeplans import TentativePlans
+from dra_extender.scheduling.waiting import Signals
 
 log = structlog.get_logger(__name__)
 

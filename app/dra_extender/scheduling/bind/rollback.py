@@ -35,8 +35,8 @@ from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
-from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import EventSink
+from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
 

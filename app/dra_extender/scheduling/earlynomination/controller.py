@@ -23,15 +23,19 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
-from dra_extender.scheduling.earlynomination.nodeusage import ResourcesInUse
-from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
+from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser, ResourcesInUse
+from dra_extender.scheduling.earlynomination.nominations import (
+    UNSEEN_SECONDS,
+    EarlyNomination,
+    EarlyNominations,
+    PendingRemovals,
+    Unconfirmed,
+)
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
-from dra_extender.scheduling.earlynomination.unconfirmed import UNSEEN_SECONDS, PendingRemovals, Unconfirmed
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
-from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.tentativeplans import TentativePlans
+from dra_extender.scheduling.waiting import Pauses
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -265,18 +269,15 @@ class EarlyNominationController:
         """Decide on the pod and remember its nomination; None when it fits nowhere or may not be nominated any more."""
         uid, generation = pod.metadata.uid, self._requeue.generation
         plan = await self._chooser.choose(pod)
-        now = self._view.clock.monotonic()
+        now, nomination = self._view.clock.monotonic(), None
         if plan is None:
             self._queue.fits_nowhere(pod, generation)
-            nomination = None
         elif self._may_be_nominated(pod):
             nomination = EarlyNomination(
                 uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, checked=now
             )
             self._put(nomination)
             self._usage.expect(pod, plan.node)
-        else:
-            nomination = None
         await asyncio.sleep(0)  # a decision that is known already takes no turn of its own
         return nomination
 

@@ -8,6 +8,9 @@ Promises
 - Only eligible pods with devices and without gates are in the queue, so that others do not fill its front.
 - Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
   A pod that was nominated in vain `FAILURES` times is left alone.
+- A pod loses nothing by its nomination. kube-scheduler compares no other node when a pod fits on its nominated node. So
+  a pod that prefers some nodes over others is left to kube-scheduler. So is a pod with rules that only kube-scheduler
+  can check: every early nomination of it would be a guess.
 - The queue decides nothing about nodes or devices.
 
 A pod waits since its creation, which is when kube-scheduler first sees it. A kube-scheduler that started later found
@@ -25,13 +28,13 @@ from typing import Final
 
 from cachetools import LRUCache, TTLCache
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Affinity, Pod, PodSpec
 from dra_extender.api.meta import parse_time
-from dra_extender.scheduling.earlynomination.eligibility import why_not_eligible
-from dra_extender.scheduling.pauses import Pauses
+from dra_extender.scheduling.noderules import is_large
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Pauses
 
 DECAY: Final = 0.8
 """Weight of the earlier measurements of `missed`."""
@@ -59,6 +62,7 @@ SCANNED: Final = 2 * MOST
 """Pods examined from the front of the queue, also pods that cannot be scheduled now."""
 CALLERS: Final = 100
 REMEMBERED: Final = 20_000
+NO_AFFINITY: Final = Affinity()
 
 _Place = tuple[int, float, int, str]
 """(priority, negative; waiting since, seconds; serial number; UID)"""
@@ -181,7 +185,8 @@ class EarlyNominationQueue:
         """The watch shows the pod without a node."""
         ours = not self._view.config.scheduler_names or self._is_ours(pod)
         if ours and not pod.spec.scheduling_gates and self._may_be_eligible(pod):
-            self._waiting.put(pod.metadata.uid, pod.spec.priority, self._created(pod))
+            created = parse_time(pod.metadata.creation_timestamp or "") or self._view.clock.wall()
+            self._waiting.put(pod.metadata.uid, pod.spec.priority, created.timestamp())
 
     def ended(self, uid: str, node: str) -> None:
         """The pod no longer waits: it is bound to the node, or gone when `node` is empty."""
@@ -272,6 +277,39 @@ class EarlyNominationQueue:
         """True for pods of the configured schedulers or, when none is configured, of schedulers that have called."""
         return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
 
-    def _created(self, pod: Pod) -> float:
-        created = parse_time(pod.metadata.creation_timestamp or "")
-        return (created or self._view.clock.wall()).timestamp()
+
+def why_not_eligible(pod: Pod, *, ignore_preferences: bool = False) -> str | None:
+    """Why the pod is not nominated early; None when it may be."""
+    spec = pod.spec
+    if spec.node_name:
+        return "bound"
+    if pod.finished or pod.metadata.deletion_timestamp:
+        return "leaving"
+    if spec.scheduling_gates:
+        return "gated"
+    if pod.status.nominated_node_name:
+        return "nominated"
+    if pod.group_name:
+        return "group"
+    if is_large(pod):
+        return "large"
+    if any(volume.persistent_volume_claim or volume.ephemeral for volume in spec.volumes):
+        return "volumes"
+    return _rules_about_pods(spec) or (None if ignore_preferences else _preferences(spec))
+
+
+def _rules_about_pods(spec: PodSpec) -> str | None:
+    """Required rules that depend on other pods."""
+    if any(constraint.when_unsatisfiable != "ScheduleAnyway" for constraint in spec.topology_spread_constraints):
+        return "topology spread"
+    affinity = spec.affinity or NO_AFFINITY
+    rules = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    required = any(one is not None and one.required_during_scheduling_ignored_during_execution for one in rules)
+    return "affinity to other pods" if required else None
+
+
+def _preferences(spec: PodSpec) -> str | None:
+    affinity = spec.affinity or NO_AFFINITY
+    rules = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+    preferred = any(one is not None and one.preferred_during_scheduling_ignored_during_execution for one in rules)
+    return "prefers" if preferred or spec.topology_spread_constraints else None

@@ -5,7 +5,10 @@ Promises
 - The devices are kept for the pod from the moment of the choice. The nomination is stored before the first victim is
   evicted, and no victim is evicted unless the API server would allow all evictions at that moment.
 - In mode `advise` the same choice is made and reported, and nothing else happens.
-- After a restart or a change of leader the nominations on pods are restored.
+- After a restart or a change of leader the nominations on pods are restored. The pod's status names the node only;
+  everything else follows from the cluster. A nomination is restored only if the pod may preempt, and gets its devices
+  on the node once pods that are terminating are gone. No further pod is evicted for it: a pod that needs more evictions
+  preempts anew.
 """
 
 from __future__ import annotations
@@ -17,22 +20,27 @@ from itertools import chain
 import msgspec
 import structlog
 
+from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.lifecycle import NominationLifecycle
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptor, Preemptors
-from dra_extender.scheduling.nomination.restore import restored
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
+from dra_extender.scheduling.preemption.candidates import plan_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.preemptible import preemptible_claims
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.reader import Reader
 from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -256,3 +264,31 @@ class PreemptionController:
                 log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))
                 return
         self._lifecycle.records.erase(uid, node)
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The claims of terminating pods on the node, and the plans to keep."""
+
+    claims: tuple[ResourceClaim, ...]
+    plans: tuple[Planned, ...]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The UIDs of the pods to wait for."""
+        return tuple(dict.fromkeys(entry.uid for claim in self.claims for entry in claim.status.reserved_for))
+
+
+def restored(view: View, terms: PreemptionTerms, node: str) -> Restored | None:
+    """None when nothing is to be kept for the pod on the node, or this cannot be decided now. Raises TurnSpent."""
+    if not terms.may_preempt or terms.preemptor.spec.scheduling_gates:
+        return None
+    prefiltered = pre_filter(view, terms.preemptor)
+    if not isinstance(prefiltered, PreFilterState):
+        return None
+    terms = terms.with_claims(prefiltered.order)
+    try:
+        found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
+        plans = plan_without(view, prefiltered, terms, node, found.terminating)
+    except Deferred:
+        return None
+    return Restored(found.terminating, plans) if plans else None

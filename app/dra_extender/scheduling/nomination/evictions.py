@@ -21,10 +21,10 @@ from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID
 from dra_extender.plaintext import printable
 from dra_extender.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
-from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Observer, Ports
-from dra_extender.scheduling.preemption.result import for_devices, known_to
+from dra_extender.scheduling.preemption.terms import for_devices, known_to
 from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
 

@@ -27,8 +27,7 @@ from dra_extender.scheduling.nomination.nominations import Nomination, Nominatio
 from dra_extender.scheduling.nomination.preemptors import Preemptors
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from dra_extender.scheduling.preemption.evaluator import keeps_place
-from dra_extender.scheduling.preemption.result import known_to
-from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms, known_to
 from dra_extender.scheduling.release.clear import Clearer
 
 log = structlog.get_logger(__name__)

@@ -23,9 +23,9 @@ from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import PodWriter
 from dra_extender.scheduling.view import View
+from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
 

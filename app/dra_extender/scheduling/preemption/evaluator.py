@@ -27,8 +27,7 @@ from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
-from dra_extender.scheduling.preemption.result import NoPreemption, Preemption, Victim
-from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms, Victim
 from dra_extender.scheduling.preemption.victims import PreemptionCost, Trials, cost, fewest
 from dra_extender.scheduling.view import View
 

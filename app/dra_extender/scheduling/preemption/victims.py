@@ -23,7 +23,7 @@ from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaim, PreemptibleClaims, importance
-from dra_extender.scheduling.preemption.result import Victim
+from dra_extender.scheduling.preemption.terms import Victim
 
 Fits = Callable[[Collection[ResourceClaim]], bool]
 """True when the preemptor fits without these claims. It must not change from True to False when claims are added."""

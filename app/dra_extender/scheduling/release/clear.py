@@ -31,7 +31,7 @@ from dra_extender.api.resource import FINALIZER, ResourceClaim
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
-from dra_extender.scheduling.pauses import Pauses
+from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
 

@@ -44,8 +44,7 @@ from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from dra_extender.scheduling.preemption.candidates import resolvable
-from dra_extender.scheduling.release.sweep import Sweeper
-from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.verbs.prioritize import Offers, expected
 from dra_extender.scheduling.view import View

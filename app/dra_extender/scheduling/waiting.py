@@ -1,0 +1,90 @@
+"""Waiting: for a condition on watched state, and before an operation that failed is tried again.
+
+Promises: `Signals.until` evaluates the condition at once, and then only when one of its keys is notified. It does not
+poll, and leaves nothing behind when it ends or is cancelled. `Pauses` double with each failure, from seconds up to a
+limit, and start over after `forget`. A bounded number of keys is remembered, the least recently used are dropped first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from cachetools import LRUCache
+
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.ports import Clock
+
+
+class Signals:
+    """Keys are UIDs of claims and pods."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    def __len__(self) -> int:
+        """How many keys are waited for."""
+        return len(self._waiting)
+
+    def notify(self, key: str) -> None:
+        """Something about `key` changed."""
+        for event in self._waiting.get(key, ()):
+            event.set()
+
+    async def until(self, condition: Callable[[], bool], keys: Iterable[str], timeout: float) -> bool:
+        """True when `condition` became true within `timeout` seconds. What it raises is passed on."""
+        if condition():
+            return True
+        event = asyncio.Event()
+        keys = tuple(keys)
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    await event.wait()
+                    event.clear()
+                    if condition():
+                        return True
+        except TimeoutError:
+            return condition()
+        finally:
+            for key in keys:
+                self._forget(key, event)
+
+    def _forget(self, key: str, event: asyncio.Event) -> None:
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.discard(event)
+            if not waiting:
+                del self._waiting[key]
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Pauses(Generic[K]):
+    """By the key of the operation."""
+
+    MOST = 10_000
+
+    def __init__(self, clock: Clock, config: SchedulingConfig) -> None:
+        self._clock = clock
+        self._config = config
+        self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
+
+    def failed(self, key: K) -> None:
+        """The operation has failed once more."""
+        pause, _ = self._known.get(key, (self._config.again_seconds / 2, 0.0))
+        pause = min(2 * pause, self._config.again_most_seconds)
+        self._known[key] = pause, self._clock.monotonic() + pause
+
+    def over(self, key: K) -> bool:
+        """True when it may be tried."""
+        known = self._known.get(key)
+        return known is None or self._clock.monotonic() >= known[1]
+
+    def forget(self, key: K) -> None:
+        """The operation has succeeded, or is no longer needed."""
+        self._known.pop(key, None)
