@@ -20,7 +20,7 @@ from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.source import Source
-from dra_extender.kube.watches import Watches
+from dra_extender.kube.reflector import Watches
 from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import World

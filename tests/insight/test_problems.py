@@ -12,14 +12,14 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import cluster_problems
-from dra_extender.kube import watches
+from dra_extender.kube import reflector
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import Served
 
 
 def followed() -> list[str]:
     """Every kind of objects that may be found unreadable."""
-    made = watches.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), lambda event: None)
+    made = reflector.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), lambda event: None)
     return [progress.kind for progress in made.progress()]
 
 

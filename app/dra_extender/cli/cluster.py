@@ -1,4 +1,5 @@
-"""The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file.
+"""The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file; and
+names of objects, for shell completion.
 
 Promises: the state that `serve` would have at this moment, in the same `Cluster`, so a command answers as the service
 would. It writes nothing.
@@ -7,10 +8,10 @@ would. It writes nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,8 +29,20 @@ from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.pages import list_all, list_pages
-from dra_extender.kube.resources import BUDGETS, PODS, Resource, Served, discover, resource_slices, watched_kinds
-from dra_extender.kube.watches import UNFINISHED_PODS
+from dra_extender.kube.reflector import UNFINISHED_PODS
+from dra_extender.kube.resources import (
+    BUDGETS,
+    NODES,
+    PODS,
+    Identity,
+    Resource,
+    Served,
+    device_classes,
+    discover,
+    identify,
+    resource_slices,
+    watched_kinds,
+)
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
@@ -173,3 +186,51 @@ def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = 
         cluster.apply(event)
 
     return KnownObjects(kind, apply)
+
+
+_NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Namespace", identify)
+_RESOURCES: Final[dict[str, Callable[[str], Resource[Any]]]] = {
+    "pods": lambda version: PODS,
+    "nodes": lambda version: NODES,
+    "namespaces": lambda version: _NAMESPACES,
+    "deviceclasses": device_classes,
+    "drivers": resource_slices,
+}
+"""Version of resource.k8s.io -> what tells the names."""
+_FILED: Final[dict[str, tuple[str, ...]]] = {
+    "drivers": ("resourceslices",),
+    "namespaces": ("pods", "resourceclaims"),
+}
+"""The same in a file, where it is not what is listed in a cluster."""
+
+
+async def listed(source: Source, kind: str, namespace: str = "") -> list[str]:
+    """The names on the first page, or all of a file. Raises as `read`."""
+    if source.from_file:
+        file = stored(source)
+        items = (item for plural in _FILED.get(kind, (kind,)) for item in file.objects.get(plural, ()))
+        return list(_names(kind, items, namespace))
+    async with connected(source) as (client, served):
+        selector = {"fieldSelector": f"metadata.namespace={namespace}"} if namespace else {}
+        async for page in list_pages(client, _RESOURCES[kind](served.version), selector):
+            return list(_names(kind, page.items or (), namespace))
+    return []
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    driver: str = ""
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+def _names(kind: str, items: Iterable[msgspec.Raw], namespace: str) -> Iterator[str]:
+    for item in items:
+        found = identify(item)
+        if kind == "drivers":
+            yield msgspec.json.decode(item, type=_Slice).spec.driver
+        elif kind == "namespaces":
+            yield found.namespace or found.name
+        elif not namespace or found.namespace == namespace:
+            yield found.name

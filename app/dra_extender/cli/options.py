@@ -45,7 +45,7 @@ def _source(ctx: typer.Context) -> Source:
 def _names(ctx: typer.Context, kind: str, namespace: str = "") -> list[str]:
     """No names when anything fails. The time to load the client does not count."""
     from dra_extender.api.errors import ApiError
-    from dra_extender.cli.listing import listed
+    from dra_extender.cli.cluster import listed
     from dra_extender.kube.credentials import CredentialsError
 
     try:

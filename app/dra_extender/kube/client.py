@@ -211,33 +211,21 @@ class KubeClient:
         timeout: float,
         most: int | None,
     ) -> bytes:
-        status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
-        if status == _UNAUTHORIZED:
+        for refreshed in (False, True):
+            options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
+            if body is not None:
+                options["data"] = body
+                options["headers"]["Content-Type"] = content_type
+            with self._translated(method, path):
+                async with self._session.request(method, self.credentials.server + path, **options) as reply:
+                    data = await (reply.read() if most is None else _read(reply, most))
+            if reply.status != _UNAUTHORIZED or refreshed:
+                break
             # Refused before anything was done: a token may just have expired.
             await self.credentials.refresh()
-            status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
-        if not _is_success(status):
-            raise _failure(status, headers, data)
+        if not _is_success(reply.status):
+            raise _failure(reply.status, reply.headers, data)
         return data
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: bytes | None,
-        content_type: str,
-        timeout: float,
-        most: int | None,
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
-        if body is not None:
-            options["data"] = body
-            options["headers"]["Content-Type"] = content_type
-        with self._translated(method, path):
-            async with self._session.request(method, self.credentials.server + path, **options) as reply:
-                data = await (reply.read() if most is None else _read(reply, most))
-                return reply.status, reply.headers, data
 
     @contextmanager
     def _translated(self, method: str, path: str) -> Iterator[None]:

@@ -56,19 +56,17 @@ class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag
     type: Literal["Normal", "Warning"]
     reporting_controller: str
     reporting_instance: str
-    related: ObjectReference | None = None
     series: EventSeries | None = None
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """Something worth reporting. `regarding` is the object it happens to, `related` another one involved in it."""
+    """Something worth reporting. `regarding` is the object it happens to."""
 
     regarding: ObjectReference
     reason: str
     action: str
     note: str
     type: Literal["Normal", "Warning"] = "Normal"
-    related: ObjectReference | None = None
 
 
 class _Written(msgspec.Struct):
@@ -158,7 +156,6 @@ class EventRecorder:
             metadata=ObjectMeta(name=name, namespace=namespace),
             event_time=format_micro_time(now),
             regarding=occurrence.regarding,
-            related=occurrence.related,
             reason=occurrence.reason[:128],
             action=occurrence.action[:128],
             note=_shortened(printable(occurrence.note, _NOTE_BYTES)),

@@ -87,14 +87,12 @@ class LeaderElection:
         on_change: Callable[[bool], object] = lambda _leading: None,
         fit: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._settings = settings
         self._on_change = on_change
         self._fit = fit
         self._clock = clock
-        self._now = now
         self._reported = False
         self._retired = False
         self._turn = asyncio.Lock()
@@ -276,7 +274,7 @@ class LeaderElection:
 
     async def _write(self, lease: Lease, holder: str, duration: int) -> Lease:
         """Create or replace; the resourceVersion that was read is the precondition."""
-        moment = format_micro_time(self._now())
+        moment = format_micro_time(datetime.now(UTC))
         annotations = {name: value for name, value in lease.metadata.annotations.items() if name != ADDRESS}
         if holder and self._settings.address:
             annotations[ADDRESS] = self._settings.address

@@ -8,7 +8,7 @@ decoded an `UndecodableError`: nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
@@ -61,20 +61,11 @@ class RequeueClaim(msgspec.Struct, frozen=True):
 class Writer:
     """Writes claims, pods and events through one client."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        served: Served,
-        events: EventRecorder,
-        requeue_claim: RequeueClaim,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, client: KubeClient, served: Served, events: EventRecorder, requeue_claim: RequeueClaim) -> None:
         self._client = client
         self._claims = resource_claims(served.version)
         self._events = events
         self._requeue_claim = requeue_claim
-        self._now = now
 
     # --- claims
 
@@ -249,7 +240,7 @@ class Writer:
 
     async def requeue(self) -> None:
         """Annotate the requeue claim; create it if it does not exist."""
-        stamp = self._now().isoformat(timespec="microseconds")
+        stamp = datetime.now(UTC).isoformat(timespec="microseconds")
         annotations = {REQUEUE_ANNOTATION: stamp}
         body = msgspec.json.encode({"metadata": {"annotations": annotations}})
         try:

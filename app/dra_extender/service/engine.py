@@ -27,9 +27,8 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import Check
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.reflector import Progress
+from dra_extender.kube.reflector import Progress, Watches
 from dra_extender.kube.resources import Served
-from dra_extender.kube.watches import Watches
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.extender import Extender

@@ -34,8 +34,7 @@ from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
-from dra_extender.kube.reflector import Progress
-from dra_extender.kube.watches import Watches
+from dra_extender.kube.reflector import Progress, Watches
 from dra_extender.plaintext import printable
 from dra_extender.service import logs
 
