@@ -14,7 +14,7 @@ from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 from dra_extender.service.validation import is_loopback, split_address
-from dra_extender.workers.limits import WorkerLimits
+from dra_extender.workers import WorkerLimits
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,8 @@ from dra_extender.allocation.workerrequests import (
 )
 from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, DeviceView
-from dra_extender.workers import process
-from dra_extender.workers.limits import WorkerLimits
+from dra_extender.workers import WorkerLimits
+from dra_extender.workers import pool as workerpool
 from dra_extender.workers.pool import START_ATTEMPTS, WorkerPool
 from tests.support.cel.devices import view_of
 from tests.support.patience import until
@@ -63,7 +63,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     def command(arguments: Sequence[str]) -> list[str]:
         return [sys.executable, "-c", program, *arguments]
 
-    monkeypatch.setattr(process, "command", command)
+    monkeypatch.setattr(workerpool, "command", command)
 
 
 def answering(expression: str) -> str:
@@ -148,7 +148,7 @@ async def test_a_worker_that_crashes_or_makes_no_sense_costs_its_question_only(
 async def test_where_no_process_can_be_started_the_question_is_given_up(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "command", lambda arguments: ["/nothing/is/here", *arguments])
+    monkeypatch.setattr(workerpool, "command", lambda arguments: ["/nothing/is/here", *arguments])
     reply = await pool.answer(EASY)
     assert isinstance(reply.reply, Overrun)
     assert (reply.reply.limit, pool.starts) == ("start", START_ATTEMPTS)
@@ -159,8 +159,8 @@ async def test_a_worker_sees_nothing_of_the_environment_that_could_be_a_secret(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/secret")
     monkeypatch.setenv("DRA_EXTENDER_TOKEN", "secret")
-    assert set(process.environment()) <= {*process.KEPT_VARIABLES, "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
-    assert "PATH" in process.environment() or "PATH" not in os.environ
+    assert set(workerpool.environment()) <= {*workerpool.KEPT_VARIABLES, "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+    assert "PATH" in workerpool.environment() or "PATH" not in os.environ
     assert (await pool.answer(EASY)).reply == EvaluateReply(True)
 
 

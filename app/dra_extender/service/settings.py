@@ -41,7 +41,7 @@ from dra_extender.service.validation import (
     valid_gates,
     yaml_block,
 )
-from dra_extender.workers.limits import WorkerLimits
+from dra_extender.workers import WorkerLimits
 
 PREFIX: Final = "DRA_EXTENDER_"
 """No setting may begin with PORT or SERVICE: Kubernetes sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -61,25 +62,15 @@ def _tell(place: Place, problem: Exception, about: dict[str, object]) -> None:
     print(f"worker: unexpected error in {place}: {problem!r}", file=sys.stderr, flush=True)  # noqa: T201 - the log
 
 
-if sys.platform == "win32":
+def _limit_memory(memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
-    def _limit_memory(memory: int) -> None:
-        """Windows has no such limit."""
 
-    def _limit_time(seconds: float) -> None:
-        """The parent's deadline is the only one."""
-
-else:
-    import resource
-
-    def _limit_memory(memory: int) -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
-    def _limit_time(seconds: float) -> None:
-        """Allow this much more CPU time."""
-        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), hard))
+def _limit_time(seconds: float) -> None:
+    """Allow this much more CPU time."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), hard))
 
 
 if __name__ == "__main__":
