@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Protocol
 
 from dra_extender.api.core import Pod
-
-
-class NamedPods(Protocol):
-    """The pods of the cluster by name."""
-
-    def named(self, namespace: str, name: str) -> Pod | None: ...
+from dra_extender.scheduling.view import KnownPods
 
 
 class InvalidRequestError(ValueError):
@@ -37,7 +31,7 @@ class DuplicateObjectError(InvalidRequestError):
     """The request has two objects of one name."""
 
 
-def pod_named(pods: NamedPods, key: str, field: str = "", remedy: str = "") -> Pod:
+def pod_named(pods: KnownPods, key: str, field: str = "", remedy: str = "") -> Pod:
     """The pod (namespace/name). Raises UnknownObjectError."""
     namespace, _, name = key.partition("/")
     pod = pods.named(namespace, name) if name else None

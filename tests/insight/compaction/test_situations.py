@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.insight.compaction.movable import EvictionRules
+from dra_extender.insight.compaction.moves import EvictionRules
 from tests.support.diagnosis.compacting import Compacting, Json, NodeTold, PodTold, budget, told
 
 TAINTED: Json = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}

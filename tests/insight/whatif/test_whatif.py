@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.report import PodOutcome, VerdictTotals, WhatIf
-from dra_extender.insight.whatif.whatif import Limits, what_if
+from dra_extender.insight.whatif.whatif import Limits, PodOutcome, VerdictTotals, WhatIf, what_if
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU

@@ -25,9 +25,8 @@ from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.insight.compaction.advice import Advice
-from dra_extender.insight.compaction.compaction import MOST_DECISIONS, Compaction, CompactionRequest
-from dra_extender.insight.compaction.movable import EvictionRules
+from dra_extender.insight.compaction.compaction import MOST_DECISIONS, Advice, Compaction, CompactionRequest
+from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View

@@ -14,7 +14,7 @@ from dra_extender.cli.options import Answering
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
-from dra_extender.insight.compaction.movable import EvictionRules
+from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import HeadroomReport, class_request, headroom
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
 from dra_extender.insight.whatif.changes import Changes

@@ -28,8 +28,7 @@ from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
 from dra_extender.insight.devicereport.report import DeviceReport, DeviceState
 from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
 from dra_extender.insight.problems import ProblemList
-from dra_extender.insight.whatif.report import WhatIf
-from dra_extender.insight.whatif.whatif import simulating
+from dra_extender.insight.whatif.whatif import WhatIf, simulating
 from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis

@@ -7,7 +7,7 @@ then the first by name of the node. The list has no unnecessary move.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,13 +17,101 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.requests import prepare
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.overlay import Overlay, Planned
-from dra_extender.insight.compaction.advice import Advice
-from dra_extender.insight.compaction.movable import EvictionRules, Movable, pods_of
-from dra_extender.insight.compaction.moves import AfterMoves, Move, Moving, TooManyDecisionsError
+from dra_extender.devices.overlay import Planned
+from dra_extender.insight.compaction.moves import (
+    AfterMoves,
+    EvictionRules,
+    Movable,
+    Move,
+    Moving,
+    TooManyDecisionsError,
+    pods_of,
+)
+from dra_extender.plaintext import wrapped
+from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.view import View
+
+WIDTH: Final = 80
+SHOWN: Final = 5
+CHECKED: Final = (
+    "devices, cordons, taints, node selector and node affinity, host ports, resources of the node, disruption budgets"
+)
+UNCHECKED: Final = "volumes, affinity to pods, topology spread, quotas"
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """`request`: what has to fit. `fits`: nodes where it fits without moves.
+
+    `node`: where it fits after the `moves`, with the devices of `plans`. Not `complete`: the limit of `decisions` was
+    reached.
+    """
+
+    request: str
+    fits: tuple[str, ...] = ()
+    node: str = ""
+    moves: tuple[Move, ...] = ()
+    plans: tuple[Planned, ...] = ()
+    kept: Mapping[str, tuple[str, ...]] = {}
+    decisions: int = 0
+    complete: bool = True
+
+    @property
+    def helps(self) -> bool:
+        """True when there is a way, even without moves."""
+        return bool(self.moves or self.fits)
+
+    def report(self) -> Mapping[str, object]:
+        """For programs: names instead of objects. `kept`: the pods that cannot be moved, by reason."""
+        moves = [
+            {"pod": move.item.key, "node": move.item.node, "target": move.target, "devices": _devices(move.plans)}
+            for move in self.moves
+        ]
+        devices = _devices(self.plans)
+        found = {"request": self.request, "fits": self.fits, "node": self.node, "devices": devices, "moves": moves}
+        return {**found, "kept": self.kept, "complete": self.complete}
+
+    def text(self) -> str:
+        """For people."""
+        return wrapped(self.lines(), WIDTH)
+
+    def lines(self) -> Iterator[str]:
+        """One finding each, of any length."""
+        yield from self._finding()
+        for number, move in enumerate(self.moves, start=1):
+            yield f"  {number}. {move.item.key}: {move.item.node} -> {move.target}"
+            yield f"     gets {_some(_devices(move.plans), 2)}"
+        if self.moves:
+            yield f"then {self.request} fits on {self.node}: {_some(_devices(self.plans)) or 'no devices'}"
+        if self.moves:
+            yield f"checked: {CHECKED}"
+            yield f"not checked: {UNCHECKED}; the scheduler decides again where each pod goes"
+        if self.kept and not self.fits:
+            yield "pods that cannot be moved:"
+            for reason, names in self.kept.items():
+                yield f"  {counted(len(names), 'pod')}: {reason} ({_some(names)})"
+        if not self.complete:
+            yield f"stopped after {self.decisions} allocations: there may be better moves"
+
+    def _finding(self) -> Iterator[str]:
+        pods = counted(len(self.moves), "pod")
+        if self.fits:
+            yield f"{self.request} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
+        elif self.moves:
+            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
+        else:
+            yield f"no evictions make room for {self.request}"
+
+
+def _devices(plans: Sequence[Planned]) -> tuple[str, ...]:
+    return tuple("/".join(result.id) for _, allocation in plans for result in allocation.devices.results)
+
+
+def _some(names: Sequence[str], most: int = SHOWN) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
 
 MOST_DECISIONS: Final = 50_000
 
@@ -84,15 +172,16 @@ class Compaction:
 
     def room_for(self, request: CompactionRequest) -> Advice:
         """The moves after which the request fits a node."""
-        moving, start = self._moving, self._moving.start
-        names = [name for name in self._view.cluster.nodes if self._admits(request, name)]
+        moving, start, pod = self._moving, self._moving.start, request.pod
+        advice = Advice(request=request.name, kept=self._kept)
+        names = [name for name in self._view.cluster.nodes if pod is None or moving.admits(pod, name)]
         best: _Solution | None = None
         complete = True
         try:
             roomy = [name for name in names if self._has_room(request, name, ())]
             fits = tuple(moving.fitting(start.snapshot.overlay, request.claims, roomy))
             if fits:
-                return self._advice(request, fits=fits)
+                return replace(advice, fits=fits, decisions=moving.decisions)
             for name, items in self._promising(names):
                 if best is not None and best.cost[0] == 1:
                     break
@@ -101,19 +190,8 @@ class Compaction:
                     best = found
         except TooManyDecisionsError:
             complete = False
-        if best is None:
-            return self._advice(request, complete=complete)
-        return self._advice(request, complete=complete, node=best.node, moves=best.after.moves, plans=best.plans)
-
-    def _advice(self, request: CompactionRequest, *, complete: bool = True, fits: tuple[str, ...] = (), node: str = "",
-                moves: tuple[Move, ...] = (), plans: tuple[Planned, ...] = ()) -> Advice:  # fmt: skip
-        return Advice(
-            request=request.name, fits=fits, node=node, moves=moves, plans=plans, kept=self._kept,
-            decisions=self._moving.decisions, complete=complete,
-        )  # fmt: skip
-
-    def _admits(self, request: CompactionRequest, name: str) -> bool:
-        return request.pod is None or self._moving.admits(request.pod, name)
+        advice = replace(advice, decisions=moving.decisions, complete=complete)
+        return advice if best is None else replace(advice, node=best.node, moves=best.after.moves, plans=best.plans)
 
     def _has_room(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> bool:
         if request.pod is None:
@@ -184,10 +262,8 @@ class Compaction:
     def _plan(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
         if not self._has_room(request, name, gone):
             return None
-        return self._moving.plan(self._without(gone), request.claims, name)
-
-    def _without(self, gone: Collection[Movable]) -> Overlay:
-        return self._moving.start.snapshot.overlay.without([claim for item in gone for claim in item.claims])
+        state = self._moving.start.snapshot.overlay.without([claim for item in gone for claim in item.claims])
+        return self._moving.plan(state, request.claims, name)
 
     def _verified(self, request: CompactionRequest, name: str, moves: Sequence[Move]) -> _Solution | None:
         after = self._moving.replay(moves)

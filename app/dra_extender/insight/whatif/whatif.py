@@ -2,8 +2,8 @@
 
 Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
 other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
-is decided in the same way. It runs in turns. `MOST_PODS`, `placing.MOST_NODES` and `MOST_REMEDIES` bound the work. The
-answer counts pods that were not tried.
+is decided in the same way. It runs in turns. `MOST_PODS`, `MOST_NODES` and `MOST_REMEDIES` bound the work. The answer
+counts pods that were not tried.
 
 A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and static pods are deleted with it.
 """
@@ -11,8 +11,9 @@ A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -23,14 +24,100 @@ from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.changes import Changes, tolerant_claim, tolerant_pod, validate
-from dra_extender.insight.whatif.clustercopy import ClusterCopy, copied
-from dra_extender.insight.whatif.placing import MOST_NODES, Placed, Placing
-from dra_extender.insight.whatif.report import PodOutcome, WhatIf, totals_of, verdict_of
+from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.diagnosis import diagnosing
+from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
+
+Verdict = Literal["fits", "would fit", "no more", "does not fit"]
+
+_TITLES: Final[tuple[tuple[Verdict, str], ...]] = (
+    ("no more", "would no longer fit"),
+    ("would fit", "would fit"),
+    ("does not fit", "would still not fit"),
+    ("fits", "would still fit"),
+)
+
+
+class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod (namespace/name). `displaced`: it would lose its node. `now`: the node that it fits, or runs on, without
+    the changes. `node`: the node that it would fit after the changes; empty if it would fit no node. `reason`: why it
+    would not fit. `remedy`: a verified change with which it would then fit; empty if no such change was found.
+    """
+
+    pod: str
+    verdict: Verdict
+    displaced: bool
+    now: str
+    node: str
+    reason: str = ""
+    remedy: str = ""
+
+
+def verdict_of(now: str, node: str) -> Verdict:
+    """`now` and `node`: the node that the pod fits; empty if there is none."""
+    if node:
+        return "fits" if now else "would fit"
+    return "no more" if now else "does not fit"
+
+
+class VerdictTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods have each verdict."""
+
+    no_more: int = 0
+    would_fit: int = 0
+    does_not_fit: int = 0
+    fits: int = 0
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """`problems`: of the slices that the request adds. `left_out`: pods that were not tried, because there are too many
+    pods or nodes. The answer is not `complete` then, nor if some node was not decided in time: such a pod counts as not
+    fitting, and its reason says it. `work`: nodes that were tried.
+    """
+
+    nodes_added: tuple[str, ...]
+    outcomes: tuple[PodOutcome, ...]
+    totals: VerdictTotals
+    problems: tuple[str, ...] = ()
+    left_out: int = 0
+    complete: bool = True
+    work: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.nodes_added:
+            yield f"With {counted(len(self.nodes_added), 'more node')}: {', '.join(self.nodes_added)}."
+        for problem in self.problems:
+            yield f"Problem: {problem}."
+        if not self.outcomes and not self.left_out:
+            yield "No pod is pending, and no pod would lose its node."
+        for verdict, title in _TITLES:
+            found = [outcome for outcome in self.outcomes if outcome.verdict == verdict]
+            if found:
+                yield f"{counted(len(found), 'pod')} {title}:"
+            for outcome in found:
+                source = f"{outcome.now} -> " if outcome.displaced and outcome.node else ""
+                yield f"  {outcome.pod}: {source}{outcome.node or outcome.reason}"
+                if outcome.remedy:
+                    yield f"    Suggestion: {outcome.remedy}{'' if outcome.remedy.endswith('?') else '.'}"
+        if self.left_out:
+            yield f"Not tried: {counted(self.left_out, 'more pod')}."
+
+
+def totals_of(outcomes: tuple[PodOutcome, ...]) -> VerdictTotals:
+    """Counted by verdict."""
+    found = Counter(outcome.verdict for outcome in outcomes)
+    return VerdictTotals(
+        no_more=found["no more"],
+        would_fit=found["would fit"],
+        does_not_fit=found["does not fit"],
+        fits=found["fits"],
+    )
+
 
 MOST_PODS: Final = 500
 """Pods that are placed at most."""
