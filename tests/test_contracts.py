@@ -28,7 +28,7 @@ BREACHES = {
         ("app/dra_extender/workers/pool.py", "import dra_extender.scheduling.ports"),
         (
             "app/dra_extender/devices/ledger.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dra_extender.http.health",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dra_extender.http.application",
         ),
         ("app/dra_extender/newpackage.py", "import dra_extender.api.core"),
     ],
@@ -54,7 +54,7 @@ BREACHES = {
         ("app/embedded_cluster/demo/show.py", "import dra_extender.service.settings"),
     ],
     "images": [
-        ("app/dra_extender/http/health.py", "import embedded_cluster.driver"),
+        ("app/dra_extender/http/application.py", "import embedded_cluster.driver"),
         ("app/dra_extender/cli/questions.py", "import embedded_cluster.demo.board"),
     ],
     "pure": [

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import trustme
 
-from dra_extender.http.tls import ServerCertificates
+from dra_extender.http.server import ServerCertificates
 from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served, serving
 

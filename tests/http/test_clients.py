@@ -13,8 +13,7 @@ import trustme
 from structlog.testing import capture_logs
 
 from dra_extender.http.authorization import CLIENT_NAMES, CLIENT_NOT_ALLOWED, AllowedClients, certified_names
-from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import ServerCertificates
+from dra_extender.http.server import HttpServer, ServerCertificates
 from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served, serving
 

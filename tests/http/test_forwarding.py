@@ -18,8 +18,7 @@ from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http import forwarding
 from dra_extender.http.authorization import AllowedClients
 from dra_extender.http.forwarding import HEADER, Forwarding, PeerTLS
-from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import PeerCertificates, ServerCertificates
+from dra_extender.http.server import HttpServer, PeerCertificates, ServerCertificates
 from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served
 from tests.support.patience import until

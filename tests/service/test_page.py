@@ -230,9 +230,7 @@ async def rest(connection: socket.socket) -> bytes:
 
 
 async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "dra_extender.service.listeners.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2)
-    )
+    monkeypatch.setattr("dra_extender.service.service.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2))
     async with start_service() as service:
         address = service.insight_url.removeprefix("http://").split(":")
         with socket.create_connection((address[0], int(address[1]))) as silent:

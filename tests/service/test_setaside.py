@@ -21,7 +21,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, PODS, Resource
 from dra_extender.scheduling.setaside import ANNOTATION, REASON, UNREAD
-from dra_extender.service.watchdog import subject
+from dra_extender.service.process import subject
 from tests.support.patience import until
 from tests.support.service.world import Json, World
 

@@ -4,28 +4,105 @@ One application serves both, unless insight has an address of its own; then the 
 
 Verbs are answered before the frameworks see the request: kube-scheduler calls three of them for each pod, and routing
 and validation would cost more than a usual decision.
+
+`/livez`: the process can still do its work. `/readyz`: it could decide now, because it has listed every kind and
+watches it, and calls that arrive here are answered by this replica or by the leader. Promises: probes need no token;
+both answer 200 or 503 with the same JSON, which says why; one scrape of `/metrics` is answered at a time.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dra_extender.http.authorization import AuthorizationMiddleware, TokenAuthorizer
-from dra_extender.http.health import Health, health_router
-from dra_extender.http.metrics import Metrics
+from dra_extender.http.authorization import DENIALS, AuthorizationMiddleware, TokenAuthorizer
+from dra_extender.http.metrics import CONTENT_TYPE, Metrics
 from dra_extender.http.page.routes import page_files
 from dra_extender.http.protocol import PROBES
-from dra_extender.http.responses import ErrorBody, error_response, send_response
+from dra_extender.http.responses import ErrorBody, encoded, error_response, json_content, send_response
 from dra_extender.http.verbs import Decider, VerbTerms, verb_routes
+from dra_extender.insight.problems import Check
 from dra_extender.limits import BYTES_OF_QUERY
 from dra_extender.version import VERSION
+
+
+class HealthReport(msgspec.Struct, frozen=True):
+    """The response of a probe: `ok` when all `checks` are."""
+
+    ok: bool
+    checks: Sequence[Check]
+
+
+class Version(msgspec.Struct, frozen=True):
+    version: Annotated[str, msgspec.Meta(description="of this program")]
+    kubernetes: Annotated[str, msgspec.Meta(description="of the API server; empty until it answers")]
+    resource_api: Annotated[str, msgspec.Meta(description="version of resource.k8s.io in use; empty until known")]
+    server: Annotated[str, msgspec.Meta(description="URL of the API server")]
+
+
+class Health(Protocol):
+    """The service as probes see it."""
+
+    def live(self) -> Sequence[Check]: ...
+
+    def ready(self) -> Sequence[Check]: ...
+
+    @property
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of its resource API, and its URL; empty until known."""
+
+
+PROBE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: json_content(HealthReport, "all checks pass"),
+    503: json_content(HealthReport, "some check fails"),
+}
+
+
+def health_router(health: Health, metrics: Metrics) -> APIRouter:
+    """The routes."""
+    router = APIRouter(tags=["health"])
+    scraping = asyncio.Lock()
+
+    def report(checks: Sequence[Check]) -> Response:
+        ok = all(check.ok for check in checks)
+        return encoded(HealthReport(ok, checks), 200 if ok else 503)
+
+    @router.get("/livez", response_class=Response, responses=PROBE_RESPONSES)
+    async def livez() -> Response:
+        """Whether the process works. If not, it has to be restarted."""
+        return report(health.live())
+
+    @router.get("/readyz", response_class=Response, responses=PROBE_RESPONSES)
+    async def readyz() -> Response:
+        """Whether calls of the verbs are answered here, by this replica or by the leader that it forwards them to."""
+        return report(health.ready())
+
+    @router.get("/version", response_class=Response, responses=DENIALS | {200: json_content(Version, "the versions")})
+    async def version() -> Response:
+        """The versions of this program and of the API server."""
+        return encoded(Version(VERSION, *health.kubernetes))
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses=DENIALS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def exposition() -> Response:
+        """Metrics for Prometheus."""
+        async with scraping:  # other work gets its turn between two scrapes
+            content = metrics.exposition()
+            await asyncio.sleep(0)
+        return Response(content, media_type=CONTENT_TYPE)
+
+    return router
+
 
 TOO_LONG: Final = f"the query string is longer than {BYTES_OF_QUERY:,} bytes: send several requests"
 

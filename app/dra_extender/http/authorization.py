@@ -21,6 +21,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import msgspec
@@ -201,7 +202,7 @@ class TokenAuthorizer:
 
     async def _may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
         question = b"access " + msgspec.json.encode((user, attributes))
-        return await self._remembered(question, lambda: self._reviewer.may(user, attributes), _is_allowed)
+        return await self._remembered(question, lambda: self._reviewer.may(user, attributes), attrgetter("allowed"))
 
     async def _remembered(self, question: bytes, ask: Callable[[], Awaitable[T]], is_grant: Callable[[T], bool]) -> T:
         """The remembered answer, or a new one. Requests that wait for their turn share an answer."""
@@ -227,10 +228,6 @@ class TokenAuthorizer:
         if text not in self._reported:
             self._reported[text] = None
             log.warning("cannot check tokens: requests for metrics and insight are refused", problem=text)
-
-
-def _is_allowed(decision: AccessDecision) -> bool:
-    return decision.allowed
 
 
 def _forbidden(user: UserInfo, verb: str, path: str, reason: str) -> AccessDenied:

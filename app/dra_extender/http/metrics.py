@@ -55,7 +55,7 @@ class Spec(msgspec.Struct, frozen=True):
     help: str
     labels: tuple[str, ...] = ()
     read: bool = False
-    values: tuple[tuple[str, str], ...] = ()
+    values: Mapping[Any, str] = {}
     buckets: tuple[float, ...] = _BUCKETS
 
     @property
@@ -63,11 +63,7 @@ class Spec(msgspec.Struct, frozen=True):
         """The help text with the values of the label and their meanings."""
         if not self.values:
             return self.help
-        return f"{self.help}: {', '.join(_described(value, meaning) for value, meaning in self.values)}"
-
-
-def _pairs(values: Mapping[L, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(values.items())
+        return f"{self.help}: {', '.join(_described(value, meaning) for value, meaning in self.values.items())}"
 
 
 def _described(value: str, meaning: str) -> str:
@@ -93,14 +89,14 @@ CONNECTIONS_OVER_LIMIT: Final = LabelledCounter[OverLimit](
 
 _COUNTERS: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CONNECTIONS_OVER_LIMIT)
 
-_STATES: tuple[tuple[str, str], ...] = (
-    ("free", ""),
-    ("shared", "claims are allocated shares of it"),
-    ("used", "one claim is allocated the whole device"),
-    ("blocked", "free, but other devices consume counters that it needs"),
-    ("tainted", "free, but a taint keeps pods away"),
-    ("unusable", "it or its pool cannot be allocated"),
-)
+_STATES: Final[Mapping[str, str]] = {
+    "free": "",
+    "shared": "claims are allocated shares of it",
+    "used": "one claim is allocated the whole device",
+    "blocked": "free, but other devices consume counters that it needs",
+    "tainted": "free, but a taint keeps pods away",
+    "unusable": "it or its pool cannot be allocated",
+}
 
 SPECS: Final[tuple[Spec, ...]] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its response", ("verb",)),
@@ -109,13 +105,10 @@ SPECS: Final[tuple[Spec, ...]] = (
         "counter",
         "requests of the verbs",
         ("verb", "result"),
-        values=tuple(VERB_RESULTS.items()),
+        values=VERB_RESULTS,
     ),
-    *(
-        Spec(counter.name, "counter", counter.help, (counter.label,), values=_pairs(counter.values))
-        for counter in _COUNTERS
-    ),
-    Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=_pairs(outcomes.STEPS)),
+    *(Spec(counter.name, "counter", counter.help, (counter.label,), values=counter.values) for counter in _COUNTERS),
+    Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=outcomes.STEPS),
     Spec("event_loop_lag_seconds", "histogram", "delay of timers on the event loop; large values mean it is blocked"),
     _read("ready", "gauge", "1 while this replica, or the leader that it forwards to, answers calls of the verbs"),
     _read("leader", "gauge", "1 while this replica holds the lease, or when leader election is off"),
@@ -182,7 +175,7 @@ SPECS: Final[tuple[Spec, ...]] = (
         "pods that were refused and wait, by the rule that refuses them, as in the diagnosis",
         ("rule",),
         read=True,
-        values=((UNDIAGNOSED, "the diagnosis is not finished"),),
+        values={UNDIAGNOSED: "the diagnosis is not finished"},
     ),
     Spec(
         "device_wait_seconds",
@@ -204,7 +197,7 @@ SPECS: Final[tuple[Spec, ...]] = (
         "unexpected errors, by place; each is a bug to report",
         ("where",),
         read=True,
-        values=_pairs(PLACES),
+        values=PLACES,
     ),
 )
 

@@ -1,8 +1,14 @@
-"""Memory and event loop of the process that the service runs in.
+"""Memory and event loop of the process that the service runs in, and the watchdog of the event loop.
 
 `ProcessMemory` promises, for a process of our own: the garbage collector does not traverse objects that live as long as
 the cluster is watched; it collects new reference cycles before there are many; free memory goes back to the system. It
 tunes nothing in a process that others use.
+
+`Watchdog` finds out which pod or object stops the event loop, while it does, and writes it to the lease for the next
+process. Promises: it runs in a thread of its own and costs ordinary work nothing. When the event loop uses twice
+`STUCK_SECONDS` of CPU time in one turn and decides on the same pod or reads the same object all the time, which only a
+bug makes possible, it logs the stack and sets the pod or object aside. A process that waits for the CPU or is paused is
+not stuck.
 """
 
 from __future__ import annotations
@@ -10,8 +16,26 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import sys
+import threading
+import time
+import traceback
 from collections.abc import Callable
+from math import inf
+from types import FrameType
 from typing import Final
+
+import structlog
+
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError
+from dra_extender.api.meta import ObjectKey
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.knownobjects import KnownObjects
+from dra_extender.kube.lease import LeaseSettings, annotate
+from dra_extender.kube.resources import Identity
+from dra_extender.scheduling.setaside import ANNOTATION
 
 PERIOD: Final = 10.0
 """Seconds between attempts to return memory: an attempt takes 0.1 ms without free memory, 10 ms for 100 MB."""
@@ -88,3 +112,80 @@ async def observe_lag(observe: Callable[[float], object]) -> None:
         due = loop.time() + LAG_PERIOD
         await asyncio.sleep(LAG_PERIOD)
         observe(max(0.0, loop.time() - due))
+
+
+log = structlog.get_logger(__name__)
+
+WATCHDOG_PERIOD: Final = 0.25
+STUCK_SECONDS: Final = 1.0
+FRAMES: Final = 30
+
+
+class Watchdog:
+    """Make it in the thread of the event loop. `with_subject`: the annotation with this pod or object."""
+
+    def __init__(
+        self, client: ClientSettings, lease: LeaseSettings, with_subject: Callable[[Pod | ObjectKey], str]
+    ) -> None:
+        self._client = client
+        self._lease = lease
+        self._with_subject = with_subject
+        self._loop = asyncio.get_running_loop()
+        self._watched = threading.get_ident()
+        self._stopped = threading.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._stopped.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        turned, since = threading.Event(), 0.0
+        turned.set()
+        suspect: Pod | ObjectKey | None = None
+        while not self._stopped.wait(WATCHDOG_PERIOD):
+            now = time.process_time()
+            if turned.is_set():
+                turned.clear()
+                since, suspect = now, None
+                self._loop.call_soon_threadsafe(turned.set)
+            elif now - since >= STUCK_SECONDS:
+                frame = sys._current_frames()[self._watched]
+                found, since = subject(frame), now
+                if found is not None and (found is suspect or (isinstance(found, ObjectKey) and found == suspect)):
+                    since = inf
+                    self._set_aside(found, traceback.format_stack(frame)[-FRAMES:])
+                suspect = found
+
+    def _set_aside(self, found: Pod | ObjectKey, stack: list[str]) -> None:
+        name = str(found) if isinstance(found, ObjectKey) else f"Pod {found.metadata.key}"
+        log.error("the event loop is stuck", object=name, stack=stack)
+        try:
+            asyncio.run(self._annotate(self._with_subject(found)))
+        except (ApiError, OSError) as problem:
+            log.error("lease not annotated", problem=str(problem))
+
+    async def _annotate(self, value: str) -> None:
+        async with await KubeClient.connect(self._client) as client:
+            await annotate(client, self._lease, {ANNOTATION: value})
+
+
+def subject(frame: FrameType | None) -> Pod | ObjectKey | None:
+    """The object that a frame decodes or applies, or the pod that the outermost frame with a pod works on. None when
+    inner frames work on a pod of another namespace, for example on a victim: objects of that namespace cause the work.
+    """
+    found: list[Pod] = []
+    while frame is not None:
+        known, identity = frame.f_locals.get("self"), frame.f_locals.get("identity")
+        if isinstance(known, KnownObjects) and isinstance(identity, Identity):
+            key = known.subject(identity)
+            if all(ObjectKey(Pod.__name__, pod.metadata.key) == key for pod in found):
+                return key
+        found += (value for value in list(frame.f_locals.values())[::-1] if isinstance(value, Pod))
+        frame = frame.f_back
+    return found[-1] if len({pod.metadata.namespace for pod in found}) == 1 else None

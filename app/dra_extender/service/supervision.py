@@ -28,10 +28,9 @@ from dra_extender.kube.resources import Served, discover
 from dra_extender.scheduling.ports import Observer
 from dra_extender.scheduling.setaside import ANNOTATION
 from dra_extender.service.engine import Engine
-from dra_extender.service.process import ProcessMemory
+from dra_extender.service.process import ProcessMemory, Watchdog
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
-from dra_extender.service.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
