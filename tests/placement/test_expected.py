@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dra_extender.placement.learner import Expected, ExpectedPod
-from dra_extender.placement.load import load_of
-from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.podshape import PodShape, load_of
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
-from dra_extender.placement.load import NO_LOAD, Load, Loads, allocatable, load_of
+from dra_extender.placement.podshape import NO_LOAD, Load, Loads, allocatable, load_of
 
 Json = dict[str, Any]
 GIB = 2**30

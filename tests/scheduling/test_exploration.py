@@ -13,7 +13,7 @@ import pytest
 
 from dra_extender.api.events import Applied
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.continuity import Continuity
+from dra_extender.devices.cluster import Continuity
 from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.attempt import Attempt
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite

@@ -10,7 +10,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.placement.learner import ExpectedPod
-from dra_extender.placement.load import Load
+from dra_extender.placement.podshape import Load
 from dra_extender.service import workloadfile
 from dra_extender.service.settings import SettingsError, load
 from tests.support.placement.gpunodes import GpuNodes, gpus

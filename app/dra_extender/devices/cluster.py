@@ -3,28 +3,194 @@
 Promises: only `apply` changes the state, except for the holds of binds; only the event loop writes. An undecodable
 object is reported as a problem and counts as absent. Claims and pods keep their last readable version instead, and a
 claim also keeps the devices that can be read of its allocation.
+
+An undecodable claim (`UndecodableObjects`) may hold devices. The devices that can be read of its allocation are added
+as a placeholder allocation, whose claim has a name that no pod can use. If a device of a pool cannot be identified, no
+device of that pool is offered. If the pool cannot be identified, no device is offered of the own pools of the
+allocation's nodes, also of those that are published later.
+
+`Continuity` says whether a list of claims or pods can follow what the state has of them. A list is a consistent read:
+it shows everything that the API server had shown or confirmed before the list was requested. If a list does not, the
+API server has been set back, for example by a backup that was restored. Only a reply that arrives while the list is
+read may be ahead of it. Versions of different kinds are not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from dra_extender.api.core import Node, Pod
+from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.meta import ObjectKey
+from dra_extender.api.meta import ObjectKey, ObjectMeta
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.policy import PodDisruptionBudget
-from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.devices.continuity import Continuity
+from dra_extender.api.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 from dra_extender.devices.inventory import Inventory
-from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.ledger import Ledger, identity
 from dra_extender.devices.pods import Pods
-from dra_extender.devices.undecodable import UndecodableObjects, is_placeholder
+from dra_extender.devices.usage import EVERY_DEVICE, PoolID
 from dra_extender.devices.validity import ObjectProblem
+
+_MARK: Final = " (unreadable)"
+"""No name of an object has a space in it."""
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "ResourceSlice": "its devices are left out: the driver that publishes it has to correct or delete it",
+    "DeviceClass": "claims that name it are refused: correct or delete it",
+    "ResourceClaim": "pods that need it wait, and it keeps the devices that can be read of it: correct or delete it",
+    "DeviceTaintRule": "its taints do not apply: correct or delete it",
+    "Node": "pods with claims are not placed there: correct it",
+    "Pod": "its last readable version still counts: correct or delete it",
+    "PodDisruptionBudget": "its last readable version still counts: correct or delete it",
+}
+
+
+class UndecodableObjects(dict[ObjectKey, Undecodable]):
+    """The last event of each object. `pools_of`: the pools with slices of the node's own."""
+
+    def __init__(self, ledger: Ledger, pools_of: Callable[[str], Iterable[PoolID]]) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._pools_of = pools_of
+        self._placeholders: dict[ObjectKey, ResourceClaim] = {}
+
+    @property
+    def complete(self) -> int:
+        """The number of claims whose devices are all known."""
+        return sum(partial.complete for key, partial in self._partials() if key in self._placeholders)
+
+    @property
+    def incomplete(self) -> int:
+        """The number of claims that may hold devices that cannot be identified."""
+        return sum(not partial.complete for _, partial in self._partials())
+
+    @property
+    def problems(self) -> Iterator[ObjectProblem]:
+        return (
+            ObjectProblem(key, f"cannot be read: {event.problem}{_withheld(event.partial)}", _ADVICE[key.kind])
+            for key, event in self.items()
+        )
+
+    def put(self, event: Undecodable) -> bool:
+        """True when devices became free."""
+        self[event.key] = event
+        return self._hold(event.key, event.partial) if event.partial is not None else False
+
+    def drop(self, key: ObjectKey) -> tuple[bool, bool]:
+        """The object can be decoded, or is gone. Returns whether it was undecodable, and whether it freed devices."""
+        return self.pop(key, None) is not None, self._release(key)
+
+    def published(self, node: str) -> None:
+        """The node has published a slice."""
+        for key, partial in list(self._partials()):
+            if node in partial.nodes:
+                self._hold(key, partial)
+
+    def _partials(self) -> Iterator[tuple[ObjectKey, PartialAllocation]]:
+        return ((key, event.partial) for key, event in self.items() if event.partial is not None)
+
+    def _hold(self, key: ObjectKey, partial: PartialAllocation) -> bool:
+        """Put a placeholder in the ledger for the devices that the last readable version does not have."""
+        pools = dict.fromkeys([*partial.pools, *chain.from_iterable(map(self._pools_of, partial.nodes))])
+        results = [*partial.results, *(DeviceRequestAllocationResult("", *pool, EVERY_DEVICE) for pool in pools)]
+        if not partial.complete:
+            results += _results(self._placeholders.get(key))
+        readable = {result.id for result in _results(self._ledger.by_key(key.name))}
+        left = tuple({result.id: result for result in results if result.id not in readable}.values())
+        if not left:
+            return self._release(key)
+        namespace, _, name = key.name.rpartition("/")
+        meta = ObjectMeta(name=name + _MARK, namespace=namespace, uid=(partial.uid or key.name) + _MARK)
+        status = ResourceClaimStatus(allocation=AllocationResult(devices=DeviceAllocationResult(results=left)))
+        claim = self._placeholders[key] = ResourceClaim(metadata=meta, status=status)
+        return self._ledger.observe(claim, watched=True)
+
+    def _release(self, key: ObjectKey) -> bool:
+        claim = self._placeholders.pop(key, None)
+        return claim is not None and self._ledger.forget(claim.metadata.key)
+
+
+def is_placeholder(key: str) -> bool:
+    """True when `namespace/name` is that of a placeholder."""
+    return key.endswith(_MARK)
+
+
+def _results(claim: ResourceClaim | None) -> tuple[DeviceRequestAllocationResult, ...]:
+    return claim.allocation.devices.results if claim is not None and claim.allocation is not None else ()
+
+
+def _withheld(partial: PartialAllocation | None) -> str:
+    """The part of a problem about devices that cannot be identified."""
+    if partial is None or partial.complete:
+        return ""
+    pools = (f"pool {'/'.join(pool)}" for pool in partial.pools)
+    withheld = ", ".join(chain(pools, (f"the pools of node {name}" for name in partial.nodes)))
+    if withheld:
+        return f"; some of its devices cannot be identified, so nothing is offered of {withheld}"
+    return "; its allocation cannot be read, so its devices may be allocated a second time"
+
+
+class Continuity:
+    """`begin_list`, then `listed` for each object before it is applied, then `end_list`. Both raise SetBackError."""
+
+    def __init__(self, ledger: Ledger, pods: Pods) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Ledger | Pods] = {ResourceClaim.__name__: ledger, Pod.__name__: pods}
+        self._floor: dict[str, int] = {}
+        """By kind: the highest resourceVersion that was known when the list was requested."""
+        self._gone: dict[str, set[str]] = {}
+        """By kind that is being listed: the objects that a reply has shown to be gone since."""
+
+    def gone(self, key: ObjectKey) -> None:
+        """A reply has shown that the object does not exist."""
+        if key.kind in self._gone:
+            self._gone[key.kind].add(key.name)
+
+    def begin_list(self, kind: str) -> None:
+        """The list is requested now."""
+        if kind in self._known:
+            self._gone[kind], self._floor[kind] = set(), self._known[kind].newest
+
+    def listed(self, obj: Any, complete: int) -> None:
+        """The list has this object. `complete`: the watch has shown all versions up to this one."""
+        kind, meta = type(obj).__name__, obj.metadata
+        if kind not in self._known or meta.key in self._gone[kind]:
+            return
+        known = self._known[kind].by_key(meta.key)
+        if known is not None and known.metadata.version > self._floor[kind]:
+            return
+        if 0 < meta.version <= complete:
+            follows = known == obj
+        elif known is not None and known.metadata.uid == meta.uid:
+            follows = not 0 < meta.version < known.metadata.version
+        else:
+            follows = not isinstance(obj, ResourceClaim) or not self._ledger.was_deleted(identity(obj), meta.version)
+        if not follows:
+            before = f"version {known.metadata.resource_version}" if known is not None else "no such object"
+            raise SetBackError(f"{kind} {meta.key} has version {meta.resource_version}; before: {before}")
+
+    def end_list(self, kind: str, version: int) -> None:
+        """The list is complete, at this resourceVersion."""
+        self._gone.pop(kind, None)
+        floor = self._floor.get(kind, 0)
+        if 0 < version < floor:
+            raise SetBackError(f"{kind}: a list has version {version}; version {floor} was known before")
+
 
 CLAIM: Final = ResourceClaim.__name__
 

@@ -79,7 +79,7 @@ class SharedValues:
 
     def __init__(self) -> None:
         self._by_content: LRUCache[bytes, Any] = LRUCache(SHARED_VALUES)
-        self.hashable: Callable[[H], H] = lru_cache(SHARED_VALUES)(_itself)
+        self.hashable: Callable[[H], H] = lru_cache(SHARED_VALUES)(lambda value: value)
         """As `of`, but faster, for hashable values."""
 
     def of(self, value: T) -> T:
@@ -89,10 +89,6 @@ class SharedValues:
         content = encode(value)
         found: T = self._by_content.setdefault(content, value) if len(content) <= LARGEST_SHARED else value
         return found
-
-
-def _itself(value: H) -> H:
-    return value
 
 
 Owner = TypeVar("Owner")

@@ -164,7 +164,7 @@ class NodeSelection:
         if wanted:
             return lambda name, _: name == wanted
         if self.all_nodes:
-            return _always
+            return lambda _name, _labels: True
         return parse(self.node_selector) if self.node_selector is not None else None
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:
@@ -178,10 +178,6 @@ class NodeSelection:
     def has_many_terms(self) -> bool:
         """True if an allocation cannot combine the selection with that of another device."""
         return self.node_selector is not None and len(self.node_selector.node_selector_terms) > 1
-
-
-def _always(_name: str, _labels: Mapping[str, str]) -> bool:
-    return True
 
 
 Visibility = Callable[[str, Mapping[str, str]], Hashable]

@@ -15,7 +15,7 @@ import msgspec
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import Device, ResourceSlice
+from dra_extender.api.resource import CounterSet, Device, ResourceSlice
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.usage import PoolID
 from dra_extender.limits import DEVICES_OF_NODE
@@ -68,31 +68,22 @@ def defects(
     does not see, and that define counters of the pool or have devices that consume them.
     """
     devices = with_devices(slices, features)
-    yield from _duplicate_devices(devices)
+    yield from _duplicates("device", ((item, item.spec.devices) for item in devices))
     if features.DRAPartitionableDevices:
-        yield from _duplicate_counter_sets([*slices, *others])
-        yield from _missing_counters([*devices, *others], [*slices, *others])
+        everywhere = [*slices, *others]
+        yield from _duplicates("counter set", ((item, item.spec.shared_counters) for item in everywhere))
+        yield from _missing_counters([*devices, *others], everywhere)
 
 
-def _duplicate_devices(slices: Iterable[ResourceSlice]) -> Iterator[Defect]:
-    named = ((item.metadata.name, [device.name for device in item.spec.devices]) for item in slices)
-    return _duplicates("device", named)
-
-
-def _duplicate_counter_sets(slices: Iterable[ResourceSlice]) -> Iterator[Defect]:
-    named = ((item.metadata.name, [counter_set.name for counter_set in item.spec.shared_counters]) for item in slices)
-    return _duplicates("counter set", named)
-
-
-def _duplicates(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Defect]:
-    """`named`: the names in each slice. A duplicate is reported for both slices."""
+def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device | CounterSet]]]) -> Iterator[Defect]:
+    """`parts`: those of each slice, which have names. A duplicate is reported for both slices."""
     seen: dict[str, str] = {}
-    for item, names in named:
-        repeated = ""
-        for name in names:
-            if name in seen and not repeated:
-                repeated = name
-            seen.setdefault(name, item)
+    for published, named in parts:
+        item, repeated = published.metadata.name, ""
+        for part in named:
+            if part.name in seen and not repeated:
+                repeated = part.name
+            seen.setdefault(part.name, item)
         if repeated:
             what = f"duplicate {kind} name {repeated} in slice {item}"
             for involved in dict.fromkeys((item, seen[repeated])):

@@ -28,7 +28,7 @@ class Named(Protocol):
 
 
 class Continuity(Protocol):
-    """What the state knows beyond the watches, from replies. See `devices.continuity`."""
+    """What the state knows beyond the watches, from replies. See `Continuity` in `devices.cluster`."""
 
     def begin_list(self, kind: str) -> None: ...
 

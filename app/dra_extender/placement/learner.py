@@ -21,10 +21,9 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.freestates import FreeStates
-from dra_extender.placement.load import Load, Loads
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.placement import FIRST_FIT, ClassWeights, Placement
-from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.podshape import Load, Loads, PodShape
 from dra_extender.placement.policies import Fragmentation, PlacementStrategy
 from dra_extender.placement.workload import Scarcity, Workload, plain
 

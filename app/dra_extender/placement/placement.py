@@ -25,9 +25,8 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.models import DeviceModel
 from dra_extender.placement.devicechooser import DeviceChooser
 from dra_extender.placement.freestates import FreeStates
-from dra_extender.placement.load import Load, load_of
 from dra_extender.placement.partitiongroups import TooCostly
-from dra_extender.placement.podshape import PodShape, filters_of, shape_of
+from dra_extender.placement.podshape import Load, PodShape, filters_of, load_of, shape_of
 from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
 from dra_extender.placement.ranking import Account, Ranking
 

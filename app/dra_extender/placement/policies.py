@@ -210,11 +210,12 @@ ANNOTATION: Final = "dra-extender.dev/placement"
 
 ScoringType = Literal["LeastAllocated", "MostAllocated", "Fragmentation"]
 
-_BY_TYPE: Final[Mapping[ScoringType, PolicyName]] = {
+POLICY_OF_TYPE: Final[Mapping[ScoringType, PolicyName]] = {
     "LeastAllocated": "spread",
     "MostAllocated": "pack",
     "Fragmentation": "fragmentation",
 }
+"""The policy that a scoring strategy of this type means."""
 
 _NO_WEIGHTS: Final[Mapping[str, float]] = {}
 
@@ -235,8 +236,3 @@ class PlacementStrategy(msgspec.Struct, frozen=True):
             if name in POLICIES:
                 return name
         return self.policy
-
-
-def policy_of(kind: ScoringType) -> PolicyName:
-    """The policy that a scoring strategy of this type means."""
-    return _BY_TYPE[kind]

@@ -92,7 +92,8 @@ def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
     """Each shape counts by its frequency."""
     by_need: dict[Need, list[tuple[float, float, float]]] = {}
     for shape, weight in frequencies:
-        by_need.setdefault(shape.need, []).append((*_inverted(shape), weight))
+        inverted = 1 / shape.cpu if shape.cpu else _NO_CPU, 1 / shape.memory if shape.memory else _NO_CPU
+        by_need.setdefault(shape.need, []).append((*inverted, weight))
     return tuple(NeedWeights(need, tuple(shapes)) for need, shapes in by_need.items())
 
 
@@ -178,7 +179,3 @@ def fed(by_cpu: float, by_memory: float, copies: float, fed_part: float = FED_PA
     if enough < _EXACT:
         return 0.0
     return 1.0 if enough >= copies else 1 - fed_part + fed_part * enough / copies
-
-
-def _inverted(shape: PodShape) -> tuple[float, float]:
-    return (1 / shape.cpu if shape.cpu else _NO_CPU), (1 / shape.memory if shape.memory else _NO_CPU)

@@ -29,7 +29,7 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
 from dra_extender.placement.learner import NOBODY, Expected
-from dra_extender.placement.policies import PlacementStrategy, PolicyName, policy_of
+from dra_extender.placement.policies import POLICY_OF_TYPE, PlacementStrategy, PolicyName
 from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service import workloadfile
 from dra_extender.service.validation import (
@@ -344,7 +344,9 @@ class Settings(BaseSettings):
         if block is None:
             return PlacementStrategy(policy=self.placement, only_chosen=self.placement_only_chosen)
         weights = {item.deviceClass: item.weight for item in block.resources}
-        return PlacementStrategy(policy=policy_of(block.type), weights=weights, only_chosen=self.placement_only_chosen)
+        return PlacementStrategy(
+            policy=POLICY_OF_TYPE[block.type], weights=weights, only_chosen=self.placement_only_chosen
+        )
 
     @property
     def expected(self) -> Expected:

@@ -29,7 +29,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.content import digest
 from dra_extender.placement.learner import Expected, ExpectedPod
-from dra_extender.placement.load import Load, load_from, load_of
+from dra_extender.placement.podshape import Load, load_from, load_of
 from dra_extender.placement.workload import MOST_PODS, MOST_SHAPES
 
 _COUNTED: Final = ("cpu", "memory")

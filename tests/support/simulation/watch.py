@@ -13,7 +13,7 @@ from dra_extender.api.events import Applied, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dra_extender.devices.continuity import Continuity
+from dra_extender.devices.cluster import Continuity
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
