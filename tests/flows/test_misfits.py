@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.why.diagnosis import diagnose
+from dra_extender.insight.why.diagnosis import ADMIN_LABEL, diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from embedded_cluster.cluster import EmbeddedCluster
-from tests.support.diagnosis.hardware import cluster as hardware
-from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
+from tests.support.diagnosis.misfits import CLUSTERS, MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import apply, apply_to_node
 from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow, flowing
@@ -23,34 +22,38 @@ pytestmark = pytest.mark.slow
 Json = dict[str, Any]
 
 SHARDS = 4
-RUN = [misfit for misfit in MISFITS if not misfit.pure]
 
 
 @pytest.fixture
-async def flow() -> AsyncIterator[Flow]:
-    """The cluster of the misfits, service and scheduler running."""
+async def flow(request: pytest.FixtureRequest) -> AsyncIterator[Flow]:
+    """A cluster of the misfits, service and scheduler running."""
     async with EmbeddedCluster(nodes=0, fabric_delay=0.1) as cluster:
-        cluster.store.create_all(hardware())
+        cluster.store.create_all(CLUSTERS[getattr(request, "param", MISFITS[0].place)]())
         async with flowing(cluster) as running:
             yield running
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
-async def test_with_the_remedy_the_pod_runs(flow: Flow, shard: int) -> None:
-    played = [number for number in range(len(RUN)) if number % SHARDS == shard]
+@pytest.mark.parametrize(
+    ("flow", "place", "shard"),
+    [(place, place, shard) for place in CLUSTERS for shard in range(SHARDS)],
+    indirect=["flow"],
+)
+async def test_with_the_remedy_the_pod_runs(flow: Flow, place: str, shard: int) -> None:
+    played = [misfit for misfit in MISFITS if misfit.place == place and not misfit.pure][shard::SHARDS]
     assert played
-    for number in played:
+    for number, misfit in enumerate(played):
         namespace = f"misfit-{number}"
-        await _remedied(flow, RUN[number], namespace)
+        await _remedied(flow, misfit, namespace)
         runs = flow.cluster.running(namespace, POD)
-        assert runs == bool(RUN[number].remedy or RUN[number].among), RUN[number].name
+        assert runs == bool(misfit.remedy or misfit.among), misfit.name
         await _clean(flow, namespace)
 
 
 async def _remedied(flow: Flow, misfit: Misfit, namespace: str) -> None:
     """The misfit waits, and what its diagnosis says that helps is done."""
     cluster = flow.cluster
-    await cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
+    meta = {"name": namespace, "labels": {ADMIN_LABEL: "true"}}
+    await cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}])
     await cluster.apply(with_classes(misfit.before(namespace)))
     names = [holder.name for holder in misfit.holders]
     await cluster.wait_until(lambda: cluster.running(namespace, *names), what=f"{misfit.name}: {names} running")

@@ -1,4 +1,4 @@
-"""The misfits of misfits.yaml as structs, and as manifests in a namespace."""
+"""The misfits of misfits.yaml and misfits-datacentre.yaml as structs, and as manifests in a namespace."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from tests.support.diagnosis.datacentre import datacentre
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.scene import Scene
 
@@ -19,7 +20,7 @@ _CONTAINER: Final[Json] = {"name": "main", "image": "none"}
 
 class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A pod that runs before. `shared`: the name of its claim, when others name it too; `template`: of the template
-    that its claim is made from.
+    that its claim is made from. `job`: a Job made it.
     """
 
     name: str
@@ -27,11 +28,14 @@ class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: str = ""
     template: str = ""
     priority: int | None = None
+    job: bool = False
     pod: Json = {}
 
 
 class Misfit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """See misfits.yaml. `pure`: why it does not run on the embedded cluster; `among`: instead of `remedy`."""
+    """See misfits.yaml. `pure`: why it does not run on the embedded cluster; `among`: instead of `remedy`. `says`:
+    parts of the reason; `then`: remedies that follow the first one in this order. `place`: a key of `CLUSTERS`.
+    """
 
     name: str
     rule: str
@@ -43,10 +47,13 @@ class Misfit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remedy: str = ""
     among: str = ""
     pure: str = ""
+    says: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+    place: str = "misfits"
 
     def scene(self) -> Scene:
         """The cluster with the holders running and the misfit waiting."""
-        return Scene([*cluster(), *self.before("default")]).settled().with_more(self.after("default"))
+        return Scene([*CLUSTERS[self.place](), *self.before("default")]).settled().with_more(self.after("default"))
 
     def before(self, namespace: str) -> list[Json]:
         """The holders with their claims."""
@@ -60,9 +67,16 @@ class Misfit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found += [
             _object("ResourceClaimTemplate", name, namespace, {"spec": spec}) for name, spec in self.templates.items()
         ]
-        found += [{**item, "metadata": {**item["metadata"], "namespace": namespace}} for item in self.objects]
+        found += [_in(namespace, item) for item in self.objects]
         spec = {"resourceClaims": entries} if entries else {}
         return [*found, _pod(POD, namespace, spec | self.pod)]
+
+
+def _in(namespace: str, item: Json) -> Json:
+    """The object in the namespace, unless it belongs to the cluster."""
+    if item["kind"] in ("DeviceTaintRule", "DeviceClass", "ResourceSlice", "Node"):
+        return item
+    return {**item, "metadata": {**item["metadata"], "namespace": namespace}}
 
 
 def _object(kind: str, name: str, namespace: str, spec: Json) -> Json:
@@ -87,12 +101,19 @@ def _holder(holder: Holder, namespace: str) -> list[Json]:
         spec["resourceClaims"] = [{"name": "c", "resourceClaimName": claim}]
     if holder.priority is not None:
         spec["priority"] = holder.priority
-    return [*found, _pod(holder.name, namespace, spec | holder.pod)]
+    made = _pod(holder.name, namespace, spec | holder.pod)
+    if holder.job:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": holder.name, "uid": holder.name, "controller": True}
+        made["metadata"]["ownerReferences"] = [owner]
+    return [*found, made]
 
 
-def _read() -> tuple[Misfit, ...]:
-    text = Path(__file__).with_name("misfits.yaml").read_text()
-    return tuple(msgspec.convert(yaml.safe_load(text), tuple[Misfit, ...]))
+def _read(place: str) -> tuple[Misfit, ...]:
+    text = Path(__file__).with_name(f"{place}.yaml").read_text()
+    found = msgspec.convert(yaml.safe_load(text), tuple[Misfit, ...])
+    return tuple(msgspec.structs.replace(misfit, place=place) for misfit in found)
 
 
-MISFITS: Final = _read()
+CLUSTERS: Final = {"misfits": cluster, "misfits-datacentre": datacentre}
+"""By file: what exists before any pod does."""
+MISFITS: Final = tuple(misfit for place in CLUSTERS for misfit in _read(place))

@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tests.support.diagnosis.hardware import cluster
-from tests.support.diagnosis.misfits import Misfit
+from tests.support.diagnosis.misfits import CLUSTERS, Misfit
 from tests.support.diagnosis.scene import Scene
 
 SECRET: Final = "secret"
@@ -18,4 +17,4 @@ def among_strangers(misfit: Misfit) -> Scene:
     """The pods that run are of another namespace than the pod that waits."""
     holders = tuple(msgspec.structs.replace(each, name=f"{SECRET}-{each.name}") for each in misfit.holders)
     before = msgspec.structs.replace(misfit, holders=holders).before(SECRET)
-    return Scene([*cluster(), *before]).settled().with_more(misfit.after("default"))
+    return Scene([*CLUSTERS[misfit.place](), *before]).settled().with_more(misfit.after("default"))

@@ -21,7 +21,6 @@ from dra_extender.insight.why.candidates import (
     EditableClaim,
     EditableRequest,
     Order,
-    near,
     nearest_first,
     requests_of,
 )
@@ -105,10 +104,7 @@ def _capacities(request: EditableRequest, found: Sequence[RequestTally], budget:
         less = [_capacity(request, name, amount, other) for other in amounts if 0 < other.nano < amount.nano]
         if less:
             yield ChangeList(Order.CAPACITY, less[-AMOUNTS:], monotone=request.alternative is None)
-        others = [item.name for tally in found for item in tally.capacities if item.name not in asked]
-        for other in (yield from near(name, dict.fromkeys(others), budget, 2)):
-            yield ChangeList(Order.NAME, [_renamed(request, name, other)])
-        yield ChangeList(Order.NO_CAPACITY, [_renamed(request, name, "")])
+        yield ChangeList(Order.NO_CAPACITY, [_without(request, name)])
 
 
 def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Quantity) -> CandidateChange:
@@ -117,16 +113,11 @@ def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Qua
     return request.edit("capacity", path, amount.text, text, f"{name} <= {amount.text}")
 
 
-def _renamed(request: EditableRequest, name: str, other: str) -> CandidateChange:
-    """The capacity under another name; removed if `other` is empty."""
-    asked = dict(request.source.capacity.requests) if request.source.capacity is not None else {}
-    amount = asked.pop(name)
-    if other:
-        asked[other] = amount
-    short = f"capacity {name}: did you mean {other}?" if other else f"remove capacity {name} from {request.label}"
-    text = f"{request.label}: {short}" if other else short
-    written = {key: value.text for key, value in asked.items()}
-    return request.edit("capacity", "/capacity/requests", written, text, short)
+def _without(request: EditableRequest, name: str) -> CandidateChange:
+    asked = request.source.capacity.requests if request.source.capacity is not None else {}
+    text = f"remove capacity {name} from {request.label}"
+    written = {key: value.text for key, value in asked.items() if key != name}
+    return request.edit("capacity", "/capacity/requests", written, text, text)
 
 
 def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget: QueryBudget) -> ChangeLists:

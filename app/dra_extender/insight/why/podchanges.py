@@ -205,6 +205,8 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> C
             cordoned.append(name)
         taints = (taint for taint in node.spec.taints if taint.effect in KEEPING_AWAY)
         kept = tuple(taint for taint in taints if not found.wants.tolerates(taint) and taint.key != UNSCHEDULABLE.key)
+        if any(taint.key.startswith("node.kubernetes.io/") for taint in kept):
+            continue  # the node is not ready, or lacks memory: the pod would not run there
         if 0 < len(kept) <= TAINTS:
             kinds[kept] += 1
         elif kept:

@@ -128,6 +128,7 @@ def _distance(group: NodeGroup) -> tuple[int, ...]:
         *(stages.count(stage) for stage in (_Stage.NO_DEVICE, _Stage.NO_MATCH, _Stage.FEW_MATCH)),
         sum(obstacle.rule == "claim elsewhere" for obstacle in group.obstacles),
         blocked + refused + len({obstacle.rule for obstacle in group.obstacles}),
+        sum(obstacle.rule in ("node name", "node selector", "node affinity") for obstacle in group.obstacles),
         short,
         -group.count,
     )
@@ -259,7 +260,7 @@ class _Nodes:
             constraint = _constraint_of(group, item)
             if constraint is not None:
                 yield self._constraint(group, constraint)
-            else:
+            elif _stage(item.tally) == _Stage.BLOCKED:  # not an alternative that this node cannot have
                 yield self._unavailable(group, item)
         if short:
             return

@@ -81,9 +81,9 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
         users = editable.claim.status.reserved_for
         yield from budget.charge(1 + len(users))
         for user in users:
-            pod = view.pods.get(user.uid)
+            pod = pods.pop(user.uid, None) or view.pods.get(user.uid)
             if pod is not None:
-                pods.setdefault(user.uid, pod)
+                pods[user.uid] = pod  # last: the pod is to run beside those that share its claim
     pods.pop(found.pod.metadata.uid, None)
     return list(pods.values())
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dra_extender.allocation.plan import rule_text
-from dra_extender.allocation.tally import RuleCount
+from dra_extender.allocation.tally import CapacityTally, RuleCount
 from dra_extender.api.core import taint_text
 from dra_extender.api.quantity import Quantity
 from dra_extender.cel.clauses import brief
@@ -152,6 +152,10 @@ def _is_less(amount: str, other: str) -> bool:
     return Quantity.parse(amount) < Quantity.parse(other)
 
 
+def _is_short(tally: CapacityTally) -> bool:
+    return not tally.asked or not tally.devices or any(_is_less(amount, tally.asked) for amount in tally.amounts)
+
+
 def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
     count, one = loss.count, loss.count == 1
     if loss.rule == "taint" and statement.taints:
@@ -159,7 +163,9 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
         several = "taint" if len(statement.taints) == 1 else "taints"
         return f"{count} {'has' if one else 'have'} the {several} {taints}, which the request does not tolerate"
     if loss.rule == "capacity" and statement.capacities:
-        capacity = statement.capacities[0]
+        if not any(map(_is_short, statement.capacities)):
+            return f"{count} cannot provide the requested capacity: the request policy limits it or rounds it up"
+        capacity = next(filter(_is_short, statement.capacities))
         if not capacity.devices:
             return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
         asked = f"less than {capacity.asked}" if capacity.asked else "not all"
