@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
 from dra_extender.api.errors import RejectedError
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import OwnerReference
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.bind import failure
 from tests.support.scheduling.leftovers import OURS, report
 from tests.support.simulation.objects import (
+    DRIVER,
     Objects,
     make_allocated,
     make_claim,
@@ -200,3 +204,23 @@ async def leftover(world: World) -> Service:
     service.start()
     await world.settle(1.0)
     return service
+
+
+@pytest.mark.parametrize(("resource", "doubtful"), [("pods", False), ("podgroups", True)])
+async def test_only_a_pod_that_runs_with_an_allocation_shows_that_it_was_verified(
+    world: World, resource: str, doubtful: bool
+) -> None:
+    """A user chooses the UID of the group that a claim names, such as that of a bound pod."""
+    world.add(*one_device(), make_pod("runs", node="n1"))
+    service = replica(world)
+    await world.settle(1.0)
+    result = {"request": "r", "driver": DRIVER, "pool": "gone", "device": "d"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": resource, "name": "g", "uid": "uid-runs"}],
+    }
+    claim = msgspec.structs.replace(make_claim("c"), status=convert(ResourceClaimStatus, status))
+    service.cluster.apply(Applied(claim))
+    other = msgspec.structs.replace(make_claim("d"), status=claim.status)
+    service.cluster.apply(Applied(other))
+    assert service.extender.view.is_doubtful(claim) is doubtful

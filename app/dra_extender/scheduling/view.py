@@ -134,7 +134,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not self.ledger.is_unverifiable(claim):
             return False
-        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for]
+        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for if entry.resource == "pods"]
         return not any(pod is not None and pod.spec.node_name for pod in pods)
 
     def users(self, claim: ResourceClaim) -> list[Pod | None]:
@@ -159,7 +159,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def is_being_bound(self, claim: ResourceClaim) -> bool:
         """True while a bind of this service relies on the claim, or rolls it back."""
         bound = {pod.metadata.uid: bool(pod.spec.node_name) for pod in self.users(claim) if pod is not None}
-        uids = {entry.uid for entry in claim.status.reserved_for} | bound.keys()
+        uids = {entry.uid for entry in claim.status.reserved_for if entry.resource == "pods"} | bound.keys()
         return any(uid in self.binding and not bound.get(uid, False) for uid in uids)
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:

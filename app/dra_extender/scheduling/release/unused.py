@@ -133,7 +133,8 @@ class Sweeper:
             await self._clearer.clear(claim, "idle", "the devices are released: no pod uses the claim")
             self._used_by_others = None  # the API server may have taken long to answer
             return
-        pod = view.pods.get(claim.status.reserved_for[0].uid)
+        consumer = claim.status.reserved_for[0]
+        pod = view.pods.get(consumer.uid) if consumer.resource == "pods" else None
         if pod is not None and pod.spec.node_name:
             self._idle.forget(uid)
         elif pod is not None and self._abandoned(claim, pod, seconds):
