@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
@@ -13,8 +15,19 @@ from dra_extender.api.errors import RejectedError
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import OwnerReference
-from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
+from dra_extender.api.resource import (
+    FINALIZER,
+    POD_GROUP_API,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from dra_extender.devices.pods import Pods
+from dra_extender.scheduling import view
 from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.claims import claim_names
+from dra_extender.scheduling.extender import CONTROLLER_SECONDS
 from tests.support.scheduling.leftovers import OURS, report
 from tests.support.simulation.objects import (
     DRIVER,
@@ -219,8 +232,45 @@ async def test_only_a_pod_that_runs_with_an_allocation_shows_that_it_was_verifie
         "allocation": {"devices": {"results": [result]}},
         "reservedFor": [{"resource": resource, "name": "g", "uid": "uid-runs"}],
     }
-    claim = msgspec.structs.replace(make_claim("c"), status=convert(ResourceClaimStatus, status))
+    claim = replace(make_claim("c"), status=convert(ResourceClaimStatus, status))
     service.cluster.apply(Applied(claim))
-    other = msgspec.structs.replace(make_claim("d"), status=claim.status)
+    other = replace(make_claim("d"), status=claim.status)
     service.cluster.apply(Applied(other))
     assert service.extender.view.is_doubtful(claim) is doubtful
+
+
+async def test_the_claims_of_a_groups_pods_are_listed_once_per_round_and_few_claims_are_looked_at_in_one_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{number}" for number in range(20)]
+    user = ResourceClaimConsumerReference(api_group=POD_GROUP_API, resource="podgroups", name="g", uid="uid-g")
+    status = ResourceClaimStatus(allocation=AllocationResult(), reserved_for=(user,))
+    deleted = {"finalizers": (FINALIZER,), "deletion_timestamp": "2026-01-01T00:00:00Z"}
+    world.add(*one_device(), *(make_pod(f"p{number}", *names, **GROUP) for number in range(20)))
+    world.add(*(with_metadata(replace(group_claim(name), status=status), **deleted) for name in names))
+    service = replica(world)
+    service.start()
+    await world.settle(1.0)
+    assert not (await service.filter(world.api.pod("p0"))).NodeNames
+    report(world, "p0")
+    await world.settle(OURS.abandoned_seconds + 1.0)
+    listed: list[str] = []
+    per_turn: Counter[int] = Counter()
+    turns: list[str] = []
+
+    def list_names(pod: Pod) -> list[str]:
+        listed.append(pod.metadata.name)
+        return claim_names(pod)
+
+    def of_group(pods: Pods, namespace: str, name: str) -> list[Pod]:
+        per_turn[len(turns)] += 1
+        asyncio.get_running_loop().call_soon(turns.append, name)
+        return pods_of_group(pods, namespace, name)
+
+    pods_of_group = Pods.of_group
+    monkeypatch.setattr(view, "claim_names", list_names)
+    monkeypatch.setattr(Pods, "of_group", of_group)
+    await world.settle(CONTROLLER_SECONDS)
+    assert len(listed) == 20
+    assert sum(per_turn.values()) >= 20
+    assert max(per_turn.values()) <= 2

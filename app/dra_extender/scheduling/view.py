@@ -137,11 +137,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for if entry.resource == "pods"]
         return not any(pod is not None and pod.spec.node_name for pod in pods)
 
-    def users(self, claim: ResourceClaim) -> list[Pod | None]:
+    def users(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> list[Pod | None]:
         """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
         the pods of the group that name the claim and are not finished, or None if there are none. Linear in the pods of
-        the group.
+        the group, and in the names of their claims, which are added to `names`, by UID of the pod, unless known there.
         """
+        names = {} if names is None else names
         namespace = claim.metadata.namespace
         found: list[Pod | None] = []
         for entry in claim.status.reserved_for:
@@ -149,16 +150,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(self.pods.get(entry.uid))
             else:
                 group = self.pods.of_group(namespace, entry.name)
-                found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid)] or [None])
+                found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid, names)] or [None])
         return found
 
-    def _is_member(self, pod: Pod, claim: ResourceClaim, group_uid: str) -> bool:
-        uses = not pod.finished and claim.metadata.name in claim_names(pod)
+    def _is_member(self, pod: Pod, claim: ResourceClaim, group_uid: str, names: dict[str, Set[str]]) -> bool:
+        if pod.metadata.uid not in names:
+            names[pod.metadata.uid] = frozenset(claim_names(pod))
+        uses = not pod.finished and claim.metadata.name in names[pod.metadata.uid]
         return uses and consumer(claim, pod, self.features).uid == group_uid
 
-    def is_being_bound(self, claim: ResourceClaim) -> bool:
-        """True while a bind of this service relies on the claim, or rolls it back."""
-        bound = {pod.metadata.uid: bool(pod.spec.node_name) for pod in self.users(claim) if pod is not None}
+    def is_being_bound(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> bool:
+        """True while a bind of this service relies on the claim, or rolls it back. `names`: as for `users`."""
+        bound = {pod.metadata.uid: bool(pod.spec.node_name) for pod in self.users(claim, names) if pod is not None}
         uids = {entry.uid for entry in claim.status.reserved_for if entry.resource == "pods"} | bound.keys()
         return any(uid in self.binding and not bound.get(uid, False) for uid in uids)
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import msgspec
 import structlog
@@ -192,6 +192,8 @@ class Unblocker:
         self._leftovers: dict[str, ResourceClaim] = {}
         self._useless: dict[str, bool] = {}
         """By claim UID: whether none of its pods is bound or will be, as far as this round has looked."""
+        self._names: dict[str, Set[str]] = {}
+        """The claims of the pods of groups, by UID of the pod, as far as this round has looked."""
 
     def offer(self, pod: Pod, names: Sequence[str], blocking: tuple[ResourceClaim, ...]) -> None:
         """Filter has refused all of `names`; `blocking`: the allocated claims that were a reason."""
@@ -216,29 +218,29 @@ class Unblocker:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
-        """Clear at most one claim per pod. Looks once at the pods of a claim."""
-        self._useless.clear()
-        for uid in list(self._candidates):
-            await self._clear_for(uid)
+        """Clear at most one claim per pod. Looks once at the pods of a claim, and at one claim per turn."""
+        self._useless, self._names = {}, {}
+        for uid, candidate in list(self._candidates.items()):
+            await self._clear_for(uid, candidate)
         for uid, claim in list(self._leftovers.items()):
             owner = claim.metadata.controller
             if owner is not None and owner.uid not in self._view.binding:
                 await self._clearer.discard(self._view.ledger.by_uid(uid) or claim)
             self._leftovers.pop(uid, None)
 
-    async def _clear_for(self, pod_uid: str) -> None:
+    async def _clear_for(self, pod_uid: str, candidate: _Candidate) -> None:
         view = self._view
-        candidate = self._candidates.get(pod_uid)
-        if candidate is None:
-            return
         age = view.clock.monotonic() - candidate.since
         pod = view.pods.get(pod_uid)
-        if pod_uid in view.binding:
+        if pod_uid in view.binding or pod_uid not in self._candidates:
             return
         if view.pods.is_terminating(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
         elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             for judged in candidate.claims:
+                await asyncio.sleep(0)
+                if self._candidates.get(pod_uid) is not candidate:
+                    return
                 claim = view.ledger.by_uid(judged.metadata.uid)
                 if claim is not None and claim.status == judged.status and self._free_to_clear(claim, pod_uid, age):
                     self.withdraw(pod_uid)
@@ -268,12 +270,12 @@ class Unblocker:
         found no node for any of them. Pods of schedulers that do not call this service count as about to be bound.
         """
         view = self._view
-        pods = view.users(claim)
+        pods = view.users(claim, self._names)
         may_clear_for = view.config.may_clear_for
         waiting = all(
             pod is not None and not pod.spec.node_name and may_clear_for(pod.spec.scheduler_name) for pod in pods
         )
-        if not waiting or view.is_being_bound(claim):
+        if not waiting or view.is_being_bound(claim, self._names):
             return False
         return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
 
