@@ -243,3 +243,20 @@ def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(c
         return len(asked)
 
     assert looked_into(40) <= 2 * looked_into(20)
+
+
+def test_claims_are_not_looked_into_where_no_counter_is_overdrawn(catalogue: Catalogue) -> None:
+    usage = UsageIndex(lambda pool: None)
+    mine: Uses = {(("gpu", "n", "p0"), None): {}}
+    usage.replace("mine", {}, mine)
+    usage.replace("other", {}, {(("gpu", "n", "p1"), None): {}})
+    asked: list[str] = []
+
+    def stored(uid: str) -> tuple[ResourceClaim, Uses] | None:
+        asked.append(uid)
+        return None
+
+    auditor = Auditor(usage, catalogue, stored)
+    assert auditor.rivals("mine", mine, "", lambda uid: True) == []
+    assert auditor.involving("default/mine", mine, "") == ()
+    assert "other" not in asked

@@ -10,6 +10,7 @@ import pytest
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices import publishedpool
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.nodeselection import one_node
 from dra_extender.devices.pools import NodeView
@@ -153,3 +154,22 @@ def test_a_change_of_counters_that_no_other_node_sees_makes_no_other_node_stale(
         assert view.incomplete
     put(cluster, second)
     assert [bool(inventory.nodes.seen[node].stale) for node in ("n1", "n2")] == [False, False]
+
+
+def test_slices_of_a_pool_are_counted_once_until_the_pool_changes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def count(expected: int, there: int) -> bool:
+        counted.append(there)
+        return expected == there
+
+    monkeypatch.setattr(publishedpool, "is_complete", count)
+    put(cluster, make_slice("a", "p", ["g0"], allNodes=True, count=2))
+    for _ in range(3):
+        assert not cluster.inventory.is_whole(("gpu", "p"), "n1")
+    put(cluster, make_slice("b", "p", ["g1"], allNodes=True, count=2))
+    for _ in range(3):
+        assert cluster.inventory.is_whole(("gpu", "p"), "n1")
+    assert counted == [1, 1, 2, 2]

@@ -98,8 +98,8 @@ class Auditor:
     def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
         mine = {device[2] for device, _ in uses if device[:2] == pool}
         touched = {counter for name in mine for counter, _ in self._consumption((*pool, name), node)}
-        if not touched:
-            return set()
+        if touched.isdisjoint(self._overdrawn_counters(pool, node, self._devices_in(pool))):
+            return set()  # not even with what is held or was allocated later
         users: dict[str, set[str]] = {}
         for name in self._devices_in(pool):
             consumers = {user for user in self._stored_users((*pool, name)) if user == uid or counts(user)}
@@ -170,7 +170,7 @@ class Auditor:
             yield Violation("capacity", subject, self._names(sharers), detail)
 
     def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
-        if not any(True for _ in self._published.counter_sets(pool, node)):
+        if not any(self._published.counter_sets(pool, node)) or not self._overdrawn_counters(pool, node, use.devices):
             return
         users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
         for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():

@@ -65,11 +65,13 @@ class PublishedPool:
         "_device_lists",
         "_features",
         "_generations",
+        "_newest",
         "_newest_open",
         "_open",
         "_own",
         "_published",
         "_visibilities",
+        "_whole",
         "id",
         "slices",
     )
@@ -83,10 +85,7 @@ class PublishedPool:
         self._published: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, None] = {}
-        self._visibilities: tuple[Visibility, ...] | None = None
-        self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
-        self._generations: Generations | None = None
-        self._newest_open: int | None = None
+        self._forget()
 
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
@@ -127,14 +126,21 @@ class PublishedPool:
             spec = msgspec.structs.replace(published.spec, devices=device_list.devices)
             published = msgspec.structs.replace(published, spec=spec)
         self.slices[name], self._device_lists[name] = published, device_list
-        self._by_name = {}
-        self._generations = self._newest_open = self._visibilities = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing that was derived from the slices holds any more."""
+        self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
+        self._newest: dict[int, tuple[ResourceSlice, ...]] = {}
+        self._whole: dict[str | None, bool] = {}
+        self._visibilities: tuple[Visibility, ...] | None = None
+        self._generations: Generations | None = None
+        self._newest_open: int | None = None
 
     def drop(self, name: str) -> None:
         self._unindex(name)
         del self._published[name], self.slices[name], self._device_lists[name]
-        self._by_name = {}
-        self._generations = self._newest_open = self._visibilities = None
+        self._forget()
 
     def _unindex(self, name: str) -> None:
         node = self.slices[name].spec.node_name or ""
@@ -206,21 +212,24 @@ class PublishedPool:
     def _newest_of(self, names: Iterable[str]) -> int:
         return max((self.slices[name].spec.pool.generation for name in names), default=-1)
 
-    def newest(self, node: str | None = None) -> Iterator[ResourceSlice]:
+    def newest(self, node: str | None = None) -> tuple[ResourceSlice, ...]:
         """All slices of this generation, also those of other nodes, by name."""
         generation = self.generation(node)
-        return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
+        if generation not in self._newest:
+            slices = (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
+            self._newest[generation] = tuple(slices)
+        return self._newest[generation]
 
     def is_whole(self, node: str | None = None) -> bool:
         """Whether all slices of this generation are there: for the node, or in the cluster."""
-        everywhere = list(self.newest(node))
-        names = {item.metadata.name for item in self.slices_for(node)} if node is not None else set()
-        seen = [item for item in everywhere if item.metadata.name in names]
-        return bool(everywhere) and any(
-            all(is_complete(item.spec.pool.resource_slice_count, len(items)) for item in items)
-            for items in (seen, everywhere)
-            if items
-        )
+        if node not in self._whole:
+            names = {item.metadata.name for item in self.slices_for(node)} if node is not None else set()
+            seen = [item for item in self.newest(node) if item.metadata.name in names]
+            self._whole[node] = any(
+                items and all(is_complete(item.spec.pool.resource_slice_count, len(items)) for item in items)
+                for items in (seen, self.newest(node))
+            )
+        return self._whole[node]
 
     def device(self, name: str, node: str | None = None) -> Device | None:
         """The device in this generation. The node's own slices come before those of other nodes."""
