@@ -1,7 +1,8 @@
 """Counters of partitionable devices, laid out over a node view.
 
 Promises: exact integers. A device fits when enough is left of all counters that it consumes, and no counter of its pool
-is overdrawn, including counters that it does not consume. The caller charges and returns; the layout never changes.
+is overdrawn, including counters that it does not consume; and when it is compatible with the devices in use on its
+counter sets. The caller charges and returns; the layout never changes.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (checkAvailableCounters).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from dra_extender.devices.compatibility import Groups, admits, declared_groups
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
 
@@ -20,14 +22,18 @@ Charge = tuple[tuple[int, int], ...]
 
 class CounterLayout:
     """The counters of all pools of a view, numbered. `charges[device]` is what a consuming device takes;
-    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it.
+    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it. Where
+    compatibility groups are in use, `sets[number]` is (pool index, counter set), and `groups[device]` are the device's
+    groups on each set, by number.
     """
 
-    __slots__ = ("_pools", "_steps", "charges", "consumers", "names", "size")
+    __slots__ = ("_pools", "_steps", "charges", "consumers", "groups", "names", "sets", "size")
 
     def __init__(self, view: NodeView) -> None:
         self.names: list[tuple[int, str, str]] = []
         self.charges: dict[int, Charge] = {}
+        self.sets: list[tuple[int, str]] = []
+        self.groups: dict[int, tuple[tuple[int, Groups], ...]] = {}
         self._pools: list[tuple[int, range, int]] = []
         for index, pool in enumerate(view.pools):
             if pool.counters:
@@ -47,6 +53,11 @@ class CounterLayout:
             for counter in counters:
                 numbers[set_name, counter] = len(self.names)
                 self.names.append((index, set_name, counter))
+        sets: dict[str, int] = {}
+        if view.pools[index].groups:
+            for set_name in view.pools[index].counters:
+                sets[set_name] = len(self.sets)
+                self.sets.append((index, set_name))
         mask = 0
         offset = view.offsets[index]
         for position, model in enumerate(view.pools[index].models, offset):
@@ -56,6 +67,9 @@ class CounterLayout:
                     number = numbers[set_name, counter]
                     charge[number] = charge.get(number, 0) + amount
                 self.charges[position] = tuple(charge.items())
+                if sets:
+                    own = declared_groups(model.traits)
+                    self.groups[position] = tuple((sets[set_name], groups) for set_name, groups in own)
                 mask |= 1 << position
         self._pools.append((index, range(first, len(self.names)), mask))
 
@@ -76,6 +90,20 @@ class CounterLayout:
     def left(self, holdings: NodeHoldings) -> list[int]:
         """What is left of each counter."""
         return [holdings.counters[pool][set_name][counter] for pool, set_name, counter in self.names]
+
+    def in_use(self, holdings: NodeHoldings) -> list[Groups | None]:
+        """What the devices in use on each set have in common."""
+        return [holdings.groups[pool].get(set_name) for pool, set_name in self.sets]
+
+    def is_compatible(self, device: int, in_use: Sequence[Groups | None]) -> bool:
+        """Whether the device may join the devices in use on its counter sets."""
+        return all(admits(in_use[number], groups) for number, groups in self.groups.get(device, ()))
+
+    def incompatible(self, in_use: Sequence[Groups | None]) -> int:
+        """The devices that may not."""
+        if all(groups is None for groups in in_use):
+            return 0
+        return sum(1 << device for device in self.groups if not self.is_compatible(device, in_use))
 
     def overdrawn(self, left: Sequence[int]) -> int:
         """The consuming devices of pools in which any counter is below zero."""

@@ -367,6 +367,8 @@ def _ask(
 ) -> Ask:
     """Errors of an alternative call it by its own name only, as upstream does."""
     where = f"{label}, request {source.name if isinstance(source, DeviceSubRequest) else request}"
+    if source.derived_attributes and not context.features.derived_attributes:
+        raise _Invalid(f"{where}: cannot handle request with derived attributes, the feature is disabled")
     for index, selector in enumerate(source.selectors):
         if selector.cel is None:
             raise _Invalid(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")

@@ -47,7 +47,11 @@ def _allocation(
     task: AllocationTask, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs
 ) -> AllocationResult:
     devices = [task.view.devices[item.device] for item in items]
-    results = tuple(_result(item, device, share_ids) for item, device in zip(items, devices, strict=True))
+    skips = task.view.skips
+    results = tuple(
+        _result(item, device, share_ids, skips.get(item.device, ()))
+        for item, device in zip(items, devices, strict=True)
+    )
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
     return AllocationResult(
         DeviceAllocationResult(results, configuration(claim, tuple(asks.values()), task.features)),
@@ -55,7 +59,9 @@ def _allocation(
     )
 
 
-def _result(item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceRequestAllocationResult:
+def _result(
+    item: Taken, device: PooledDevice, share_ids: ShareIDs, skips: tuple[str, ...]
+) -> DeviceRequestAllocationResult:
     driver, pool, name = device.id
     shared = item.takes is not None
     return DeviceRequestAllocationResult(
@@ -69,6 +75,7 @@ def _result(item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceReq
         binding_failure_conditions=device.model.traits.binding_failure_conditions,
         share_id=share_ids() if shared else None,
         consumed_capacity=dict(item.takes or ()),
+        skip_node_operations=skips,
     )
 
 

@@ -1,8 +1,8 @@
 """Scenarios as JSON: one decision each, self-contained, the form in which conformance is tested.
 
 A scenario is an object with `name`, `node`, `slices`, `classes`, `taintRules`, `allocatedClaims`, `claims` (lists of
-API objects, resource.k8s.io/v1 or the betas converted to it), `features` (the gates that are on; absent: all) and
-`release` (the Kubernetes release whose rules hold: 1.36 or 1.37; absent: 1.36). The answer has `name`, `kind`
+API objects, resource.k8s.io/v1 or the betas converted to it), `features` (the gates that are on; absent: all of 1.36)
+and `release` (the Kubernetes release whose rules hold: 1.36 or 1.37; absent: 1.36). The answer has `name`, `kind`
 (`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
 
 Promises: pure; never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
@@ -21,7 +21,7 @@ from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
-from dra_extender.api.features import GATES, FeatureGates, Release
+from dra_extender.api.features import GATES, NEW_GATES, FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
@@ -85,13 +85,13 @@ def _inputs(scenario: Scenario) -> tuple[PreparedClaims | Failure, NodeView, Nod
 
 
 def features_of(names: Sequence[str] | None, release: Release = "1.36") -> FeatureGates:
-    """The gates named, joined ones by `+`; all gates when nothing is said. Raises ValueError for unknown names.
+    """The gates named, joined ones by `+`; all of 1.36 when nothing is said. Raises ValueError for unknown names.
 
     A scenario that gives taint rules means them, so their gate need not be named.
     """
     if release not in get_args(Release):
         raise ValueError(f"release: {release!r} is unknown; known are: {', '.join(get_args(Release))}")
-    named = GATES if names is None else names
+    named = [gate for gate in GATES if gate not in NEW_GATES] if names is None else names
     on = {part for name in named for part in str(name).split("+")} | {"DRADeviceTaintRules"}
     unknown = on.difference(GATES)
     if unknown:

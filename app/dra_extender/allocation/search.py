@@ -171,7 +171,9 @@ class Search:
             frame.todo ^= low
             device = low.bit_length() - 1
             if option.failing & low:
-                raise failed(option.candidates.failures[device], option.ask, option.claim)
+                raise failed(
+                    option.candidates.failures[device], option.ask, option.claim, self.task.view.devices[device]
+                )
             self._charge(state.cost(option, device))
             if not state.affordable(option, device):
                 continue
@@ -189,7 +191,7 @@ class Search:
     def _take_all(self, position: Position, option: RequestOption) -> Position | SearchOutcome:
         """Every device of mode All, or nothing. Raises FatalError when a constraint refuses one that could be had."""
         state = self.state
-        blocked = state.blocked(option) | (0 if option.admin else self.task.holdings.owned)
+        blocked = state.blocked(option) | self.task.view.unserved | (0 if option.admin else self.task.holdings.owned)
         for count, device in enumerate(option.devices):
             bit = 1 << device
             self._charge(state.cost(option, device))

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
-from dra_extender.allocation.capacity import Consumed, consumed
+from dra_extender.allocation.capacity import AmountError, Consumed, consumed
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors
@@ -32,7 +32,7 @@ COMPARED: Final = 4
 class EvaluationFailure(msgspec.Struct, frozen=True):
     """Why evaluating a device failed. `index` counts the selectors of the class or of the request."""
 
-    source: Literal["class", "request", "node"]
+    source: Literal["class", "request", "node", "capacity"]
     index: int
     text: str
 
@@ -172,7 +172,10 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
         return _NOT_SELECTED["binding conditions"]
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
-        takes = consumed(traits.capacity, filter.capacity)
+        try:
+            takes = consumed(traits.capacity, filter.capacity, features)
+        except AmountError as problem:
+            return Suitability("error", False, None, EvaluationFailure("capacity", 0, str(problem)))
     if comparisons := len(traits.taints) * len(filter.tolerations) // COMPARED:
         budget.spend(comparisons)
     lost = _loss(traits, filter, takes)

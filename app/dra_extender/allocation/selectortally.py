@@ -91,8 +91,8 @@ def error_tallies(ask: Ask, view: NodeView, mask: int, budget: WorkBudget, texts
         known = first.get((source, text))
         if known is not None:
             first[source, text] = msgspec.structs.replace(known, count=known.count + 1)
-        elif failure is None or source == "node":
-            first[source, text] = ErrorTally("node", 0, "", text, "/".join(device.id), 1)
+        elif failure is None or source in ("node", "capacity"):
+            first[source, text] = ErrorTally(source, 0, "", text, "/".join(device.id), 1)
         else:
             selectors = ask.filter.class_selectors if source == "class" else ask.filter.selectors
             expression = selectors[failure.index]

@@ -209,9 +209,12 @@ class PoolSignatures:
 def _localities(pool: Pool) -> tuple[int, ...]:
     """The locality of each device; empty when all are 0."""
     many_terms = any(selection.has_many_terms for selection in set(pool.selections))
-    if not many_terms and not pool.elsewhere and not pool.unmatchable:
+    if not many_terms and not pool.elsewhere and not pool.unmatchable and not pool.skips:
         return ()
     return tuple(
-        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | selection.has_many_terms << 2
+        (pool.elsewhere >> index & 1)
+        | (index in pool.unmatchable) << 1
+        | selection.has_many_terms << 2
+        | (pool.unserved >> index & 1) << 3
         for index, selection in enumerate(pool.selections)
     )

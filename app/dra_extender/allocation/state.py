@@ -13,13 +13,14 @@ from __future__ import annotations
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
 from dra_extender.allocation.task import AllocationTask, RequestOption
+from dra_extender.devices.compatibility import Groups, joined
 from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 
 
 class Taken:
     """One device taken for an option, with what is needed to undo it."""
 
-    __slots__ = ("charged", "constraint_states", "device", "marked", "option", "takes")
+    __slots__ = ("charged", "constraint_states", "device", "groups", "marked", "option", "takes")
 
     def __init__(self, option: RequestOption, device: int) -> None:
         self.option = option
@@ -30,6 +31,7 @@ class Taken:
         self.takes: Consumed | None = None
         """What the share consumes; None for a device that is not shared."""
         self.constraint_states: list[tuple[int, ConstraintState]] = []
+        self.groups: list[tuple[int, Groups | None]] = []
 
 
 class SearchState:
@@ -37,13 +39,13 @@ class SearchState:
     number of results of claim c.
 
     `taken_mask`: the exclusive devices of the attempt; `taken_by_claim[c]`: those of claim c. `left`: counters
-    by number. `constraint_states[i]`: state of constraint i. `consumed`: capacity that the attempt's shares take, by
-    device; a device with shares has an entry even when it has no capacity. `charged`: the devices whose counters this
-    attempt has been charged for.
+    by number; `groups`: what the devices in use on each counter set have in common. `constraint_states[i]`: state of
+    constraint i. `consumed`: capacity that the attempt's shares take, by device; a device with shares has an entry even
+    when it has no capacity. `charged`: the devices whose counters this attempt has been charged for.
     """
 
     __slots__ = (
-        "charged", "constraint_states", "consumed", "counts", "left", "shares", "taken", "taken_by_claim",
+        "charged", "constraint_states", "consumed", "counts", "groups", "left", "shares", "taken", "taken_by_claim",
         "taken_mask", "task",
     )  # fmt: skip
 
@@ -55,6 +57,7 @@ class SearchState:
         self.taken_by_claim = [0] * claims
         self.counts = [0] * claims
         self.left = list(task.first_left)
+        self.groups = list(task.first_groups)
         self.constraint_states = [constraint.start for constraint in task.constraints]
         self.consumed: dict[int, Amounts] = {}
         self.shares: dict[int, int] = {}
@@ -100,7 +103,8 @@ class SearchState:
         if self.task.overdrawn >> device & 1:
             return False
         left = self.left
-        return all(amount <= left[number] for number, amount in counters.charges[device])
+        enough = all(amount <= left[number] for number, amount in counters.charges[device])
+        return enough and counters.is_compatible(device, self.groups)
 
     def capacity_suffices(self, option: RequestOption, device: int) -> bool:
         """What others hold was compared when the task was built; here it is about the attempt itself."""
@@ -119,6 +123,9 @@ class SearchState:
         if counters is not None and not option.admin and device in counters.charges and not self._is_used(device):
             for number, amount in counters.charges[device]:
                 self.left[number] -= amount
+            for number, groups in counters.groups.get(device, ()):
+                taken.groups.append((number, self.groups[number]))
+                self.groups[number] = joined(self.groups[number], groups)
             taken.charged = True
             self.charged |= bit
         for index in option.constraints:
@@ -161,6 +168,8 @@ class SearchState:
         if taken.charged and task.counters is not None:
             for number, amount in task.counters.charges[device]:
                 self.left[number] += amount
+            for number, in_use in taken.groups:
+                self.groups[number] = in_use
             self.charged &= ~(1 << device)
         return taken
 

@@ -76,14 +76,14 @@ class CounterTally(msgspec.Struct, frozen=True):
 
 class ErrorTally(msgspec.Struct, frozen=True):
     """An error of a CEL selector, for `count` devices. `source` and `index`: the selector, in the class or in the
-    request; source "node": the node selector of a device. `device`: the first device with the error. `problem`: the
-    error. `hint`: how to correct it.
+    request; source "node": the node selector of a device; source "capacity": an amount. `device`: the first device
+    with the error. `problem`: the error. `hint`: how to correct it.
 
     If the selector reads a name that the device does not have, `key` is this name, and `word` is the misspelt word in
     the expression. `near`: the name of the device that is most similar to `word`.
     """
 
-    source: Literal["class", "request", "node"]
+    source: Literal["class", "request", "node", "capacity"]
     index: int
     expression: str
     problem: str

@@ -245,7 +245,8 @@ def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
         for option in options:
             task.charge(OPTION)
             taken: dict[Rule, int] = defaultdict(int, losses(task.view, option.ask.filter, task.budget))
-            left = option.candidates.usable
+            left = option.candidates.usable & ~task.view.unserved
+            taken["node"] |= option.candidates.usable & task.view.unserved
             owned = 0 if option.admin else task.holdings.owned
             rule: Rule
             for rule, gone in (

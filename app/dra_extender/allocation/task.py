@@ -25,13 +25,20 @@ from dra_extender.allocation.requests import (
 from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.cel import Work
+from dra_extender.devices.compatibility import Groups
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.pools import NodeView
+from dra_extender.devices.pools import NodeView, PooledDevice
 
 OPTION: Final = 5
 """Units of work that an option or a constraint costs, devices aside."""
 DEVICES_PER_UNIT: Final = 16
 CAPACITIES_PER_UNIT: Final = 4
+
+_NO_SUCH_KEY: Final = "no such key:"
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
 
 
 class RequestOption:
@@ -83,13 +90,20 @@ class FatalError(Exception):
         return self.problem if self.claim is None else f"claim {prepared.claims[self.claim].label}{self.problem}"
 
 
-def failed(failure: EvaluationFailure, ask: Ask, claim: int) -> FatalError:
+def failed(failure: EvaluationFailure, ask: Ask, claim: int, device: PooledDevice) -> FatalError:
     """The fatal error when a device is evaluated for a request of the claim of this index."""
+    name = "/".join(device.id)
+    text, where = failure.text, f"selector #{failure.index}"
+    if ask.filter.features.is_1_37:
+        where += f" on device {name}"
+        text += _HINT if _NO_SUCH_KEY in text else ""
     if failure.source == "class":
-        return FatalError(f"class {ask.class_name}: selector #{failure.index}: {failure.text}")
+        return FatalError(f"class {ask.class_name}: {where}: {text}")
     if failure.source == "request":
-        return FatalError(f": selector #{failure.index}: {failure.text}", claim)
-    return FatalError(f", request {ask.label}: {failure.text}", claim)
+        return FatalError(f": {where}: {text}", claim)
+    if failure.source == "capacity":
+        text = f"checking capacity for device {device.id[2] if ask.all else name}: {text}"
+    return FatalError(f", request {ask.label}: {text}", claim)
 
 
 class AllocationTask:
@@ -101,8 +115,8 @@ class AllocationTask:
     """
 
     __slots__ = (
-        "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_left", "holdings",
-        "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
+        "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_groups", "first_left",
+        "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
     )  # fmt: skip
 
     def __init__(
@@ -123,12 +137,14 @@ class AllocationTask:
         self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
         self.counters: CounterLayout | None = None
         self.first_left: list[int] = []
+        self.first_groups: list[Groups | None] = []
         self.overdrawn = 0
         if self.features.DRAPartitionableDevices and view.consuming:
             self.charge(sum([len(device.model.traits.consumes) for device in view.devices]))
             self.counters = counter_layout(view)
             self.charge(len(self.counters.names))
             self.first_left = self.counters.left(holdings)
+            self.first_groups = self.counters.in_use(holdings)
             self.overdrawn = self.counters.overdrawn(self.first_left)
         self.sharing = sum([1 << device for device in holdings.shared])
         self.constraints: list[AttributeConstraint] = []
@@ -182,6 +198,7 @@ class AllocationTask:
             in_use = 0 if ask.admin else self.holdings.owned
             option.usable = self._roomy(ask, found.usable & ~in_use)
             option.failing = found.failing & ~in_use
+        option.usable &= ~self.view.unserved
         return option
 
     def _roomy(self, ask: Ask, mask: int) -> int:
@@ -208,5 +225,6 @@ class AllocationTask:
             if pool.invalid:
                 raise FatalError(f"{where} {pool.name} is currently invalid", claim)
         if found.failures:
-            raise failed(found.failures[min(found.failures)], ask, claim)
+            first = min(found.failures)
+            raise failed(found.failures[first], ask, claim, self.view.devices[first])
         return found.collected if self.features.is_1_37 else self._roomy(ask, found.collected)

@@ -62,6 +62,7 @@ class NodeSpec(Object, frozen=True, gc=False):
 
 class NodeStatus(Object, frozen=True, gc=False):
     allocatable: dict[str, Quantity] = {}
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(Object, frozen=True, gc=False):
@@ -72,6 +73,11 @@ class Node(Object, frozen=True, gc=False):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    @property
+    def may_skip_operations(self) -> bool:
+        """Whether its kubelet does without the operations that a slice skips."""
+        return "DRAOptionalNodeOperations" in self.status.declared_features
 
 
 class PodResourceClaim(Object, frozen=True, gc=False):

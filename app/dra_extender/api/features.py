@@ -27,12 +27,42 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRASchedulerFilterTimeout: bool = True
     DRAListTypeAttributes: bool = False
     DRAWorkloadResourceClaims: bool = False
+    DRAFractionalCapacityRange: bool = False
+    DRADeviceCompatibilityGroups: bool = False
+    DRADerivedAttributes: bool = False
+    DRAOptionalNodeOperations: bool = False
     release: Release = "1.36"
-    """Older releases have the rules of 1.36, newer ones those of 1.37."""
+    """Older releases have the rules of 1.36, newer ones those of 1.37. `NEW_GATES` do nothing in 1.36."""
 
     @property
     def is_1_37(self) -> bool:
         return self.release == "1.37"
+
+    @property
+    def fractional_ranges(self) -> bool:
+        """Ranges of capacities are computed in thousandths where all their amounts are thousandths."""
+        return self.is_1_37 and self.DRAFractionalCapacityRange and self.DRAConsumableCapacity
+
+    @property
+    def compatibility_groups(self) -> bool:
+        """Devices that share a counter set need a group in common."""
+        return self.is_1_37 and self.DRADeviceCompatibilityGroups and self.DRAPartitionableDevices
+
+    @property
+    def optional_node_operations(self) -> bool:
+        """Drivers may do without operations of the kubelet, on nodes that declare that they allow it."""
+        return self.is_1_37 and self.DRAOptionalNodeOperations
+
+    @property
+    def derived_attributes(self) -> bool:
+        """Requests may compute attributes for constraints."""
+        return self.is_1_37 and self.DRADerivedAttributes
+
+    @property
+    def is_experimental(self) -> bool:
+        """Kubernetes 1.37 uses its experimental allocator."""
+        gates = self.DRAListTypeAttributes, self.DRAOptionalNodeOperations, self.DRADeviceCompatibilityGroups
+        return self.is_1_37 and (any(gates) or self.DRADerivedAttributes)
 
     @property
     def binding_conditions(self) -> bool:
@@ -63,6 +93,8 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 GATES: Final = tuple(name for name in FeatureGates.__struct_fields__ if name != "release")
 """The names of the gates."""
+NEW_GATES: Final = GATES[GATES.index("DRAFractionalCapacityRange") :]
+"""Those that Kubernetes 1.36 does not have."""
 
 
 def release_of(version: str) -> Release:

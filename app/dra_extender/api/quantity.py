@@ -110,9 +110,9 @@ class Quantity:
             object.__setattr__(self, "_text", text)
         return text
 
-    def value(self) -> int:
-        """The amount as a whole number, fractions rounded away from zero."""
-        return _divide_away_from_zero(self.nano, _NANO)
+    def value(self, unit: int = _NANO) -> int:
+        """The amount as a whole number of units of `unit` nano units, fractions rounded away from zero."""
+        return _divide_away_from_zero(self.nano, unit)
 
     def int64(self) -> int | None:
         """The amount as a selector's `asInteger` sees it; None where upstream has no integer form of it."""

@@ -104,6 +104,7 @@ class CounterSet(StrictObject, frozen=True, gc=False):
 class DeviceCounterConsumption(StrictObject, frozen=True, gc=False):
     counter_set: str
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(Taint, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -144,7 +145,7 @@ class ResourceSliceSpec(StrictObject, frozen=True, gc=False):
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] = ()
     shared_counters: tuple[CounterSet, ...] = ()
-    skip_node_operations: Ignored | None = None
+    skip_node_operations: tuple[str, ...] = ()
     """Needs DRAOptionalNodeOperations of Kubernetes 1.37."""
     partition_type_attribute: Ignored | None = None
     """For reports only: Kubernetes 1.37."""
@@ -207,6 +208,13 @@ class CapacityRequirements(StrictObject, frozen=True, gc=False):
     requests: dict[str, Quantity] = {}
 
 
+class DeviceDerivedAttribute(StrictObject, frozen=True, gc=False):
+    """An attribute that constraints see instead of the published one. Needs DRADerivedAttributes."""
+
+    name: str
+    expression: str
+
+
 class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -215,6 +223,7 @@ class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(StrictObject, frozen=True, gc=False):
@@ -225,6 +234,7 @@ class DeviceSubRequest(StrictObject, frozen=True, gc=False):
     count: int = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(StrictObject, frozen=True, gc=False):
@@ -265,6 +275,7 @@ class DeviceRequestAllocationResult(Object, frozen=True, gc=False):
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, Quantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
     @property
     def id(self) -> DeviceID:

@@ -18,10 +18,10 @@ def allocate(
     """Allocate devices offline: one scenario per JSON line in, one answer per JSON line out.
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (allocated together), and optionally `allocatedClaims`,
-    `taintRules`, `features` (the feature gates that are on; by default all) and `release` (1.36, the default, or 1.37:
-    the Kubernetes release whose rules hold). Defaults are those of the API server. A field that is misspelt or has the
-    wrong type is an error. The answer has `kind` (allocated, unschedulable or error), `allocations`, `error`, `steps`
-    and `micros`.
+    `taintRules`, `features` (the feature gates that are on; by default all of 1.36) and `release` (1.36, the default,
+    or 1.37: the Kubernetes release whose rules hold). Defaults are those of the API server. A field that is misspelt or
+    has the wrong type is an error. The answer has `kind` (allocated, unschedulable or error), `allocations`, `error`,
+    `steps` and `micros`.
 
     Exit status: 0 if all claims were allocated, 1 if some were not, 2 if a line is not a valid scenario.
     """

@@ -11,13 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.models import Consumption, DeviceList, consumption
+from dra_extender.devices.compatibility import SetGroups, groups_of
+from dra_extender.devices.models import Consumption, DeviceList, compatibility_groups, consumption
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
-from dra_extender.devices.validity import TOO_MANY, are_too_many, defects, is_complete, with_devices
+from dra_extender.devices.validity import (
+    TOO_MANY,
+    are_too_many,
+    defects,
+    gap_of,
+    has_groups,
+    is_complete,
+    is_ignored,
+    with_devices,
+)
 
 DevicesOf = Callable[[ResourceSlice], DeviceList]
 """The devices of a slice, with the taints of rules."""
@@ -32,12 +43,14 @@ class Generations:
 
     __slots__ = ("_counts", "_with_counters", "newest")
 
-    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+    def __init__(self, slices: Iterable[ResourceSlice], features: FeatureGates) -> None:
         self.newest = 0
         """The newest generation."""
         self._counts: dict[int, int] = {}
         self._with_counters: dict[int, list[ResourceSlice]] = {}
         for item in slices:
+            if is_ignored(item, features):
+                continue
             generation = item.spec.pool.generation
             self.newest = max(self.newest, generation)
             self._counts[generation] = self._counts.get(generation, 0) + 1
@@ -56,8 +69,7 @@ class Generations:
 def gather_pool(
     id: PoolID,
     slices: Sequence[ResourceSlice],
-    node: str,
-    labels: Mapping[str, str],
+    node: Node,
     features: FeatureGates,
     devices_of: DevicesOf,
     generations: Callable[[], Generations] | None = None,
@@ -68,7 +80,7 @@ def gather_pool(
     collected: list[ResourceSlice] = []
     generation = 0
     for item in sorted(slices, key=lambda item: is_own(item, features), reverse=True):  # upstream's order
-        if not _relevant(item, node, labels, features):
+        if not _relevant(item, node.name, node.metadata.labels, features):
             continue
         current = item.spec.pool.generation
         if not collected or current > generation:
@@ -80,15 +92,15 @@ def gather_pool(
     others: list[ResourceSlice] = []
     wanted = collected[0].spec.pool.resource_slice_count
     if not is_complete(wanted, len(collected)):
-        everywhere = generations() if generations is not None else Generations(slices)
+        everywhere = generations() if generations is not None else Generations(slices, features)
         if everywhere.newest > generation:
             return None
         if not is_complete(wanted, everywhere.count(generation)):
-            return Pool(id, incomplete=True)
+            return Pool(id, incomplete=True, gap=next((gap for item in slices if (gap := gap_of(item, features))), ""))
         names = {item.metadata.name for item in collected}
         others = [item for item in everywhere.with_counters(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
-    return _assemble(id, collected, others, node, labels, features, devices_of)
+    return _assemble(id, collected, others, node, features, devices_of)
 
 
 def is_own(item: ResourceSlice, features: FeatureGates) -> bool:
@@ -98,6 +110,8 @@ def is_own(item: ResourceSlice, features: FeatureGates) -> bool:
 
 def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:
     spec = item.spec
+    if is_ignored(item, features):
+        return False
     if not features.DRAPartitionableDevices and (spec.per_device_node_selection is not None or spec.shared_counters):
         return False
     if spec.shared_counters and not features.is_1_37:
@@ -131,8 +145,7 @@ def _assemble(
     id: PoolID,
     slices: list[ResourceSlice],
     others: list[ResourceSlice],
-    node: str,
-    labels: Mapping[str, str],
+    node: Node,
     features: FeatureGates,
     devices_of: DevicesOf,
 ) -> Pool:
@@ -153,15 +166,20 @@ def _assemble(
             for counter_set in item.spec.shared_counters
         }
     selections: list[NodeSelection] = []
-    elsewhere, unmatchable = 0, {}
+    elsewhere, unserved, unmatchable, skips = 0, 0, {}, {}
     for item in usable:
+        devices = range(len(selections), len(selections) + len(item.spec.devices))
+        if item.spec.skip_node_operations and features.is_experimental:
+            skips.update(dict.fromkeys(devices, item.spec.skip_node_operations))
+            if not (features.optional_node_operations and node.may_skip_operations):
+                unserved |= sum(1 << index for index in devices)
         if not item.spec.per_device_node_selection:
             selections += [NodeSelection(item.spec)] * len(item.spec.devices)
             continue
         for device in item.spec.devices:
             selection = NodeSelection(device)
             try:
-                if not selection.matches(node, labels):
+                if not selection.matches(node.name, node.metadata.labels):
                     elsewhere |= 1 << len(selections)
             except NodeSelectorError as problem:
                 unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
@@ -172,9 +190,20 @@ def _assemble(
         tuple(selections),
         counters=counters,
         consumers=_consumers(usable + others) if counters else (),
+        groups=_groups(usable + others) if counters else (),
         elsewhere=elsewhere,
+        unserved=unserved,
+        skips=skips,
         unmatchable=unmatchable,
     )
+
+
+def _groups(slices: Sequence[ResourceSlice]) -> tuple[tuple[str, SetGroups], ...]:
+    """The compatibility groups of the devices that consume counters, by name; empty if no device has any."""
+    if not any(has_groups(item) for item in slices):
+        return ()
+    devices = (device for item in slices for device in item.spec.devices if device.consumes_counters)
+    return tuple((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in devices)
 
 
 def _consumers(slices: Iterable[ResourceSlice]) -> tuple[tuple[str, Consumption], ...]:

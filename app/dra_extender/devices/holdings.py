@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from dra_extender.devices.compatibility import Groups, joined
 from dra_extender.devices.content import Interner
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, Amounts, PoolHoldings, PoolID
@@ -19,19 +20,22 @@ class NodeHoldings:
 
     `owned`: devices that a claim has exclusively. `shared`: consumed amounts by bit, for devices with shares.
     `counters`: what is left, by pool index, set and counter; negative when overdrawn. Pools without counter sets have
-    no entry. Linear in the devices of the view and what they consume.
+    no entry. `groups`: what devices in use have in common, by pool index and set. Linear in the devices of the view and
+    what they consume.
     """
 
-    __slots__ = ("counters", "owned", "shared")
+    __slots__ = ("counters", "groups", "owned", "shared")
 
     def __init__(self, view: NodeView, pools: Mapping[PoolID, PoolHoldings]) -> None:
         owned = 0
         shared: dict[int, Amounts] = {}
         counters: dict[int, Mapping[str, Mapping[str, int]]] = {}
+        groups: dict[int, Mapping[str, Groups]] = {}
         for index, pool in enumerate(view.pools):
             held = pools.get(pool.id)
             if pool.counters:
                 counters[index] = remaining_counters(pool, held)
+                groups[index] = groups_in_use(pool, held)
             if held is None or not pool.names:
                 continue
             bits = view.bits
@@ -48,6 +52,7 @@ class NodeHoldings:
         self.owned = owned
         self.shared = shared
         self.counters = counters
+        self.groups = groups
 
 
 def remaining_counters(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Mapping[str, int]]:
@@ -65,10 +70,21 @@ def remaining_counters(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Ma
     return pool.counters if left is None else left
 
 
+def groups_in_use(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Groups]:
+    """What the devices in use on each counter set have in common, also those of another node."""
+    found: dict[str, Groups] = {}
+    if held is not None:
+        for name, groups in pool.groups:
+            if name in held.owned or name in held.shared:
+                for set_name, own in groups:
+                    found[set_name] = joined(found.get(set_name), own)
+    return found
+
+
 Content = tuple[
     int,
     tuple[tuple[int, tuple[tuple[str, int], ...]], ...],
-    tuple[tuple[str, tuple[tuple[str, int], ...]], ...],
+    tuple[tuple[str, tuple[tuple[str, int], ...] | Groups], ...],
 ]
 
 
@@ -77,7 +93,7 @@ _UNTOUCHED: Final[Content] = 0, (), ()
 
 class PoolState:
     """`owned`: mask of the devices that a claim has exclusively. `shared`: what shares consume, by index of the device.
-    `left`: what the counter sets still offer, by set and counter.
+    `left`: what the counter sets still offer, by set and counter, and the groups of the devices in use on them.
     """
 
     __slots__ = ("__weakref__", "left", "owned", "shared")
@@ -109,7 +125,9 @@ class PoolStates:
                 if name in held.shared:
                     shared.append((index, _sorted(held.shared[name])))
         left = remaining_counters(pool, held) if pool.counters else {}
-        content = owned, tuple(shared), tuple(sorted((name, _sorted(counters)) for name, counters in left.items()))
+        offered = sorted((name, _sorted(counters)) for name, counters in left.items())
+        groups = sorted(groups_in_use(pool, held).items()) if pool.groups else ()
+        content = owned, tuple(shared), (*offered, *groups)
         return self._states.of(content, content)
 
 

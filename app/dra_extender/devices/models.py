@@ -36,6 +36,8 @@ class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
     consumes: Consumption = ()
     partition: bool = False
     """`consumesCounters` is set."""
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The compatibility groups of the counter sets on which it has some."""
     taints: tuple[DeviceTaint, ...] = ()
     """The taints with an active effect, without `timeAdded`."""
     binding_conditions: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ def traits_of(driver: str, device: Device) -> Traits:
         device,
         consumes=consumption(device),
         partition=bool(device.consumes_counters),
+        groups=compatibility_groups(device),
         taints=active_taints(device),
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
@@ -78,6 +81,12 @@ def counters_consumed(device: Device) -> Iterator[tuple[CounterID, Quantity]]:
     for part in device.consumes_counters:
         for name, counter in part.counters.items():
             yield (part.counter_set, name), counter.value
+
+
+def compatibility_groups(device: Device) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The groups that the device declares, by counter set."""
+    parts = (part for part in device.consumes_counters if part.compatibility_groups)
+    return tuple((part.counter_set, tuple(sorted(part.compatibility_groups))) for part in parts)
 
 
 def active_taints(device: Device) -> tuple[DeviceTaint, ...]:

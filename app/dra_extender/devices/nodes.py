@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from operator import itemgetter
+from typing import Final
 
 from cachetools import LRUCache
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool
 from dra_extender.devices.holdings import PoolState
@@ -165,7 +167,7 @@ class Nodes(Mapping[str, Node]):
             self.changes.note(index)
             return True
         before, seen.node = seen.node, node
-        if before.metadata.labels != node.metadata.labels:
+        if (before.metadata.labels, before.may_skip_operations) != (node.metadata.labels, node.may_skip_operations):
             seen.new = True
             self._views.pop(node.name, None)
             self.changes.note(seen.index)
@@ -240,11 +242,11 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, "", {}, self._features, _no_devices, published.generations)
+        pool = gather_pool(published.id, counters, _NO_NODE, self._features, _no_devices, published.generations)
         if pool is None or not (pool.incomplete or pool.invalid):
             return None
         known = before[1].pool if before is not None else None
-        same = known is not None and (known.incomplete, known.invalid) == (pool.incomplete, pool.invalid)
+        same = known is not None and (known.invalid, known.problem) == (pool.invalid, pool.problem)
         return before if same else (pool.order, SeenPool(pool))
 
     def own_pools(self, name: str) -> Iterable[PoolID]:
@@ -364,7 +366,7 @@ class Nodes(Mapping[str, Node]):
         own = published.own_names(name)
         if not published.visibilities:
             return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
-        visible = own, *[visibility(name, labels) for visibility in published.visibilities]
+        visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
         seen_pool = known.get(visible)
         if seen_pool is None:
@@ -372,14 +374,14 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
-        name, labels = node.name, node.metadata.labels
         try:
-            pool = gather_pool(
-                published.id, slices, name, labels, self._features, published.device_list, published.generations
-            )
+            pool = gather_pool(published.id, slices, node, self._features, published.device_list, published.generations)
         except GatherError as problem:
             return SeenPool(None, str(problem))
         return SeenPool(pool)
+
+
+_NO_NODE: Final = Node(ObjectMeta())
 
 
 def _no_devices(item: ResourceSlice) -> DeviceList:

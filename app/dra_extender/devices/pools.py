@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from dra_extender.api.resource import DeviceID
+from dra_extender.devices.compatibility import SetGroups
 from dra_extender.devices.models import REMEMBERED, Consumption, DeviceList, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
@@ -40,12 +41,13 @@ class Pool:
 
     `names`, `models` and `selections` belong to its devices, in search order. A pool that is `incomplete` or `invalid`
     (the reason; empty when valid) has no devices. `counters`: what the counter sets offer before any allocation, set ->
-    counter -> nano units. `consumers`: all devices that consume counters, also those of other nodes.
+    counter -> nano units. `consumers`: all devices that consume counters, also those of other nodes; `groups`: the same
+    with their compatibility groups, if some has any.
     """
 
     __slots__ = (
-        "consumers", "counters", "elsewhere", "id", "incomplete", "invalid", "late", "models", "names", "selections",
-        "unmatchable",
+        "consumers", "counters", "elsewhere", "gap", "groups", "id", "incomplete", "invalid", "late", "models", "names",
+        "selections", "skips", "unmatchable", "unserved",
     )  # fmt: skip
 
     def __init__(
@@ -56,9 +58,13 @@ class Pool:
         *,
         counters: Mapping[str, Mapping[str, int]] | None = None,
         consumers: tuple[tuple[str, Consumption], ...] = (),
+        groups: tuple[tuple[str, SetGroups], ...] = (),
         elsewhere: int = 0,
+        unserved: int = 0,
+        skips: Mapping[int, tuple[str, ...]] | None = None,
         unmatchable: Mapping[int, str] | None = None,
         incomplete: bool = False,
+        gap: str = "",
         invalid: str = "",
     ) -> None:
         self.id = id
@@ -72,11 +78,18 @@ class Pool:
         self.selections = selections
         self.counters = counters or NOTHING
         self.consumers = consumers
+        self.groups = groups
         self.elsewhere = elsewhere
         """Mask of the devices whose own node selection excludes this node."""
+        self.unserved = unserved
+        """Mask of the devices that skip operations of the kubelet which the node does not do without."""
+        self.skips = skips or NOTHING
+        """The operations that a device skips."""
         self.unmatchable = unmatchable or NOTHING
         """Devices whose own node selection is invalid, with the reason."""
         self.incomplete = incomplete
+        self.gap = gap or "not all of its slices are published yet"
+        """Why it is incomplete."""
         self.invalid = invalid
         self.late = any(device_list.late for device_list in device_lists)
         """Pools with binding conditions are searched last."""
@@ -88,6 +101,8 @@ class Pool:
         found.models = tuple(self.models[position] for position in order)
         found.selections = tuple(self.selections[position] for position in order)
         found.elsewhere = sum((self.elsewhere >> old & 1) << new for new, old in enumerate(order))
+        found.unserved = sum((self.unserved >> old & 1) << new for new, old in enumerate(order))
+        found.skips = {new: self.skips[old] for new, old in enumerate(order) if old in self.skips}
         found.unmatchable = {new: self.unmatchable[old] for new, old in enumerate(order) if old in self.unmatchable}
         return found
 
@@ -106,7 +121,7 @@ class Pool:
     @property
     def problem(self) -> str:
         """Why its devices are left out; empty when they are not."""
-        return self.invalid or ("not all of its slices are published yet" if self.incomplete else "")
+        return self.invalid or (self.gap if self.incomplete else "")
 
     @property
     def order(self) -> tuple[bool, PoolID]:
@@ -124,7 +139,7 @@ class NodeView:
 
     __slots__ = (
         "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "masks", "node", "offsets",
-        "pools", "unmatchable",
+        "pools", "skips", "unmatchable", "unserved",
     )  # fmt: skip
 
     def __init__(self, node: str, pools: Iterable[Pool], error: str = "") -> None:
@@ -135,12 +150,16 @@ class NodeView:
         self.all = (1 << len(self.devices)) - 1
         self.incomplete = any(pool.incomplete for pool in self.pools)
         self.invalid = any(pool.invalid for pool in self.pools)
-        self.elsewhere = 0
+        self.elsewhere = self.unserved = 0
         self.unmatchable: dict[int, str] = {}
+        self.skips: dict[int, tuple[str, ...]] = {}
         offsets, offset = [], 0
         for pool in self.pools:
             offsets.append(offset)
             self.elsewhere |= pool.elsewhere << offset
+            self.unserved |= pool.unserved << offset
+            for index, operations in pool.skips.items():
+                self.skips[offset + index] = operations
             for index, problem in pool.unmatchable.items():
                 self.unmatchable[offset + index] = problem
             offset += len(pool.names)

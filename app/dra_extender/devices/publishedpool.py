@@ -192,7 +192,7 @@ class PublishedPool:
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
         if self._generations is None:
-            self._generations = Generations(self.slices.values())
+            self._generations = Generations(self.slices.values(), self._features)
         return self._generations
 
     def device_list(self, item: ResourceSlice) -> DeviceList:

@@ -110,6 +110,23 @@ def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, obj
     return ""
 
 
+def has_groups(item: ResourceSlice) -> bool:
+    """Whether a device of the slice declares compatibility groups."""
+    return any(part.compatibility_groups for device in item.spec.devices for part in device.consumes_counters)
+
+
+def is_ignored(item: ResourceSlice, features: FeatureGates) -> bool:
+    """Whether the slice counts as missing, because it uses compatibility groups and their gate is off."""
+    return not features.compatibility_groups and has_groups(item)
+
+
+def gap_of(item: ResourceSlice, features: FeatureGates) -> str:
+    """Why the slice counts as missing, for people; empty if it does not."""
+    if not is_ignored(item, features):
+        return ""
+    return f"slice {item.metadata.name} has compatibilityGroups, and feature gate DRADeviceCompatibilityGroups is off"
+
+
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +135,13 @@ def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: Feature
     name = "/".join(pool)
     own: dict[str, list[ResourceSlice]] = {}
     for item in newest:
+        if gap := gap_of(item, features):
+            key = ObjectKey("ResourceSlice", item.metadata.name)
+            yield ObjectProblem(
+                key,
+                f"pool {name} is incomplete: {gap}",
+                "its devices are left out: if the gate is on in Kubernetes, add it to --feature-gates",
+            )
         yield from _incomplete(name, item, len(newest))
         own.setdefault(item.spec.node_name or "", []).append(item)
     for node, slices in own.items():

@@ -34,15 +34,16 @@ PER_UNIT: Final = 4
 
 class UsableOn(NamedTuple):
     """The nodes on which an allocated claim can be used. `only`: the name of the only one, if the selector names it;
-    `size`: the requirements of the selector.
+    `size`: the requirements of the selector. `skips`: its devices skip operations of the kubelet.
     """
 
     matches: Matcher
     only: str | None = None
     size: int = 0
+    skips: bool = False
 
     def __call__(self, node: Node) -> bool:
-        return self.matches(node.metadata.name, node.metadata.labels)
+        return self.matches(node.metadata.name, node.metadata.labels) and (not self.skips or node.may_skip_operations)
 
 
 NOWHERE: Final = UsableOn(lambda name, labels: False, "")
@@ -157,15 +158,17 @@ def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, Usab
         return NOWHERE
     if view.ledger.rivals(claim) or view.is_doubtful(claim):
         return NOWHERE
-    selector = claim.allocation.node_selector if claim.allocation is not None else None
+    allocation = claim.allocation or AllocationResult()
+    selector = allocation.node_selector
+    skips = any(result.skip_node_operations for result in allocation.devices.results)
     if selector is None:
-        return EVERYWHERE
+        return EVERYWHERE._replace(skips=skips)
     if selector not in parsed:
         only, size = only_node(selector), size_of(selector)
         if only is None:
             view.decisions.budget.spend(size // PER_UNIT)
         parsed[selector] = UsableOn(parse(selector), only, size)
-    return parsed[selector]
+    return parsed[selector]._replace(skips=skips)
 
 
 def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]) -> NodeStatuses:
@@ -285,7 +288,7 @@ def _where_usable(
 
 
 def _nodes_matching(view: View, usable: UsableOn, names: frozenset[str]) -> frozenset[str]:
-    if usable.only is not None:
+    if usable.only is not None and not usable.skips:
         return names & {usable.only}
     view.decisions.budget.spend(len(names) * (1 + usable.size) // PER_UNIT)
     return frozenset(name for name in names if usable(view.cluster.nodes[name]))

@@ -118,8 +118,10 @@ def available(state: SearchState, option: RequestOption, dry: int) -> int:
 
 
 def dry_devices(task: AllocationTask, state: SearchState) -> int:
-    """Devices whose counters do not suffice now; counters of shared devices are charged already."""
+    """Devices whose counters do not suffice now, or that are incompatible with devices in use; counters of shared
+    devices are charged already.
+    """
     if task.counters is None:
         return 0
-    dry = task.counters.dry(state.left) | task.overdrawn
+    dry = task.counters.dry(state.left) | task.overdrawn | task.counters.incompatible(state.groups)
     return dry & ~((state.charged | task.sharing) & task.shareable)

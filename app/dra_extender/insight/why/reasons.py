@@ -71,6 +71,8 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
     for group in failing or seen:
         for item in group.requests:
             for error in item.tally.errors:
+                if error.source == "capacity":
+                    return (PodRefused("claim", group.reason),)
                 return (SelectorFails(_requested(item.tally, names), error.source, error.problem, error.device),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)

@@ -1,0 +1,183 @@
+"""What the feature gates of Kubernetes 1.37 do to allocation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.allocation.featured import NEW
+from tests.support.allocation.scenarios import (
+    GATES,
+    allocated,
+    answer,
+    claim,
+    device,
+    request,
+    resource_slice,
+    scenario,
+)
+
+Json = dict[str, Any]
+STEPS = {"default": "200m", "validRange": {"min": "200m", "max": "1", "step": "100m"}}
+
+
+def told(case: Json, *gates: str) -> str:
+    """The devices, or the kind and the error, with these gates beside those of 1.36."""
+    found = answer({**case, "release": "1.37", "features": [*GATES, *gates]})
+    if found["kind"] != "allocated":
+        return f"{found['kind']}: {found['error']}"
+    return " ".join(item["device"] for each in found["allocations"] for item in each["devices"]["results"])
+
+
+def shared(policy: Json, value: str = "1") -> Json:
+    """A device with this policy of its memory."""
+    return device("a", allowMultipleAllocations=True) | {
+        "capacity": {"memory": {"value": value, "requestPolicy": policy}}
+    }
+
+
+def memory(amount: str) -> Json:
+    return claim(request("r", 1, capacity={"requests": {"memory": amount}}))
+
+
+# --- capacity ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gates", "expected"), [(("DRAFractionalCapacityRange",), "300m"), ((), "1")], ids=["thousandths", "whole numbers"]
+)
+def test_a_range_of_fractions_is_computed_in_thousandths(gates: tuple[str, ...], expected: str) -> None:
+    case = scenario([resource_slice([shared(STEPS)])], [memory("250m")])
+    found = answer({**case, "release": "1.37", "features": [*GATES, *gates]})
+    (result,) = found["allocations"][0]["devices"]["results"]
+    assert result["consumedCapacity"] == {"memory": expected}
+
+
+CANNOT = (
+    "error: claim default/claim, request r: checking capacity for device gpu.example.com/pool/a: "
+    'capacity "memory": capacity request cannot be represented in the device\'s range arithmetic: '
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "amount", "gates", "expected"),
+    [
+        ({"validRange": {"min": "1", "step": "1"}}, "9223372036854775808", (), "exceeds MaxInt64"),
+        ({"validRange": {"min": "2", "step": "9223372036854775806"}}, "3", (), "up to the next step passes MaxInt64"),
+        (STEPS, "250u", ("DRAFractionalCapacityRange",), "a"),
+        (STEPS, "250100u", ("DRAFractionalCapacityRange",), "is not a representable milli value"),
+    ],
+)
+def test_an_amount_that_cannot_be_computed_ends_the_attempt(
+    policy: Json, amount: str, gates: tuple[str, ...], expected: str
+) -> None:
+    found = told(scenario([resource_slice([shared(policy, "10E")])], [memory(amount)]), *gates)
+    assert found == expected or (found.startswith(CANNOT) and found.endswith(expected)), found
+
+
+def test_with_the_rules_of_1_36_an_amount_too_large_leaves_the_device_out() -> None:
+    case = scenario(
+        [resource_slice([shared({"validRange": {"min": "1", "step": "1"}})])], [memory("9223372036854775808")]
+    )
+    assert answer(case)["kind"] == "unschedulable"
+
+
+def test_a_negative_amount_ends_the_attempt() -> None:
+    found = told(scenario([resource_slice([shared({"validRange": {"min": "-4", "step": "1"}})])], [memory("-4")]))
+    assert found.endswith('capacity "memory": capacity value is negative')
+
+
+# --- compatibility groups ---------------------------------------------------------------------------------------------
+
+
+def part(name: str, *groups: str, card: str = "card") -> Json:
+    """A device that consumes one slot of a card."""
+    found = device(name, counters={card: {"slots": "1"}})
+    if groups:
+        found["consumesCounters"][0]["compatibilityGroups"] = list(groups)
+    return found
+
+
+def cards(*parts: Json) -> list[Json]:
+    """The devices, and two cards with eight slots each."""
+    sets = {"card": {"slots": "8"}, "card2": {"slots": "8"}}
+    return [resource_slice(name="0", count=2, counters=sets), resource_slice(parts, name="1", count=2)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "count", "expected"),
+    [
+        ([part("a", "x"), part("b", "y"), part("c", "x")], 2, "a c"),
+        ([part("a", "x"), part("b"), part("c", "x")], 2, "a c"),
+        ([part("a"), part("b", "x"), part("c")], 2, "a c"),
+        ([part("a", "x", "y"), part("b", "y", "z"), part("c", "z"), part("d", "y")], 3, "a b d"),
+        ([part("a", "x"), part("b", "y", card="card2")], 2, "a b"),
+        ([part("a", "x"), part("b", "y"), part("c", "y")], 2, "b c"),
+    ],
+    ids=["a group in common", "groups and none", "none and groups", "what all share", "other card", "goes back"],
+)
+def test_devices_of_a_card_need_a_group_in_common(parts: list[Json], count: int, expected: str) -> None:
+    case = scenario(cards(*parts), [claim(request("r", count))])
+    assert told(case, "DRADeviceCompatibilityGroups") == expected
+
+
+def test_devices_in_use_decide_who_may_join() -> None:
+    case = scenario(cards(part("a", "x"), part("b", "y"), part("c", "x")), [claim(request("r"))])
+    assert told({**case, "allocatedClaims": [allocated("a")]}, "DRADeviceCompatibilityGroups") == "c"
+    apart = {**case, "allocatedClaims": [allocated("a"), allocated("b", name="second")]}
+    assert told(apart, "DRADeviceCompatibilityGroups") == "unschedulable: cannot allocate all claims"
+
+
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_without_the_gate_a_slice_with_groups_counts_as_missing(release: str) -> None:
+    case = {**scenario(cards(part("a", "x")), [claim(request("r", None))]), "release": release}
+    assert answer(case)["error"] == (
+        "claim default/claim, request r: asks for all devices, "
+        "but resource pool gpu.example.com/pool is currently being updated"
+    )
+
+
+# --- operations of the kubelet ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "gates", "expected"),
+    [
+        (True, ("DRAOptionalNodeOperations",), "a"),
+        (False, ("DRAOptionalNodeOperations",), "b"),
+        (True, (), "b"),
+    ],
+    ids=["the node allows it", "it does not", "the gate is off"],
+)
+def test_devices_that_skip_operations_are_for_nodes_that_declare_it(
+    declared: bool, gates: tuple[str, ...], expected: str
+) -> None:
+    skipping = resource_slice([device("a")], name="1", count=2)
+    skipping["spec"]["skipNodeOperations"] = ["*"]
+    case = scenario([skipping, resource_slice([device("b")], name="2", count=2)], [claim(request("r"))])
+    if declared:
+        case["node"]["status"] = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
+    assert told(case, *gates) == expected
+    found = answer({**case, "release": "1.37", "features": [*GATES, *gates]})
+    (result,) = found["allocations"][0]["devices"]["results"]
+    assert result.get("skipNodeOperations") == (["*"] if expected == "a" else None)
+
+
+@pytest.mark.parametrize("gate", NEW)
+def test_the_gates_do_nothing_in_1_36(gate: str) -> None:
+    case = scenario([resource_slice([shared(STEPS)])], [memory("250m")])
+    with_gate = answer({**case, "features": [*GATES, gate]})
+    assert [with_gate["kind"], with_gate["error"]] == [answer(case)["kind"], answer(case)["error"]]
+
+
+# --- derived attributes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_without_the_gate_a_request_with_derived_attributes_is_refused(release: str) -> None:
+    wanted = claim(request("r", 1, derivedAttributes=[{"name": "gpu.example.com/made", "expression": "1"}]))
+    case = {**scenario([resource_slice([device("a")])], [wanted]), "release": release}
+    assert answer(case)["error"] == (
+        "claim default/claim, request r: cannot handle request with derived attributes, the feature is disabled"
+    )
