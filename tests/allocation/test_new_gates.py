@@ -181,3 +181,61 @@ def test_without_the_gate_a_request_with_derived_attributes_is_refused(release: 
     assert answer(case)["error"] == (
         "claim default/claim, request r: cannot handle request with derived attributes, the feature is disabled"
     )
+
+
+SIDE = 'device.attributes["gpu.example.com"].numa == 0 ? "left" : "right"'
+DERIVED = [{"name": "gpu.example.com/side", "expression": SIDE}]
+
+
+def pair(*more: Json, derived: list[Json] = DERIVED, kind: str = "matchAttribute") -> Json:
+    """A claim for two devices with this constraint on the side."""
+    return claim(request("r", 2, derivedAttributes=derived), *more, constraints=[{kind: "gpu.example.com/side"}])
+
+
+def sided(*numas: int, **attributes: object) -> list[Json]:
+    return [resource_slice([device(f"d{index}", {"numa": numa, **attributes}) for index, numa in enumerate(numas)])]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (pair(), "d0 d2"),
+        (pair(kind="distinctAttribute"), "d0 d1"),
+        (pair(request("published")), "unschedulable: cannot allocate all claims"),
+    ],
+    ids=["match", "distinct", "other requests see what is published"],
+)
+def test_a_constraint_sees_the_derived_attribute(wanted: Json, expected: str) -> None:
+    assert told(scenario(sided(0, 1, 0), [wanted]), "DRADerivedAttributes") == expected
+
+
+def test_a_derived_attribute_hides_the_published_one() -> None:
+    case = scenario(sided(0, 1, 0, side="published"), [pair(request("published"))])
+    assert told(case, "DRADerivedAttributes") == "unschedulable: cannot allocate all claims"
+    same = [{"name": "gpu.example.com/side", "expression": '"published"'}]
+    assert told(scenario(sided(0, 1, 0, side="published"), [pair(request("p"), derived=same)]), "DRADerivedAttributes")
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ('device.attributes["gpu.example.com"].no', "evaluate derived attribute A on device D failed: no such key: no"),
+        ("dyn(1.5)", "evaluate derived attribute A on device D failed: unsupported CEL return type: float64"),
+        ('[dyn(1), dyn("a")]', "evaluate derived attribute A on device D failed: "
+            "expected list element at index 1 to be int, got string"),
+        ("1.5", "compile derived attribute A failed: must evaluate to a primitive scalar (string, integer, boolean, "
+            "semver) or a list of these scalars, not double"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_cannot_be_derived_ends_the_attempt(expression: str, problem: str) -> None:
+    case = scenario(sided(0, 1), [pair(derived=[{"name": "gpu.example.com/side", "expression": expression}])])
+    problem = problem.replace(" A ", " gpu.example.com/side ").replace(" D ", " gpu.example.com/pool/d0 ")
+    assert told(case, "DRADerivedAttributes") == f"error: {problem}"
+
+
+def test_only_devices_that_a_constraint_looks_at_have_to_have_a_value() -> None:
+    expression = 'device.attributes["gpu.example.com"].numa == 1 ? device.attributes["gpu.example.com"].no : "x"'
+    derived = [{"name": "gpu.example.com/side", "expression": expression}]
+    case = scenario(sided(1, 0, 0, 1), [pair(derived=derived)])
+    assert "no such key: no" in told(case, "DRADerivedAttributes")
+    assert told({**case, "allocatedClaims": [allocated("d0")]}, "DRADerivedAttributes") == "d1 d2"

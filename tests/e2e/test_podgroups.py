@@ -1,4 +1,4 @@
-"""Claims of PodGroups, alpha in Kubernetes 1.36: one for all pods of a group, and reserved for the group."""
+"""Claims of PodGroups, v1alpha2 in Kubernetes 1.36, v1beta1 in 1.37: one for all pods of a group, reserved for it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ GATES: Mapping[str, bool] = {"GenericWorkload": True, "DRAWorkloadResourceClaims
 STOCK = "default-scheduler"
 
 
+def version() -> str:
+    """The version of PodGroups that the release serves."""
+    return "v1alpha2" if release() < (1, 37) else "v1beta1"
+
+
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A second control plane: what is alpha stays out of all other tests."""
     skip_without(GATES, offered(GATES), "v{}.{}".format(*release()))
     directory = tmp_path_factory.mktemp("podgroups")
-    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/v1alpha2=true")
+    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/{version()}=true")
     with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **GATES}), runtime_config=versions) as plane:
         yield plane
 
@@ -50,7 +55,7 @@ def stock(plane: ControlPlane) -> Iterator[str]:
 def group(case: Case, claim: dict[str, str]) -> dict[str, str]:
     """A PodGroup with one claim; gives its entry of reservedFor."""
     meta, spec = case.where("group"), {"schedulingPolicy": {"basic": {}}, "resourceClaims": [claim]}
-    body = {"apiVersion": f"{GROUP}/v1alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    body = {"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": meta, "spec": spec}
     (made,) = case.apply(body)
     return {"apiGroup": GROUP, "resource": "podgroups", "name": "group", "uid": made["metadata"]["uid"]}
 
@@ -89,7 +94,7 @@ def test_the_claim_of_a_group_stays_until_the_group_goes(case: Case, ground: Gro
     case.pod_with_claim("stranger")
     case.until_refused("stranger", "cannot allocate all claims")
     case.delete_pod("two")
-    ground.delete(f"/apis/{GROUP}/v1alpha2/namespaces/{case.name}/podgroups/group")
+    ground.delete(f"/apis/{GROUP}/{version()}/namespaces/{case.name}/podgroups/group")
     assert case.until_bound("stranger") == "node-1"
 
 

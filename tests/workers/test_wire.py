@@ -24,6 +24,7 @@ from dra_extender.workers.wire import (
     frame,
     length,
 )
+from tests.support.allocation.featured import featured
 
 
 def question_of(scenario: Scenario) -> SearchRequest | None:
@@ -46,6 +47,14 @@ def test_a_search_that_was_sent_takes_the_same_turns(name: str) -> None:
             sent = decode_request(encode_request(question)[HEADER.size :])
             assert reply_to(sent) == reply_to(question), case["name"]
     assert asked > 15
+
+
+def test_a_search_with_the_gates_of_1_37_takes_the_same_turns() -> None:
+    questions = filter(None, (question_of(Scenario(featured(number))) for number in range(150)))
+    asked = [question for question in questions if not question.view.error]
+    for question in asked:
+        assert reply_to(decode_request(encode_request(question)[HEADER.size :])) == reply_to(question)
+    assert len(asked) > 50
 
 
 def has_a_selector(question: SearchRequest) -> bool:

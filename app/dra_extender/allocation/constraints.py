@@ -5,9 +5,10 @@ answers are masks: `allowed` of a state has exactly the devices that the constra
 with all covered devices, not only with the latest one of each request.
 
 An attribute is a set of tokens: a scalar is one token, a list one per element (with list attributes on); tokens of
-different types differ. matchAttribute keeps the tokens that all covered devices share; distinctAttribute wants disjoint
-sets. A value of an unknown type (a list, when lists are off) is accepted for the first covered device only - except by
-matchAttribute with lists on, which refuses it.
+different types differ. A request can derive the attribute: its devices then have the computed value, or an error as
+soon as the constraint looks at them. matchAttribute keeps the tokens that all covered devices share; distinctAttribute
+wants disjoint sets. A value of an unknown type (a list, when lists are off) is accepted for the first covered device
+only - except with lists on: then matchAttribute refuses it, and with the rules of 1.37 distinctAttribute as well.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/{allocator_incubating,constraint}.go and
 structured/internal/experimental/constraint.go.
@@ -15,10 +16,12 @@ structured/internal/experimental/constraint.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AttributeValue, DeviceConstraint
 from dra_extender.api.semver import VersionText
 from dra_extender.devices.models import DeviceModel
@@ -45,13 +48,13 @@ class AttributeTable:
 
     __slots__ = ("_islands", "disjoint", "groups", "known", "present", "tokens")
 
-    def __init__(self, view: NodeView, name: str, lists: bool) -> None:
+    def __init__(self, rows: Iterable[tuple[Token, ...] | None]) -> None:
+        """`rows`: the tokens of each device; None for a device that does not have the attribute."""
         numbers: dict[Token, int] = {}
         self.groups: list[int] = []
         self.tokens: list[tuple[int, ...]] = []
         self.present = self.known = 0
-        for index, device in enumerate(view.devices):
-            values = _tokens(device.model, name, lists)
+        for index, values in enumerate(rows):
             bit = 1 << index
             found: list[int] = []
             if values is not None:
@@ -100,20 +103,23 @@ def attribute_table(view: NodeView, name: str, lists: bool) -> AttributeTable:
     """The table of an attribute, remembered by the view."""
     key = "attribute", name, lists
     found: AttributeTable | None = view.masks.get(key)
-    return found if found is not None else view.remember(key, AttributeTable(view, name, lists))
+    if found is None:
+        found = view.remember(key, AttributeTable(tokens_of(device.model, name, lists) for device in view.devices))
+    return found
 
 
-def _tokens(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] | None:
+def tokens_of(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] | None:
     """None when the device does not have the attribute, nothing when its type is unknown."""
     key = "attribute", name, lists
     if key not in model.memo:
         attribute = model.traits.attribute(name)
-        return model.remember(key, None if attribute is None else _split(attribute.value, lists))
+        return model.remember(key, None if attribute is None else split(attribute.value, lists))
     found: tuple[Token, ...] | None = model.memo[key]
     return found
 
 
-def _split(value: AttributeValue | None, lists: bool) -> tuple[Token, ...]:
+def split(value: AttributeValue | None, lists: bool) -> tuple[Token, ...]:
+    """The tokens of a value."""
     if value is None:
         return ()
     if isinstance(value, tuple):
@@ -126,15 +132,28 @@ def _token(value: Any) -> Token:
 
 
 class AttributeConstraint:
-    """One constraint of a claim on a view. `start` is its state while it covers no device."""
+    """One constraint of a claim on a view. `start` is its state while it covers no device.
 
-    __slots__ = ("match", "start", "table")
+    Where requests derive the attribute, `derived` is set, and the table and masks have one part of the size of the view
+    for each way to get it; `problems` are the errors, by place in the table, and `failing` is their mask.
+    """
 
-    def __init__(self, view: NodeView, source: DeviceConstraint, lists: bool) -> None:
+    __slots__ = ("derived", "failing", "match", "problems", "start", "table")
+
+    def __init__(
+        self,
+        source: DeviceConstraint,
+        table: AttributeTable,
+        features: FeatureGates,
+        problems: Mapping[int, str] | None = None,
+    ) -> None:
         self.match = source.match_attribute is not None
-        name = source.match_attribute if source.match_attribute is not None else source.distinct_attribute
-        self.table = attribute_table(view, name or "", lists)
-        first = self.table.known if self.match and lists else self.table.present
+        self.table = table
+        self.derived = problems is not None
+        self.problems = problems or {}
+        self.failing = sum(1 << place for place in self.problems)
+        strict = features.DRAListTypeAttributes and (self.match or features.is_1_37)
+        first = self.table.known if strict else self.table.present
         self.start = ConstraintState(first)
 
     def add(self, state: ConstraintState, device: int) -> ConstraintState:
@@ -147,3 +166,12 @@ class AttributeConstraint:
                 return state
             tokens = tuple(token for token in state.tokens if token in tokens)
         return ConstraintState(table.union(tokens), tokens)
+
+
+def in_any_part(places: int, size: int) -> int:
+    """The devices with one of these places in the table of a constraint, which has parts of this size."""
+    found = 0
+    while places:
+        found |= places
+        places >>= max(size, 1)
+    return found & (1 << size) - 1

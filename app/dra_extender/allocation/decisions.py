@@ -175,9 +175,9 @@ class Decisions:
         own = node_reads(prepared) if isinstance(prepared, PreparedClaims) else None
         filters = [caches.filters.of_class(known, cluster.features) for known in cluster.classes.values()]
         names = set(attributes).union(own.attributes if own is not None else ())
-        signatures = caches.pools(
-            reads_of((*filters, *(own.filters if own is not None else ())), sorted(names), budget)
-        )
+        exact = own is not None and own.exact
+        every = (*filters, *(own.filters if own is not None else ()))
+        signatures = caches.pools(None if exact else reads_of(every, sorted(names), budget))
         found: dict[str, Hashable] = {}
         for name in nodes:
             seen = cluster.inventory.nodes.seen.get(name)
@@ -240,7 +240,7 @@ class Decisions:
         reads, caches = node_reads(prepared, scorer), self._caches
         keys = caches.keys.get(reads)
         if keys is None:
-            pools = caches.pools(reads_of(reads.filters, reads.attributes, self._budget))
+            pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self._budget))
             keys = caches.keys[reads] = EquivalenceKeys(reads, pools=pools, states=caches.states)
         return ResultCache(keys, self._cluster.inventory.nodes, self._cluster.ledger)
 

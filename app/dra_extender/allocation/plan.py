@@ -47,8 +47,9 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 Rule = Literal[
-    "class", "binding conditions", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint"
-]
+    "class", "binding conditions", "selector", "node", "error", "operations", "in use", "capacity", "groups",
+    "counters", "taint", "constraint",
+]  # fmt: skip
 """What can take a device away from a request, in the order in which the search looks at rules."""
 
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
@@ -62,8 +63,16 @@ RULE_TEXTS: Final[Mapping[Rule, tuple[str, str]]] = {
     "selector": ("is not selected by the request", "are not selected by the request"),
     "node": ("is for other nodes", "are for other nodes"),
     "error": ("makes a selector fail", "make a selector fail"),
+    "operations": (
+        "skips operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
+        "skip operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
+    ),
     "in use": ("is in use", "are in use"),
     "capacity": ("has too little capacity", "have too little capacity"),
+    "groups": (
+        "has no compatibility group in common with devices in use on its counter set",
+        "have no compatibility group in common with devices in use on their counter set",
+    ),
     "counters": ("consumes counters that are not available", "consume counters that are not available"),
     "taint": ("has a taint that is not tolerated", "have a taint that is not tolerated"),
     "constraint": ("does not satisfy the constraints of the claim", "do not satisfy the constraints of the claim"),

@@ -165,8 +165,8 @@ class Ask:
     """
 
     __slots__ = (
-        "admin", "admin_access", "all", "class_name", "count", "covered", "filter", "label", "name", "parent",
-        "tolerations",
+        "admin", "admin_access", "all", "class_name", "count", "covered", "derived", "filter", "label", "name",
+        "parent", "tolerations",
     )  # fmt: skip
 
     def __init__(
@@ -186,6 +186,8 @@ class Ask:
         self.admin_access = source.admin_access if isinstance(source, ExactDeviceRequest) else None
         self.admin = self.admin_access is True
         self.tolerations = source.tolerations
+        self.derived = {item.name: item.expression for item in source.derived_attributes}
+        """The expressions of derived attributes."""
         names = {self.parent, self.name}
         self.covered = tuple(
             index

@@ -175,7 +175,7 @@ class Search:
                     option.candidates.failures[device], option.ask, option.claim, self.task.view.devices[device]
                 )
             self._charge(state.cost(option, device))
-            if not state.affordable(option, device):
+            if not state.affordable(option, device) or (option.fails and not state.accepts(option, device)):
                 continue
             state.take(option, device)
             if position.missing == 1:
@@ -197,7 +197,7 @@ class Search:
             self._charge(state.cost(option, device))
             possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
             if possible:
-                if any(not state.constraint_states[index].allowed & bit for index in option.constraints):
+                if not state.accepts(option, device):
                     raise self._refused(option, device)
                 possible = option.usable & bit and state.capacity_suffices(option, device)
             if not possible:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
+
 from dra_extender.allocation.budget import EVALUATING, Deferred, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.workerrequests import (
@@ -18,6 +20,7 @@ from dra_extender.allocation.workerrequests import (
     WorkerReply,
 )
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel import (
     CelCompileError,
     CelGates,
@@ -29,6 +32,7 @@ from dra_extender.cel import (
     WorkExceeded,
 )
 from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.pools import PooledDevice
 
 CompiledSelector = Program | CompileReply
 
@@ -50,9 +54,11 @@ def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     return found
 
 
-def compiled(expression: str, filter: DeviceFilter, budget: WorkBudget) -> CompiledSelector:
+def compiled(
+    expression: str, filter: DeviceFilter, budget: WorkBudget, gates: CelGates | None = None
+) -> CompiledSelector:
     """The selector of the filter, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
-    gates = cel_gates(filter.features)
+    gates = gates or cel_gates(filter.features)
     key = "compile", expression, gates
     known = budget.known(key)
     if known is not None:
@@ -70,7 +76,40 @@ def matches(
     selector: CompiledSelector, expression: str, filter: DeviceFilter, view: DeviceView, budget: WorkBudget
 ) -> bool | str:
     """Whether the device matches, or the text of the error. Raises TurnSpent and Deferred."""
-    gates = cel_gates(filter.features)
+    found = _evaluation(selector, expression, filter, view, budget, cel_gates(filter.features))
+    return found.problem or found.matches
+
+
+def derived(
+    name: str, expression: str, device: PooledDevice, filter: DeviceFilter, budget: WorkBudget
+) -> DeviceAttribute | str:
+    """The attribute that the expression computes, or the text of the error. Raises TurnSpent and Deferred."""
+    gates = msgspec.structs.replace(cel_gates(filter.features), derived=True)
+    try:
+        program = compiled(expression, filter, budget, gates)
+        problem = program.problem if isinstance(program, CompileReply) else ""
+    except CelCompileError as error:
+        problem = error.message
+    if problem:
+        return f"compile derived attribute {name} failed: {problem}"
+    key, model = ("derived", expression, gates), device.model
+    found: EvaluateReply | None = model.memo.get(key)
+    if found is None:
+        view = device_view(model, filter.features)
+        found = model.remember(key, _evaluation(program, expression, filter, view, budget, gates))
+    if found.attribute is None:
+        return f"evaluate derived attribute {name} on device {'/'.join(device.id)} failed: {found.problem}"
+    return found.attribute
+
+
+def _evaluation(
+    selector: CompiledSelector,
+    expression: str,
+    filter: DeviceFilter,
+    view: DeviceView,
+    budget: WorkBudget,
+    gates: CelGates,
+) -> EvaluateReply:
     if not budget.limited:
         program = selector if isinstance(selector, Program) else filter.programs.compile(expression, gates)
         return evaluated(program, view)
@@ -86,15 +125,17 @@ def matches(
     if known is None:
         raise budget.defer(key, EvaluateRequest(expression, gates, view), EVALUATING)
     reply = known.reply
-    return (reply.problem or reply.matches) if isinstance(reply, EvaluateReply) else _overrun(reply, "on a device")
+    return reply if isinstance(reply, EvaluateReply) else EvaluateReply(problem=_overrun(reply, "on a device"))
 
 
-def evaluated(program: Program, view: DeviceView, work: Work | None = None) -> bool | str:
-    """Whether the device matches, or the text of the error. Raises WorkExceeded."""
+def evaluated(program: Program, view: DeviceView, work: Work | None = None) -> EvaluateReply:
+    """What the expression says of the device. Raises WorkExceeded."""
     try:
-        return program.evaluate(view, work)
+        if program.gates.derived:
+            return EvaluateReply(attribute=program.attribute(view, work))
+        return EvaluateReply(program.evaluate(view, work))
     except CelRuntimeError as error:
-        return f"CEL runtime error: {error}"
+        return EvaluateReply(problem=error.message if program.gates.derived else f"CEL runtime error: {error}")
 
 
 def _overrun(reply: WorkerReply, what: str) -> str:
@@ -108,9 +149,8 @@ def reply_to(request: CompileRequest | EvaluateRequest, programs: Programs) -> C
         try:
             return CompileReply(programs.compile(request.expression, request.gates).reads)
         except CelCompileError as error:
-            return CompileReply(problem=f"CEL compile error: {error}")
-    found = evaluated(programs.compile(request.expression, request.gates), request.view)
-    return EvaluateReply(False, found) if isinstance(found, str) else EvaluateReply(found)
+            return CompileReply(problem=error.message if request.gates.derived else f"CEL compile error: {error}")
+    return evaluated(programs.compile(request.expression, request.gates), request.view)
 
 
 class FilterSelector:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
-from dra_extender.allocation.task import AllocationTask, RequestOption
+from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.devices.compatibility import Groups, joined
 from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 
@@ -68,13 +68,26 @@ class SearchState:
         return self.taken_by_claim[option.claim] if option.admin else self.taken_mask
 
     def allowed(self, option: RequestOption) -> int:
-        """The devices that are selected, free and acceptable to the constraints. Counters and shares are not looked
-        at.
+        """The devices that are selected, free and acceptable to the constraints, or on which an attribute cannot be
+        derived. Counters and shares are not looked at.
         """
-        mask = option.usable & ~self.blocked(option)
+        mask, failing = option.usable & ~self.blocked(option), 0
         for index in option.constraints:
-            mask &= self.constraint_states[index].allowed
-        return mask
+            shift = option.shifts.get(index, 0)
+            failing |= mask & (self.task.constraints[index].failing >> shift)
+            mask &= self.constraint_states[index].allowed >> shift
+        return mask | failing
+
+    def accepts(self, option: RequestOption, device: int) -> bool:
+        """Whether the constraints accept the device. Raises FatalError when a derived attribute fails first."""
+        for index in option.constraints:
+            place = device + option.shifts.get(index, 0)
+            problem = self.task.constraints[index].problems.get(place)
+            if problem is not None:
+                raise FatalError(problem)
+            if not self.constraint_states[index].allowed >> place & 1:
+                return False
+        return True
 
     def cost(self, option: RequestOption, device: int) -> int:
         """Units of work that it takes to compare the device, to take it and to give it back."""
@@ -130,7 +143,7 @@ class SearchState:
             self.charged |= bit
         for index in option.constraints:
             before = self.constraint_states[index]
-            after = task.constraints[index].add(before, device)
+            after = task.constraints[index].add(before, device + option.shifts.get(index, 0))
             if after is not before:
                 taken.constraint_states.append((index, before))
                 self.constraint_states[index] = after

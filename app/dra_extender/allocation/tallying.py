@@ -15,7 +15,7 @@ import msgspec
 
 from dra_extender.allocation.allocator import lacking
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
-from dra_extender.allocation.constraints import AttributeConstraint
+from dra_extender.allocation.constraints import AttributeConstraint, in_any_part
 from dra_extender.allocation.counters import CounterLayout
 from dra_extender.allocation.plan import (
     INVALID_POOLS,
@@ -190,6 +190,7 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | _in_the_way(task, masks.get("counters", 0))
+    held |= _members(task, masks.get("groups", 0))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
@@ -240,19 +241,21 @@ def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
     """For each option of each request, in order. Raises what the budget does."""
     state = SearchState(task)
     dry = dry_devices(task, state)
+    incompatible = dry & task.counters.incompatible(state.groups) if task.counters is not None else 0
     bounds = Bounds(task)
     for options in task.options:
         for option in options:
             task.charge(OPTION)
             taken: dict[Rule, int] = defaultdict(int, losses(task.view, option.ask.filter, task.budget))
             left = option.candidates.usable & ~task.view.unserved
-            taken["node"] |= option.candidates.usable & task.view.unserved
+            taken["operations"] = option.candidates.usable & task.view.unserved
             owned = 0 if option.admin else task.holdings.owned
             rule: Rule
             for rule, gone in (
                 ("in use", left & owned),
                 ("capacity", left & ~owned & ~_roomy(option)),
-                ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry),
+                ("groups", 0 if option.admin else left & ~owned & _roomy(option) & incompatible),
+                ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry & ~incompatible),
             ):
                 taken[rule] |= gone
                 left &= ~gone
@@ -354,6 +357,14 @@ def _consumers(layout: CounterLayout, mask: int, numbers: Collection[int]) -> in
     return mask & sum({1 << device for number in numbers for device, _ in layout.consumers[number]})
 
 
+def _members(task: AllocationTask, mask: int) -> int:
+    """The devices in use on the counter sets of these devices."""
+    groups = task.counters.groups if task.counters is not None and mask else {}
+    sets = {number for device, own in groups.items() if mask >> device & 1 for number, _ in own}
+    in_use = task.holdings.owned | task.sharing
+    return sum(1 << each for each, own in groups.items() if in_use >> each & 1 and any(n in sets for n, _ in own))
+
+
 def _amount(nano: int) -> str:
     """A counter has no unit: an amount that is a whole number of Mi is written in Mi."""
     return Quantity(nano, Format.DECIMAL_SI if nano % _MEBI else Format.BINARY_SI).text
@@ -364,8 +375,8 @@ def _constraints(task: AllocationTask, taken: Sequence[TakenAway]) -> Iterator[C
         for index, place in enumerate(task.claim_constraints[number]):
             source, constraint = claim.constraints[index], task.constraints[place]
             task.charge(len(taken) + len(constraint.table.groups) // COUNTED)
-            covered = [item for item in taken if item.option.covers >> place & 1]
-            if not covered:
+            covered = [item for item in taken if place in item.option.constraints]
+            if not covered or constraint.problems:  # the problem is the reason then
                 continue
             mask = 0
             wanted: dict[int, int] = {}
@@ -380,11 +391,11 @@ def _constraints(task: AllocationTask, taken: Sequence[TakenAway]) -> Iterator[C
                 source.match_attribute or source.distinct_attribute or "",
                 tuple(item.option.ask.name for item in covered),
                 sum(wanted.values()),
-                _best(constraint, mask),
-                (mask & ~constraint.table.present).bit_count(),
+                _best(constraint, mask, len(task.view.devices)),
+                (mask & ~in_any_part(constraint.table.present, len(task.view.devices))).bit_count(),
             )
 
 
-def _best(constraint: AttributeConstraint, mask: int) -> int:
-    groups = [(group & mask).bit_count() for group in constraint.table.groups]
+def _best(constraint: AttributeConstraint, mask: int, size: int) -> int:
+    groups = [(in_any_part(group, size) & mask).bit_count() for group in constraint.table.groups]
     return max(groups, default=0) if constraint.match else sum(1 for group in groups if group)

@@ -8,11 +8,12 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.capacity import fits
-from dra_extender.allocation.constraints import AttributeConstraint
+from dra_extender.allocation.constraints import AttributeConstraint, AttributeTable, Token, attribute_table, split
 from dra_extender.allocation.counters import CounterLayout, counter_layout
 from dra_extender.allocation.requests import (
     Ask,
@@ -23,7 +24,9 @@ from dra_extender.allocation.requests import (
     limit_problem,
 )
 from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, suitability
+from dra_extender.allocation.selectors import derived
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceConstraint
 from dra_extender.cel import Work
 from dra_extender.devices.compatibility import Groups
 from dra_extender.devices.holdings import NodeHoldings
@@ -34,12 +37,6 @@ OPTION: Final = 5
 DEVICES_PER_UNIT: Final = 16
 CAPACITIES_PER_UNIT: Final = 4
 
-_NO_SUCH_KEY: Final = "no such key:"
-_HINT: Final = (
-    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
-    "fields"
-)
-
 
 class RequestOption:
     """An `Ask` on this node. It needs `need` devices; in mode All exactly `devices`, in this order (mask `wanted`).
@@ -49,8 +46,8 @@ class RequestOption:
     """
 
     __slots__ = (
-        "admin", "all", "ask", "candidates", "claim", "constraints", "covers", "devices", "failing", "need", "request",
-        "usable", "wanted",
+        "admin", "all", "ask", "candidates", "claim", "constraints", "covers", "devices", "failing", "fails", "need",
+        "request", "shifts", "usable", "wanted",
     )  # fmt: skip
 
     def __init__(self, ask: Ask, claim: int, request: int, candidates: Candidates) -> None:
@@ -66,13 +63,17 @@ class RequestOption:
         self.usable = candidates.usable
         self.failing = 0
         self.constraints: tuple[int, ...] = ()
-        """Indices into the constraints of the task; `covers` is their mask."""
+        """Indices into the constraints of the task; `covers` is the mask of those on published attributes."""
         self.covers = 0
+        self.shifts: dict[int, int] = {}
+        """Where the devices begin in the table of a constraint on an attribute that requests derive."""
+        self.fails = False
+        """Deriving an attribute fails for a device."""
 
     @property
     def raises(self) -> bool:
         """Whether the search may meet an error when it gets to the option."""
-        return bool(self.failing) or (self.all and self.need > 0 and bool(self.constraints))
+        return bool(self.failing) or self.fails or (self.all and self.need > 0 and bool(self.constraints))
 
 
 class FatalError(Exception):
@@ -96,7 +97,6 @@ def failed(failure: EvaluationFailure, ask: Ask, claim: int, device: PooledDevic
     text, where = failure.text, f"selector #{failure.index}"
     if ask.filter.features.is_1_37:
         where += f" on device {name}"
-        text += _HINT if _NO_SUCH_KEY in text else ""
     if failure.source == "class":
         return FatalError(f"class {ask.class_name}: {where}: {text}")
     if failure.source == "request":
@@ -176,10 +176,56 @@ class AllocationTask:
         if problem := limit_problem(least):
             raise FatalError(problem, number)
         lists = self.features.DRAListTypeAttributes
-        for source in claim.constraints:
+        for index, source in enumerate(claim.constraints):
             self.charge(OPTION + len(self.view.devices))
-            self.constraints.append(AttributeConstraint(self.view, source, lists))
+            name = source.match_attribute if source.match_attribute is not None else source.distinct_attribute or ""
+            covered = [
+                option
+                for options in self.options
+                for option in options
+                if option.claim == number and index in option.ask.covered
+            ]
+            if any(name in option.ask.derived for option in covered):
+                self.constraints.append(self._derived(source, name, base + index, covered))
+            else:
+                self.constraints.append(
+                    AttributeConstraint(source, attribute_table(self.view, name, lists), self.features)
+                )
         self.claim_constraints.append(range(base, len(self.constraints)))
+
+    def _derived(
+        self, source: DeviceConstraint, name: str, index: int, covered: Sequence[RequestOption]
+    ) -> AttributeConstraint:
+        """A constraint on an attribute that some of the covered requests derive."""
+        lists, size = self.features.DRAListTypeAttributes, len(self.view.devices)
+        parts = {"": 0}
+        masks = {"": self.view.all}
+        for option in covered:
+            expression = option.ask.derived.get(name, "")
+            option.shifts[index] = parts.setdefault(expression, len(parts)) * size
+            masks[expression] = masks.get(expression, 0) | option.candidates.usable
+        rows: list[tuple[Token, ...] | None] = []
+        problems: dict[int, str] = {}
+        for expression in parts:
+            self.charge(size)
+            for place, device in enumerate(self.view.devices):
+                found = device.model.traits.attribute(name)
+                if expression:
+                    found = None
+                    if masks[expression] >> place & 1:
+                        made = derived(name, expression, device, covered[0].ask.filter, self.budget)
+                        if isinstance(made, str):
+                            problems[len(rows)] = made
+                        else:
+                            found = made
+                rows.append(None if found is None else split(found.value, lists))
+        for option in covered:
+            option.covers &= ~(1 << index)
+            shift = option.shifts[index]
+            option.fails = option.fails or any(
+                option.candidates.usable >> place - shift & 1 for place in problems if place >= shift
+            )
+        return AttributeConstraint(source, AttributeTable(rows), self.features, problems)
 
     def _option(self, ask: Ask, number: int, request: int, base: int) -> RequestOption:
         self.charge(OPTION + len(ask.covered) // 2 + len(self.view.devices) // DEVICES_PER_UNIT)

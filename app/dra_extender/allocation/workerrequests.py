@@ -13,6 +13,7 @@ import msgspec
 from cachetools import LRUCache
 
 from dra_extender.allocation.requests import PreparedClaims
+from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel import CelGates, DeviceView, ReadSet
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
@@ -73,10 +74,11 @@ class CompileReply(msgspec.Struct, frozen=True, tag="compiled"):
 
 
 class EvaluateReply(msgspec.Struct, frozen=True, tag="evaluated"):
-    """`problem`: why the evaluation failed, as a whole text."""
+    """`attribute`: what the expression of a derived attribute computes. `problem`: why the evaluation failed."""
 
-    matches: bool
+    matches: bool = False
     problem: str = ""
+    attribute: DeviceAttribute | None = None
 
 
 class SearchReply(msgspec.Struct, frozen=True, tag="searched"):

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Functions, functions_of
+from dra_extender.cel.derived import EXPECTED, RESULTS
 from dra_extender.cel.device import FIELDS, CelGates
 from dra_extender.cel.library import (
     conversions,
@@ -39,6 +40,8 @@ class Environment(NamedTuple):
     """The fields of `device`, which is the only variable."""
     results: tuple[Type, ...]
     """The types that an expression may have."""
+    expected: str
+    """The same for people."""
 
 
 def environment(gates: CelGates) -> Environment:
@@ -49,5 +52,7 @@ def environment(gates: CelGates) -> Environment:
         **{name: field.type for name, field in FIELDS.items() if field.exists(gates)},
     }
     functions = _ALL if gates.list_attributes or gates.stored else _WITHOUT_INCLUDES
+    if gates.derived:
+        return Environment(functions, fields, RESULTS, EXPECTED)
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
-    return Environment(functions, fields, results)
+    return Environment(functions, fields, results, "bool or the unknown type")

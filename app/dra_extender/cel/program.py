@@ -8,11 +8,13 @@ work.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
 
+from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel.checker import check
+from dra_extender.cel.derived import attribute_of
 from dra_extender.cel.device import CelGates, DeviceView
 from dra_extender.cel.environment import environment
 from dra_extender.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
@@ -56,7 +58,7 @@ class Program:
         try:
             tree = parse(expression)
             check(expression, tree, language, meter.work)
-            check_result(expression, tree, language.results)
+            check_result(expression, tree, language.results, language.expected)
             validate(expression, tree, meter)
             tree = fold(expression, tree, language.functions, meter)
             self.reads = collect_reads(tree)
@@ -72,6 +74,18 @@ class Program:
         """True when the device matches, and Kubernetes' cost of the evaluation. Raises CelRuntimeError and
         WorkExceeded.
         """
+        value, cost = self._evaluate(view, work)
+        if value.__class__ is not bool:
+            raise CelRuntimeError(
+                f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"
+            )
+        return value, cost
+
+    def attribute(self, view: DeviceView, work: Work | None = None) -> DeviceAttribute:
+        """The attribute that the expression computes. Raises CelRuntimeError and WorkExceeded."""
+        return attribute_of(self._evaluate(view, work)[0])
+
+    def _evaluate(self, view: DeviceView, work: Work | None) -> tuple[Any, int]:
         if view.error is not None:
             raise view.error.again()
         try:
@@ -82,10 +96,6 @@ class Program:
             raise CelRuntimeError(str(error), FAULT_HINTS.get(error.kind, ""), error.key) from None
         except RecursionError:
             raise CelRuntimeError(f"the values are nested too deeply: this process {_NEEDS}") from None
-        if value.__class__ is not bool:
-            raise CelRuntimeError(
-                f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"
-            )
         return value, cost
 
 

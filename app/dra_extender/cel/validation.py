@@ -189,8 +189,8 @@ def _literal(node: Expr, value: Any) -> Literal:
     return literal
 
 
-def check_result(expression: str, tree: Expr, allowed: tuple[Type, ...]) -> None:
-    """A selector is a bool, or an attribute. Raises CelResultError."""
+def check_result(expression: str, tree: Expr, allowed: tuple[Type, ...], expected: str) -> None:
+    """A selector is a bool, or an attribute. `expected`: the allowed types. Raises CelResultError."""
     if tree.type not in allowed or tree.type.nullable:
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"
-        raise CelResultError(f"must evaluate to bool or the unknown type, not {tree.type}", expression, 0, hint)
+        raise CelResultError(f"must evaluate to {expected}, not {tree.type}", expression, 0, hint)

@@ -35,6 +35,7 @@ from dra_extender.api.resource import (
     ResourceClaimSpec,
 )
 from dra_extender.cel import CelGates, DeviceView, PublishedDevice
+from dra_extender.devices.compatibility import SetGroups
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import Consumption, DeviceList, DeviceModel, Traits
 from dra_extender.devices.nodeselection import NodeSelection
@@ -61,13 +62,17 @@ class EvaluateWire(msgspec.Struct, frozen=True, tag="evaluate"):
 
 
 class PoolWire(msgspec.Struct, frozen=True):
-    """A pool of a node. `devices`: name, number of the model, number of the selection. `elsewhere` is hexadecimal."""
+    """A pool of a node. `devices`: name, number of the model, number of the selection. `elsewhere` and `unserved` are
+    hexadecimal.
+    """
 
     id: PoolID
     devices: tuple[tuple[str, int, int], ...]
     counters: Mapping[str, Mapping[str, int]]
     consumers: tuple[tuple[str, Consumption], ...]
+    groups: tuple[tuple[str, SetGroups], ...]
     elsewhere: str
+    unserved: str
     unmatchable: Mapping[int, str]
     incomplete: bool
     invalid: str
@@ -230,7 +235,9 @@ def _pool(
         ),
         counters=pool.counters,
         consumers=pool.consumers,
+        groups=pool.groups,
         elsewhere=f"{pool.elsewhere:x}",
+        unserved=f"{pool.unserved:x}",
         unmatchable=pool.unmatchable,
         incomplete=pool.incomplete,
         invalid=pool.invalid,
@@ -262,7 +269,9 @@ def _unwired_pool(found: PoolWire, models: Sequence[DeviceModel], selections: Se
         tuple(selections[selection] for _, _, selection in found.devices),
         counters=found.counters,
         consumers=found.consumers,
+        groups=found.groups,
         elsewhere=int(found.elsewhere, 16),
+        unserved=int(found.unserved, 16),
         unmatchable=found.unmatchable,
         incomplete=found.incomplete,
         invalid=found.invalid,

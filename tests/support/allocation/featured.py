@@ -33,7 +33,8 @@ NEW: Final = (
     "DRAOptionalNodeOperations",
 )
 SETS: Final = ("card", "card2")
-AMOUNTS: Final = ("100m", "200m", "250m", "500m", "1", "1500m", "2", "3", "4", "100u", "9223372036854775807", "10E")
+AMOUNTS: Final = ("100m", "200m", "250m", "500m", "1", "1500m", "2", "3")
+ODD: Final = ("100u", "9223372036854775807", "10E")
 EXPRESSIONS: Final = (
     f'device.attributes["{DRIVER}"].numa',
     f'device.attributes["{DRIVER}"].numa + 1',
@@ -45,16 +46,21 @@ EXPRESSIONS: Final = (
     f'device.attributes["{DRIVER}"].tags',
     f'device.attributes["{DRIVER}"].missing',
     f'dyn(device.attributes["{DRIVER}"].numa == 0 ? dyn("zero") : dyn(1))',
-    'device.allowMultipleAllocations == true',
+    f'device.attributes["{DRIVER}"].?missing.orValue(1)',
+    f'["a", "b"].filter(x, x == device.attributes["{DRIVER}"].model)',
+    "device.allowMultipleAllocations == true",
     "1.5",
+    "dyn(1.5)",
+    "dyn([1, true])",
     "device.driver",
+    "1",
 )  # fmt: skip
 
 
 def _policy(random: Random) -> Json:
-    chosen: Json = {"min": random.choice(AMOUNTS[:6]), "max": random.choice(AMOUNTS[6:])}
+    chosen: Json = {"min": random.choice(AMOUNTS[:4]), "max": random.choice((*AMOUNTS[5:], "4", "10E"))}
     if random.random() < 0.9:
-        chosen["step"] = random.choice(AMOUNTS[:6])
+        chosen["step"] = random.choice(AMOUNTS[:5])
     return {"default": chosen["min"], "validRange": chosen}
 
 
@@ -71,7 +77,7 @@ def _device(random: Random, name: str, grouped: bool) -> Json:
         if random.random() < 0.8:
             part["compatibilityGroups"] = random.sample(("compute", "display", "render"), random.choice((1, 1, 2)))
     if random.random() < 0.4:
-        found["capacity"] = {"memory": {"value": random.choice(("1", "2", "4", "10E"))}}
+        found["capacity"] = {"memory": {"value": random.choice(("2", "4", "8", "10E"))}}
         if random.random() < 0.8:
             found["capacity"]["memory"]["requestPolicy"] = _policy(random)
         if random.random() < 0.8:
@@ -80,7 +86,7 @@ def _device(random: Random, name: str, grouped: bool) -> Json:
 
 
 def _pool(random: Random, pool: str, skips: bool) -> Iterator[Json]:
-    sets = {name: {"slots": str(random.randint(1, 5))} for name in SETS}
+    sets = {name: {"slots": str(random.randint(2, 8))} for name in SETS}
     count, devices = random.randint(2, 4), 0
     grouped = random.random() < 0.6
     yield resource_slice(name=f"{pool}-0", pool=pool, count=count, counters=sets)
@@ -96,11 +102,11 @@ def _pool(random: Random, pool: str, skips: bool) -> Iterator[Json]:
 
 
 def _ask(random: Random, derived: list[Json]) -> Json:
-    selector = random.choice(("", "", f'device.attributes["{DRIVER}"].model == "x"'))
+    selector = random.choice(("", "", "", f'device.attributes["{DRIVER}"].model == "x"'))
     fields: Json = {"derivedAttributes": derived} if derived else {}
-    if random.random() < 0.4:
-        fields["capacity"] = {"requests": {"memory": random.choice(AMOUNTS)}}
-    return made(None if random.random() < 0.15 else random.randint(1, 2), selector, **fields)
+    if random.random() < 0.3:
+        fields["capacity"] = {"requests": {"memory": random.choice(AMOUNTS * 4 + ODD)}}
+    return made(None if random.random() < 0.1 else random.choice((1, 1, 2)), selector, **fields)
 
 
 def _derived(random: Random, names: list[str]) -> list[Json]:
@@ -130,7 +136,7 @@ def featured(number: int) -> Json:
     names = [name.partition("/")[2] for each in constraints for name in each.values()]
     derives = "DRADerivedAttributes" in gates and number % 2 == 0
     requests: list[Json] = []
-    for index in range(random.randint(1, 3)):
+    for index in range(random.choice((1, 1, 2, 3))):
         alternatives = [
             _ask(random, _derived(random, names) if derives else []) for _ in range(random.choice((1, 1, 1, 2)))
         ]

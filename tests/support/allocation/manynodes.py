@@ -9,7 +9,7 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
@@ -20,8 +20,8 @@ Json = dict[str, Any]
 class World:
     """Nodes n0, n1, ... with a pool of driver `gpu` each, and the decisions about them."""
 
-    def __init__(self, gates: str = "") -> None:
-        self.cluster = Cluster(FeatureGates.parse(gates))
+    def __init__(self, gates: str = "", release: Release = "1.36") -> None:
+        self.cluster = Cluster(FeatureGates.parse(gates, release))
         self.decisions = Decisions(self.cluster, share_ids=lambda: "share")
         self.names: list[str] = []
         self.version = 0
@@ -31,10 +31,11 @@ class World:
         spec = {"selectors": [{"cel": {"expression": selector}} for selector in selectors]}
         self.cluster.apply(Applied(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec})))
 
-    def add_node(self, *devices: Json, counters: Json | None = None, labels: Json | None = None) -> str:
+    def add_node(self, *devices: Json, counters: Json | None = None, labels: Json | None = None, **status: Any) -> str:
         name = f"n{len(self.names)}"
         self.names.append(name)
-        self.cluster.apply(Applied(convert(Node, {"metadata": {"name": name, "labels": labels or {}}})))
+        node = {"metadata": {"name": name, "labels": labels or {}}, "status": status}
+        self.cluster.apply(Applied(convert(Node, node)))
         self.publish(name, *devices, counters=counters)
         return name
 

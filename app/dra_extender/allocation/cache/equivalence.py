@@ -63,6 +63,7 @@ class NodeReads(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...]
     in_use: bool
     every: bool = False
+    exact: bool = False
 
     @property
     def size(self) -> int:
@@ -83,7 +84,8 @@ def node_reads(prepared: PreparedClaims, scorer: Scorer | None = None) -> NodeRe
     if scorer is not None:
         attributes.update(scorer.attributes)
     filters = tuple(dict.fromkeys(ask.filter for ask in asks))
-    return NodeReads(filters, tuple(sorted(attributes)), every or any(ask.all or ask.admin for ask in asks), every)
+    in_use = every or any(ask.all or ask.admin for ask in asks)
+    return NodeReads(filters, tuple(sorted(attributes)), in_use, every, any(ask.derived for ask in asks))
 
 
 class DeviceSignatures:
@@ -119,7 +121,8 @@ class DeviceSignatures:
         )
         if not reads.every and not any(selected or failure for _, selected, _, failure in suitabilities):
             return NOT_SELECTED
-        content = suitabilities, tuple(model.traits.attribute(name) for name in reads.attributes), model.bare
+        attributes = tuple(model.traits.attribute(name) for name in reads.attributes)
+        content = suitabilities, attributes, model if reads.exact else model.bare
         number = self._numbers.get(content)
         if number is None:
             if len(self._numbers) >= REMEMBERED:

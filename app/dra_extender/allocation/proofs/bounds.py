@@ -241,7 +241,10 @@ class Bounds:
 def _constraints(task: AllocationTask, *, match: bool, known: bool) -> list[list[int]]:
     """The matchAttributes of each claim, or the distinctAttributes."""
     every = task.constraints
-    return [[index for index in part if known and every[index].match == match] for part in task.claim_constraints]
+    return [
+        [index for index in part if known and every[index].match == match and not every[index].derived]
+        for part in task.claim_constraints
+    ]
 
 
 def _groups(constraint: AttributeConstraint, pinned: Sequence[int] | None) -> Iterable[int]:

@@ -182,7 +182,8 @@ class Packing:
         tables: Counter[AttributeTable] = Counter()
         for claim in {demand.claim for demand in found}:
             constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
-            tables.update([*dict.fromkeys(constraint.table for constraint in constraints if constraint.match)])
+            plain = (constraint for constraint in constraints if constraint.match and not constraint.derived)
+            tables.update([*dict.fromkeys(constraint.table for constraint in plain)])
         if not tables:
             return None
         table = tables.most_common(1)[0][0]

@@ -42,7 +42,7 @@ NODES: Final = 3
 """Nodes that are named."""
 SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
 """By binary unit: the next smaller one."""
-USE: Final = frozenset(("in use", "capacity", "counters"))
+USE: Final = frozenset(("in use", "capacity", "counters", "groups"))
 """Rules that exclude devices because of claims that have devices."""
 
 
