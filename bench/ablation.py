@@ -18,7 +18,7 @@ from bench.allocation import vectors
 from bench.document import write_section
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.plan import STEP_BUDGET, Unfit, undecided
-from dra_extender.allocation.proofs import assignment, bounds, budgets, demands
+from dra_extender.allocation.proofs import bounds, demands
 from dra_extender.allocation.proofs.bounds import ALL, Proof
 from dra_extender.allocation.proofs.packing import Filling, Packing, Reachable
 from dra_extender.allocation.scenario import Scenario, decide
@@ -27,15 +27,15 @@ from tests.support.allocation.families import DECIDED_BY
 SEARCH = Path(__file__).parents[1] / "docs" / "decisions" / "search.md"
 
 CODE: Final[Mapping[Proof, tuple[str, tuple[Any, ...]]]] = {
-    Proof.COUNTS: ("demands", (demands,)),
+    Proof.COUNTS: ("demands", (demands.demands,)),
     Proof.LIMIT: ("bounds", (bounds.Bounds._too_large,)),
     Proof.MATCH: (
         "bounds",
         (bounds.Bounds._narrow_claim, bounds.Bounds._consistent, bounds.Bounds._within, bounds._groups, bounds._shape),
     ),
     Proof.DISTINCT: ("bounds", (bounds.Bounds._diverse,)),
-    Proof.HALL: ("assignment", (assignment,)),
-    Proof.BUDGETS: ("budgets", (budgets,)),
+    Proof.HALL: ("demands", (demands.assignable, demands._Assignment)),
+    Proof.BUDGETS: ("bounds", (bounds.CounterSum, bounds.CounterBudgets)),
     Proof.SHARES: ("packing", (Packing._shares_fit, Packing._left, Packing._least, Filling, Reachable)),
     Proof.GROUPS: (
         "packing",

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dra_extender.api.core import Container, Node, Pod, PodSpec, PodStatus
+from dra_extender.api.core import Container, LabelSelector, Node, Pod, PodSpec, PodStatus
 from dra_extender.api.decoding import decode
 from dra_extender.api.meta import Condition, Object, ObjectMeta
-from dra_extender.api.policy import LabelSelector
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.resources import Resource
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from msgspec import inspect
 
-from dra_extender.api.core import Node, Pod
-from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.kube.resources import Served, watched_kinds
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import PodDisruptionBudget
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster

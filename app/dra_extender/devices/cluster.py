@@ -23,13 +23,12 @@ from typing import Any, Final
 
 import msgspec
 
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey, ObjectMeta
 from dra_extender.api.partial import PartialAllocation
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import (
     AllocationResult,
     DeviceAllocationResult,

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.allocation.proofs.assignment import assignable
+from dra_extender.allocation.proofs.demands import assignable
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 4)), max_size=6))

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import LabelSelector, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dra_extender.api.decoding import convert
-from dra_extender.api.policy import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dra_extender.limits import BUDGETS_OF_POD
 from dra_extender.scheduling.preemption.budgets import by_namespace, selects, violating
 from tests.support.scheduling.preempting import pod_of

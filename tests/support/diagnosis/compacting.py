@@ -17,11 +17,10 @@ import msgspec
 
 from bench.placement import partitions
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods

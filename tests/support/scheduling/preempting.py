@@ -24,11 +24,10 @@ import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned

@@ -15,8 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Plan
-from dra_extender.api.core import MIRROR, Pod
-from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.core import MIRROR, Pod, PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.snapshot import ClusterSnapshot, snapshot

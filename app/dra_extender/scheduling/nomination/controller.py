@@ -21,9 +21,8 @@ import msgspec
 import structlog
 
 from dra_extender.allocation.budget import Deferred
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Pod, PodDisruptionBudget
 from dra_extender.api.errors import ApiError
-from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dra_extender.api.core import Pod
-from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.policy import (
+from dra_extender.api.core import (
     LabelSelector,
     LabelSelectorRequirement,
+    Pod,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
 )
+from dra_extender.api.meta import ObjectMeta
 from dra_extender.limits import BUDGETS_OF_POD, PARTS_OF_BUDGETS
 
 
