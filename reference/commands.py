@@ -38,7 +38,7 @@ def markdown() -> str:
             lines += [f"## {panel}", ""]
         lines += _section(command)
     why = found.commands["why"]
-    lines += [f"## {WHERE}", "", "Options of all questions. `replay FILE` stands for `--from FILE`.", ""]
+    lines += [f"## {WHERE}", "", "Options of all questions.", ""]
     lines += [*_TABLE, *_rows(each for each in why.params if _is_where(each)), ""]
     return "\n".join(lines)
 

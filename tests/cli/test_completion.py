@@ -79,8 +79,7 @@ async def test_a_file_offers_its_own_names(world: World, source: Source, tmp_pat
     file = tmp_path / "cluster.json"
     assert await take(file, source) == 0
     assert await asyncio.to_thread(offered, "why", "--from", str(file), "") == ["first", "other", ":4"]
-    assert await asyncio.to_thread(offered, "replay", str(file), "why", "f") == ["first", ":4"]
-    assert await asyncio.to_thread(offered, "replay", str(file), "devices", "--node", "") == [*world.nodes, ":4"]
+    assert await asyncio.to_thread(offered, "devices", "--from", str(file), "--node", "") == [*world.nodes, ":4"]
     assert await asyncio.to_thread(offered, "why", "-n", "de", "--from", str(file)) == [":0"]
 
 

@@ -121,7 +121,7 @@ def test_what_describes_a_file_is_text(capsys: pytest.CaptureFixture[str], tmp_p
     file = tmp_path / "snapshot"
     items: Json = {f"pods{MARK}": [{}]}
     file.write_text(json.dumps({"kind": KIND, "format": FORMAT, "madeBy": MARK, "taken": MARK, "objects": items}))
-    result = CliRunner().invoke(app, ["replay", str(file)])
+    result = CliRunner().invoke(app, ["why", "--from", str(file)])
     assert is_harmless(result.output)
 
 

@@ -44,7 +44,7 @@ def problem(asked: list[str]) -> str:
     rest = list(asked)
     while isinstance(command, TyperGroup) and rest:
         name = rest.pop(0)
-        if name not in command.commands and command.name != "replay":
+        if name not in command.commands:
             return f"there is no command {name}"
         command = command.commands.get(name, command)
     assert isinstance(command, TyperCommand | TyperGroup)
@@ -67,8 +67,8 @@ def test_our_commands_exist_with_their_options() -> None:
         ("dra-extender why POD -n NAMESPACE", ""),
         ("kubectl dra wy POD", "there is no command wy"),
         (".venv/bin/dra-extender top --more", "top has no option --more"),
-        ("kubectl dra replay FILE why POD --all | less --raw", ""),
-        ("kubectl dra replay FILE why POD --none", "why has no option --none"),
+        ("kubectl dra why POD --from FILE --all | less --raw", ""),
+        ("kubectl dra why POD --from FILE --none", "why has no option --none"),
     ],
 )
 def test_what_is_not_understood_is_named(line: str, wrong: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dra_extender.cli import allocate, completion, demo, questions, replay, serve, snapshot
+from dra_extender.cli import allocate, completion, demo, questions, serve, snapshot
 from dra_extender.cli.options import Answering, command
 from dra_extender.cli.source import Source
 from dra_extender.limits import FRAMES
@@ -98,7 +98,6 @@ def dra_extender(
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel, hidden=_name in _UNLISTED)(_command)
-app.add_typer(replay.replay(_QUESTIONS | _ALIASES, _UNLISTED), name="replay", rich_help_panel=_OFFLINE)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def snapshot(
     """Write everything that scheduling decisions depend on to one file, to query it later.
 
     The file has nodes, ResourceSlices, DeviceClasses, ResourceClaims, DeviceTaintRules, unfinished pods, and
-    PodDisruptionBudgets. `replay FILE why POD`, or `why POD --from FILE`, answers from it.
+    PodDisruptionBudgets. `why POD --from FILE` answers from it.
 
     The file has no environment variables, commands or images of pods.
 
