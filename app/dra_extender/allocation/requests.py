@@ -161,7 +161,7 @@ class Ask:
     """One way to satisfy a request: the exact request itself or one of its alternatives.
 
     `name` is what results carry (`parent/alternative`), `label` what errors call it. `count` means nothing when `all`.
-    `covered` are the indices of the claim's constraints that cover its devices.
+    `covered` are the indices of the claim's constraints that cover its devices; `derived`: expressions by attribute.
     """
 
     __slots__ = (
@@ -187,7 +187,6 @@ class Ask:
         self.admin = self.admin_access is True
         self.tolerations = source.tolerations
         self.derived = {item.name: item.expression for item in source.derived_attributes}
-        """The expressions of derived attributes."""
         names = {self.parent, self.name}
         self.covered = tuple(
             index
@@ -374,11 +373,8 @@ def _ask(
     for index, selector in enumerate(source.selectors):
         if selector.cel is None:
             raise _Invalid(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")
-    if (
-        isinstance(source, ExactDeviceRequest)
-        and source.admin_access is not None
-        and not context.features.DRAAdminAccess
-    ):
+    asked = isinstance(source, ExactDeviceRequest) and source.admin_access is not None
+    if asked and not context.features.DRAAdminAccess:
         raise _Invalid(f"{where}: admin access is requested, but the feature is disabled")
     if not source.device_class_name:
         raise _Invalid(f"{where}: missing device class name (unsupported request type?)")

@@ -259,8 +259,7 @@ def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
             ):
                 taken[rule] |= gone
                 left &= ~gone
-            unmatched = left & ~_matching(state, bounds, option, left)
-            taken["constraint"] = unmatched
+            taken["constraint"] = unmatched = left & ~_matching(state, bounds, option, left)
             yield TakenAway(option, taken, left & ~unmatched)
 
 
@@ -360,8 +359,8 @@ def _consumers(layout: CounterLayout, mask: int, numbers: Collection[int]) -> in
 def _members(task: AllocationTask, mask: int) -> int:
     """The devices in use on the counter sets of these devices."""
     groups = task.counters.groups if task.counters is not None and mask else {}
-    sets = {number for device, own in groups.items() if mask >> device & 1 for number, _ in own}
     in_use = task.holdings.owned | task.sharing
+    sets = {number for device, own in groups.items() if mask >> device & 1 for number, _ in own}
     return sum(1 << each for each, own in groups.items() if in_use >> each & 1 and any(n in sets for n, _ in own))
 
 
