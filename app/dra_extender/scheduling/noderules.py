@@ -40,6 +40,8 @@ class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+UNHEALTHY: Final = "node.kubernetes.io/"
+"""The prefix of the taints that Kubernetes sets while a node cannot run more pods."""
 KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))

@@ -28,7 +28,7 @@ OWN: Final = {
     "statements.requested.label", "statements.places.requested.claim", "statements.places.requested.label",
     # sentences about the pod, its claims, their selectors and requests
     "statements.text", "statements.cause", "groups.reason", "groups.cause", "statements.problem", "unchecked",
-    "preemption.reason", "remedies.yaml",
+    "statements.scope.claims", "preemption.reason", "remedies.yaml",
     # made from the redacted statements
     "summary",
 }  # fmt: skip
@@ -43,7 +43,7 @@ CLUSTER_WIDE: Final = {
 """Fields about objects without a namespace."""
 DEEP: Final = ("groups.requests.tally.", "groups.constraints.", "placement.", "statements.requested.",
                "statements.places.requested.", "statements.taints.", "statements.capacities.", "statements.counters.",
-               "statements.clauses", "statements.values", "statements.attribute")  # fmt: skip
+               "statements.clauses", "statements.values", "statements.attribute", "statements.constraints")  # fmt: skip
 """What starts so is about requests, their selectors, devices and costs."""
 
 

@@ -43,7 +43,9 @@ def test_of_a_claim_that_is_allocated_on_one_node_the_node_is_named() -> None:
     waits = _pod("waits", nodeSelector={"zone": "north"})
     found = Scene([*cluster(), claim, _pod("user", nodeName="h1"), waits]).diagnose("waits")
     elsewhere = "claim default/shared is allocated on node h1, and only pods on that node can use it"
-    assert found.summary.startswith("node h1: "), "the only node that the claim can be used on is the closest"
+    assert found.summary.startswith("node h1 (where claim default/shared is allocated): "), (
+        "the only node that the claim can be used on is the closest"
+    )
     assert fully(found, 200).count(elsewhere) == 4, "once for each group of other nodes"
 
 

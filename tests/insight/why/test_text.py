@@ -48,6 +48,14 @@ def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
     )
 
 
+def test_a_node_that_is_not_ready_is_repaired_and_not_tolerated() -> None:
+    found = misfit_named("the GPUs of a node that is not ready").scene().diagnose(POD)
+    assert "Suggestion: repair the node (`kubectl describe node`" in shortly(found)
+    assert "toleration" not in fully(found)
+    event = event_of(found)
+    assert event is not None and event.note.endswith("; repair the node")
+
+
 def test_a_class_without_devices_leads_to_what_drivers_publish() -> None:
     bare = [document for document in cluster() if document["kind"] in {"Node", "DeviceClass"}]
     pod, claim = _pod("first"), _claim(deviceClassName="gpu")

@@ -21,6 +21,7 @@ from dra_extender.insight.why.candidates import (
     EditableClaim,
     EditableRequest,
     Order,
+    near,
     nearest_first,
     requests_of,
 )
@@ -31,6 +32,8 @@ from dra_extender.scheduling.turns import LazySequence, QueryBudget
 CLASSES = 8
 ATTRIBUTES = 12
 AMOUNTS = 16
+HALVED: Final = 6
+"""How often a requested amount is halved."""
 TAINTS = 64
 """Sets of taints that are tried at most."""
 REQUEST: Final = 50
@@ -44,11 +47,12 @@ Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 
 class KnownNames(NamedTuple):
     """`classes`: by class, the known drivers of the devices that it selects. `attributes`: full names of the attributes
-    that devices have.
+    that devices have; `capacities`: names of their capacities.
     """
 
     classes: Mapping[str, frozenset[str]]
     attributes: Sequence[str]
+    capacities: Sequence[str]
 
 
 def tallies(groups: Sequence[NodeGroup]) -> Tallies:
@@ -66,7 +70,7 @@ def of_claim(editable: EditableClaim, known: Tallies, names: KnownNames, budget:
         found = known.get((editable.claim.metadata.key, request.name), ())
         yield from budget.charge(REQUEST + len(found) + (MAX_RESULTS + len(request.source.tolerations)) * CHANGE)
         yield from _counts(request, found)
-        yield from _capacities(request, found, budget)
+        yield from _capacities(request, found, names.capacities, budget)
         yield from _tolerations(request, found, budget)
         yield from _classes(request, names.classes, budget)
     yield from _constraints(editable, names.attributes, budget)
@@ -94,17 +98,24 @@ def _count(request: EditableRequest, count: int) -> CandidateChange:
     return request.edit("count", "/count", count, text, f"count <= {count}")
 
 
-def _capacities(request: EditableRequest, found: Sequence[RequestTally], budget: QueryBudget) -> ChangeLists:
+def _capacities(
+    request: EditableRequest, found: Sequence[RequestTally], known: Sequence[str], budget: QueryBudget
+) -> ChangeLists:
     asked = request.source.capacity.requests if request.source.capacity is not None else {}
     for name, amount in asked.items():
         yield from budget.charge(sum(len(tally.capacities) for tally in found) + 3 * AMOUNTS * CHANGE)
         offered = [capacity for tally in found for capacity in tally.capacities if capacity.name == name]
         texts = dict.fromkeys(text for capacity in offered for text in capacity.amounts)
-        amounts = sorted({Quantity.parse(text) for text in texts} | {Quantity.parse("1")}, reverse=True)
+        parts = (Quantity(amount.nano >> halved, amount.format) for halved in range(1, HALVED))
+        whole = {part for part in parts if part.nano % 10**9 == 0}  # where a policy rounds up what devices have left
+        amounts = sorted({Quantity.parse(text) for text in texts} | {Quantity.parse("1")} | whole, reverse=True)
         less = [_capacity(request, name, amount, other) for other in amounts if 0 < other.nano < amount.nano]
         if less:
             yield ChangeList(Order.CAPACITY, less[-AMOUNTS:], monotone=request.alternative is None)
-        yield ChangeList(Order.NO_CAPACITY, [_without(request, name)])
+        others = [other for other in known if other not in asked] if name not in known else []
+        for other in (yield from near(name, others, budget, 2)):
+            yield ChangeList(Order.NAME, [_renamed(request, name, other)])
+        yield ChangeList(Order.NO_CAPACITY, [_renamed(request, name, "")])
 
 
 def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Quantity) -> CandidateChange:
@@ -113,11 +124,16 @@ def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Qua
     return request.edit("capacity", path, amount.text, text, f"{name} <= {amount.text}")
 
 
-def _without(request: EditableRequest, name: str) -> CandidateChange:
-    asked = request.source.capacity.requests if request.source.capacity is not None else {}
-    text = f"remove capacity {name} from {request.label}"
-    written = {key: value.text for key, value in asked.items() if key != name}
-    return request.edit("capacity", "/capacity/requests", written, text, text)
+def _renamed(request: EditableRequest, name: str, other: str) -> CandidateChange:
+    """The capacity under another name; removed if `other` is empty."""
+    asked = dict(request.source.capacity.requests) if request.source.capacity is not None else {}
+    amount = asked.pop(name)
+    if other:
+        asked[other] = amount
+    short = f"capacity {name}: did you mean {other}?" if other else f"remove capacity {name} from {request.label}"
+    text = f"{request.label}: {short}" if other else short
+    written = {key: value.text for key, value in asked.items()}
+    return request.edit("capacity", "/capacity/requests", written, text, short)
 
 
 def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget: QueryBudget) -> ChangeLists:

@@ -27,7 +27,7 @@ from dra_extender.insight.why.candidates import (
     pod_change,
     pod_edit,
 )
-from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obstacle, amount_text
+from dra_extender.scheduling.noderules import KEEPING_AWAY, UNHEALTHY, UNSCHEDULABLE, Obstacle, amount_text
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
@@ -205,7 +205,7 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> C
             cordoned.append(name)
         taints = (taint for taint in node.spec.taints if taint.effect in KEEPING_AWAY)
         kept = tuple(taint for taint in taints if not found.wants.tolerates(taint) and taint.key != UNSCHEDULABLE.key)
-        if any(taint.key.startswith("node.kubernetes.io/") for taint in kept):
+        if any(taint.key.startswith(UNHEALTHY) for taint in kept):
             continue  # the node is not ready, or lacks memory: the pod would not run there
         if 0 < len(kept) <= TAINTS:
             kinds[kept] += 1

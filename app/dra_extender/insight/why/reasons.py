@@ -183,6 +183,12 @@ class _Nodes:
         found = zip(self._groups, self._stages, strict=True)
         return [group for group, stages in found if key in stages and stages[key] > _Stage.FEW_MATCH]
 
+    def _match_somewhere(self, alternative: RequestTally) -> bool:
+        """Whether enough devices match this alternative on some node."""
+        name = alternative.claim, alternative.request
+        tallies = (item.tally for group in self._groups for item in group.requests)
+        return any((each.claim, each.request) == name and _stage(each) > _Stage.FEW_MATCH for each in tallies)
+
     def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> Place:
         best = max((item for item in groups[0].requests if _key(item) == key), key=lambda item: _stage(item.tally))
         return Place(_requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0])
@@ -258,12 +264,14 @@ class _Nodes:
 
     def _devices(self, group: NodeGroup, stages: Mapping[RequestKey, _Stage]) -> Iterator[Statement]:
         short = [item for item in group.requests if stages[_key(item)] == _Stage.BLOCKED]
-        for item in short:
+        for item in sorted(short, key=lambda item: -_stage(item.tally)):
             constraint = _constraint_of(group, item)
             if constraint is not None:
                 yield self._constraint(group, constraint)
-            elif _stage(item.tally) == _Stage.BLOCKED:  # not an alternative that this node cannot have
+            elif _stage(item.tally) == _Stage.BLOCKED:
                 yield self._unavailable(group, item)
+            elif not self._match_somewhere(item.tally):
+                yield self._lacking(item.tally.claim, item.tally.request)
         if short:
             return
         scope = self._scope(group)
@@ -283,7 +291,10 @@ class _Nodes:
         if group.wanted > group.available:
             yield TogetherTooFew(claim, text, scope, group.wanted, group.available)
         else:
-            yield Unsatisfiable(claim, text, scope, group.cause or group.reason, holders=group.holders)
+            users = tuple({holder.claim: holder for item in group.requests for holder in item.holders}.values())
+            others, cause = () if group.holders else users, group.cause or group.reason
+            constraints = _named(group.constraints)
+            yield Unsatisfiable(claim, text, scope, cause, "search", group.holders, constraints, others)
 
     def _unavailable(self, group: NodeGroup, item: DiagnosedRequest) -> Statement:
         tally, usable = item.tally, matching(item.tally)
@@ -301,6 +312,7 @@ class _Nodes:
             tally.capacities,
             tally.counters,
             item.holders,
+            _named(each for each in group.constraints if each.claim == tally.claim and tally.request in each.requests),
         )
 
     def _constraint(self, group: NodeGroup, constraint: ConstraintTally) -> ConstraintUnmet:
@@ -321,7 +333,9 @@ class _Nodes:
         return self._names[claim].entry if claim in self._names else claim
 
     def _scope(self, group: NodeGroup) -> Scope:
-        return Scope(group.count, self._compared, group.nodes)
+        elsewhere = (each for other in self._groups for each in other.obstacles if each.rule == "claim elsewhere")
+        claims = dict.fromkeys(each.what for each in elsewhere if each.asked in group.nodes)
+        return Scope(group.count, self._compared, group.nodes, tuple(claims))
 
 
 def _constraint_of(group: NodeGroup, item: DiagnosedRequest) -> ConstraintTally | None:
@@ -331,6 +345,10 @@ def _constraint_of(group: NodeGroup, item: DiagnosedRequest) -> ConstraintTally 
     tally = item.tally
     covering = (each for each in group.constraints if each.claim == tally.claim and tally.request in each.requests)
     return next((constraint for constraint in covering if constraint.best < constraint.wanted), None)
+
+
+def _named(constraints: Iterable[ConstraintTally]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{each.kind} {each.attribute}" for each in constraints))
 
 
 def _binding(left: int, losses: Iterable[RuleCount], needed: int) -> BindingRule:

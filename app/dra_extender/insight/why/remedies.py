@@ -89,7 +89,7 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
     yield from budget.charge(sum(len(group.requests) for group in found))
     vocabulary, devices = yield from _vocabulary(pod, found, budget)
     classes = yield from _drivers(pod, devices, budget)
-    names = claimchanges.KnownNames(classes, list(vocabulary.attributes))
+    names = claimchanges.KnownNames(classes, list(vocabulary.attributes), list(vocabulary.capacities))
     for editable in editable_claims(pod):
         if editable.claim.allocation is not None:
             continue

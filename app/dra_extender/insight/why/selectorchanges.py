@@ -41,6 +41,8 @@ class Vocabulary:
         self.words: dict[str, None] = {}
         self.values: dict[str, dict[str, None]] = {}
         self.attributes: dict[str, None] = {}
+        self.capacities: dict[str, None] = {}
+        """Without the domain of the driver, as claims name them."""
         for view in devices:
             self.add(view)
 
@@ -49,6 +51,7 @@ class Vocabulary:
         self.words[view.driver] = None
         self.values.setdefault("driver", {})[view.driver] = None
         self.attributes.update(dict.fromkeys(view.attributes))
+        self.capacities.update(dict.fromkeys(name.removeprefix(f"{view.driver}/") for name in view.capacity))
         for entries in (view.attributes, view.capacity):
             for name, value in entries.items():
                 domain, _, identifier = name.partition("/")

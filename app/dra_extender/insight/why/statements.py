@@ -44,11 +44,14 @@ class HoldingClaim(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """`count` of the `compared` nodes. `nodes`: the first of them."""
+    """`count` of the `compared` nodes. `nodes`: the first of them. `claims`: those (namespace/name) that are allocated
+    on the only node, and exclude all others.
+    """
 
     count: int
     compared: int
     nodes: tuple[str, ...]
+    claims: tuple[str, ...] = ()
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -123,6 +126,7 @@ class NoNodeHasAll(msgspec.Struct, frozen=True, tag="no node has all"):
 class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable"):
     """Each node of the scope has `matching` devices that match. Each rule excludes that many of them, the first that
     applies; `left` remain, fewer than requested. `holders`: claims that use devices of the first node of the scope.
+    `constraints`: those of the request, such as "matchAttribute resource.kubernetes.io/pcieRoot".
     """
 
     requested: Requested
@@ -135,6 +139,7 @@ class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable")
     capacities: tuple[CapacityTally, ...] = ()
     counters: tuple[CounterTally, ...] = ()
     holders: tuple[HoldingClaim, ...] = ()
+    constraints: tuple[str, ...] = ()
 
 
 class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
@@ -164,7 +169,8 @@ class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
 
 class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
     """On no node of the scope do devices satisfy the requests together; the `cause` says why. `holders`: the claims
-    that use the counter that it names. Without a label, the cause is the text with which the scheduler ends.
+    that use the counter that it names; if it names none, `others` use devices that match. `constraints`: as in
+    `DevicesUnavailable`. Without a label, the cause is the text with which the scheduler ends.
     """
 
     claim: str
@@ -173,6 +179,8 @@ class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
     cause: str
     rule: BindingRule = "search"
     holders: tuple[HoldingClaim, ...] = ()
+    constraints: tuple[str, ...] = ()
+    others: tuple[HoldingClaim, ...] = ()
 
 
 class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):

@@ -14,11 +14,11 @@ from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, Re
 from dra_extender.api.core import taint_text
 from dra_extender.cel.clauses import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import BindingRule
+from dra_extender.insight.why.statements import BindingRule, NodesExcluded
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
-from dra_extender.scheduling.noderules import NodeRule
+from dra_extender.scheduling.noderules import UNHEALTHY, NodeRule
 from dra_extender.scheduling.preemption.terms import for_devices
 from dra_extender.scheduling.reader import HIDDEN, listed
 
@@ -97,12 +97,15 @@ def _note(found: Diagnosis) -> str:
 
 
 def _first(found: Diagnosis) -> tuple[str, str] | None:
-    """Without a provider on any node, an extended resource needs one first."""
+    """An extended resource needs a provider first, if no node has one; a node that is not ready needs repair."""
     obstacles = [{(each.rule, each.what) for each in group.obstacles if not each.has} for group in found.groups]
     for name in sorted(what for rule, what in set.intersection(*obstacles or [set()]) if rule == "resource"):
         text = f"Suggestion: install the driver whose DeviceClass has extendedResourceName {name}. If a device plugin "
         text += "provides it, find out why no node has it in status.allocatable (`kubectl describe nodes`)."
         return text, "is its driver installed?"
+    excluded = (each.obstacles for each in found.statements[:1] if isinstance(each, NodesExcluded))
+    if any(obstacle.what.startswith(UNHEALTHY) for each in excluded for obstacle in each):
+        return "Suggestion: repair the node (`kubectl describe node` shows its conditions).", "repair the node"
     return _FIRST.get(found.rule)
 
 

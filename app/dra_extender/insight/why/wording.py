@@ -40,6 +40,7 @@ HOLDERS: Final = 2
 """Holders and taints that are named."""
 NODES: Final = 3
 """Nodes that are named."""
+OTHERS: Final = "others are in use"
 SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
 """By binary unit: the next smaller one."""
 USE: Final = frozenset(("in use", "capacity", "counters", "groups"))
@@ -84,8 +85,10 @@ def _text(statement: Statement) -> str:
             return f"{nodes_text(statement.scope)}: {statement.cause}"
         case Unsatisfiable():
             text = f"{statement.label} cannot be satisfied together on {nodes_text(statement.scope)}: {statement.cause}"
-            used, several = _used(statement.holders), statement.scope.count > 1
-            return f"{text} (used {f'on {statement.scope.nodes[0]} ' if several else ''}by {used})" if used else text
+            used = _used_by("used", statement.scope, statement.holders)
+            others = _used_by(OTHERS, statement.scope, statement.others)
+            notes = "; ".join(filter(None, (", ".join(statement.constraints), used, others)))
+            return text + (f" ({notes})" if notes else "")
         case SelectorFails(requested):
             whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
             return f"{requested.label}: {whose} fails: {statement.problem}"
@@ -99,7 +102,8 @@ def _text(statement: Statement) -> str:
 def nodes_text(scope: Scope) -> str:
     """Such as "node n1", "each of 3 nodes (n1, n2, n3)" or "every node"."""
     if scope.count == 1:
-        return f"node {scope.nodes[0]}"
+        allocated = f"{listed('claim', scope.claims)} {'is' if len(scope.claims) == 1 else 'are'} allocated"
+        return f"node {scope.nodes[0]}" + (f" (where {allocated})" if scope.claims else "")
     if scope.count == scope.compared:
         return "every node"
     names = ", ".join(scope.nodes[:NODES]) + (", …" if scope.count > NODES else "")
@@ -176,6 +180,8 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
         return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
+    if loss.rule == "constraint" and statement.constraints:
+        return f"{count} {'does' if one else 'do'} not satisfy {' and '.join(statement.constraints)}"
     return rule_text(loss.rule, count)
 
 
@@ -198,9 +204,14 @@ def _constraint(statement: ConstraintUnmet) -> str:
             f"{statement.wanted} devices with different values of {identifier} requested, the free devices of {nodes} "
             f"have only {counted(best, 'different value')}"
         )
-    used = _used(statement.holders)
-    where = f" on {statement.scope.nodes[0]}" if statement.scope.count > 1 else ""
-    return f"{statement.label}: {text}{used and f' (others are in use{where} by {used})'}"
+    used = _used_by(OTHERS, statement.scope, statement.holders)
+    return f"{statement.label}: {text}{used and f' ({used})'}"
+
+
+def _used_by(text: str, scope: Scope, holders: Sequence[HoldingClaim]) -> str:
+    """Such as "used on n1 by default/p"; empty without holders."""
+    used = _used(holders)
+    return used and f"{text}{f' on {scope.nodes[0]}' if scope.count > 1 else ''} by {used}"
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
