@@ -147,7 +147,7 @@ async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
     file = tmp_path / "pod.yaml"
     file.write_text("---".join(parts[:2]))
     assert await report("", source, filename=str(file)) == NO
-    assert "no claim has been created yet for t of spec.resourceClaims: check that template made exists" in " ".join(
+    assert "claim t has not been created yet: check that template made exists" in " ".join(
         capsys.readouterr().out.split()
     )
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 2}

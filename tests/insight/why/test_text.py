@@ -104,10 +104,17 @@ def test_a_toleration_is_told_as_it_is_written() -> None:
     ]
 
 
-def test_a_word_that_was_misspelt_is_named_where_the_clause_as_it_is_told_does_not_show_it() -> None:
+def test_a_toleration_of_the_same_taint_with_another_effect_is_told() -> None:
+    misfit = misfit_named("a toleration for the NoSchedule effect of an error that evicts")
+    told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
+    added = "add a toleration of gpu.nvidia.com/xid=79:NoExecute to claim c"
+    assert f"{added}, besides that of gpu.nvidia.com/xid:NoSchedule (fits 1 node: l4-1)" in told
+
+
+def test_a_clause_is_told_as_it_is_written_where_it_would_not_show_the_misspelt_word_otherwise() -> None:
     misfit = misfit_named("a misspelt domain")
     told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
-    assert 'claim c: did you mean gpu.example.com instead of gpu.exmple.com in model == "H100"?' in told
+    assert 'claim c: did you mean gpu.example.com in device.attributes["gpu.exmple.com"].model == "H100"?' in told
 
 
 def test_a_selector_that_fails_is_shown_with_the_place() -> None:

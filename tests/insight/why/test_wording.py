@@ -95,7 +95,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         ),
         (
             "a template that does not exist",
-            "no claim has been created yet for c of spec.resourceClaims: check that template nowhere exists",
+            "claim c has not been created yet: check that template nowhere exists",
         ),
     ],
 )

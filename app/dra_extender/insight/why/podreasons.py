@@ -38,8 +38,7 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
     for entry in found.pod.spec.resource_claims:
         template = entry.resource_claim_template_name
         if not entry.resource_claim_name and template and entry.name not in created:
-            missing = f"no claim has been created yet for {entry.name} of spec.resourceClaims"
-            text = f"{missing}: check that template {template} exists"
+            text = f"claim {entry.name} has not been created yet: check that template {template} exists"
             return PodRefused("claim not created", text)
         name = found.claim_names.get(entry.name)
         claim = found.claim(name) if name else None

@@ -219,8 +219,8 @@ def _respelled(
     clause = parts[number]
     expression = " && ".join((*parts[:number], option.expression, *parts[number + 1 :]))
     if near:
-        unseen = "" if option.old in brief(clause) else f" instead of {option.old}"
-        text = f"{request.label}: did you mean {option.new}{unseen} in {brief(clause)}?"
+        shown = brief(clause) if option.old in brief(clause) else clause
+        text = f"{request.label}: did you mean {option.new} in {shown}?"
         return _candidate(request, index, expression, text, f"did you mean {option.new}?")
     text = f"{request.label}: use {brief(option.expression)} instead of {brief(clause)}"
     return _candidate(request, index, expression, text, brief(option.expression))

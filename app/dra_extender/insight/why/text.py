@@ -35,7 +35,7 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "claim missing": "Suggestion: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
     "claim not created": "Suggestion: create the template in the pod's namespace, or correct its name.",
     "class": "Suggestion: install a driver that publishes devices of this class. `kubectl get resourceslices` shows "
-    "what drivers publish, and `kubectl dra devices -o wide` which of these devices can be used, and their classes.",
+    "what drivers publish, `kubectl dra devices -o wide` shows the classes of these devices, and which can be used.",
     "claim in flight": "No action needed: this resolves within seconds.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
