@@ -161,11 +161,9 @@ def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]
         for key, value, effect in taints
     ]
     shown = ", ".join(taint_text(*taint) for taint in taints)
-    keys = {key for key, _, _ in taints}
-    alike = (each for each in request.source.tolerations if each.key in keys)  # of another effect or value
+    alike = (each for each in request.source.tolerations if any(each.key == key for key, _, _ in taints))
     present = ", ".join(taint_text(each.key, each.value, each.effect).rstrip(":") for each in alike)
-    besides = f", besides that of {present}" if present else ""
-    text = f"add a toleration of {shown} to {request.label}{besides}"
+    text = f"add a toleration of {shown} to {request.label}{present and f', besides that of {present}'}"
     tolerations = to_builtins([*request.source.tolerations, *more])
     return request.edit(
         "toleration", "/tolerations", tolerations, text, f"tolerate {shown}", "add", {"tolerations": more}
