@@ -30,7 +30,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
 from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
-from dra_extender.insight.why.podreasons import of_pod
+from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import consumer, known_claims

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
-from dra_extender.insight.why.commands import place
+from dra_extender.insight.why.remedies import place
 from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import (
     ConstraintUnmet,

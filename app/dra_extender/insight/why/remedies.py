@@ -3,11 +3,16 @@
 Promises: hypothetical decisions have verified that with each remedy the pod fits the reported number of nodes. Each
 kind of change is reported once, in its smallest form. If no single change helps, pairs of changes are tried. The budget
 limits the work. If the budget ends the search early, `budget.complete` is False.
+
+The commands of a remedy are in the order in which they have to run. A claim, a template and most of a pod cannot be
+changed in place, so the commands delete and create the object again (`kubectl replace --force`). A pod that a
+controller made is deleted, and its controller makes it again. There are no commands where the text of the remedy is
+one, and where another person or component has to act, such as for a scheduling gate or a new node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -25,7 +30,7 @@ from dra_extender.cel import (
 )
 from dra_extender.devices.models import DeviceModel
 from dra_extender.insight.snapshot import SimulatedPod
-from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
+from dra_extender.insight.why import claimchanges, podchanges, selectorchanges, tenantchanges
 from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
@@ -35,7 +40,6 @@ from dra_extender.insight.why.candidates import (
     editable_claims,
     requests_of,
 )
-from dra_extender.insight.why.commands import commands, place
 from dra_extender.insight.why.nodegroups import Fit, NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.scheduling.turns import QueryBudget, Turns
@@ -55,6 +59,14 @@ DEVICES: Final = 512
 """The vocabulary covers at most this number of devices per node, and of device models in total."""
 PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
+
+_KINDS: Final = {
+    "Pod": "pod",
+    "ResourceClaim": "resourceclaim",
+    "ResourceClaimTemplate": "resourceclaimtemplate",
+}
+_NONE: Final = frozenset(("gate", "claim made again", "node added", "uncordon"))
+"""Kinds of changes without commands."""
 
 
 def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
@@ -97,7 +109,7 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
         for request in requests_of(editable):
             tallies = known.get((editable.claim.metadata.key, request.name), ())
             yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
-    yield from namechanges.of_names(pod, budget)
+    yield from claimchanges.of_names(pod, budget)
     yield from podchanges.of_pod(pod, nodes.obstacles, nodes.left, budget)
     yield from tenantchanges.of_others(pod, found, budget)
 
@@ -247,3 +259,56 @@ def _together(texts: Sequence[str]) -> str:
 def _lines(candidate: CandidateChange) -> str:
     """The lines for a manifest, below the field that they belong to."""
     return f"# in {place(candidate.change)}\n{as_yaml(candidate.fragment)}"
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def commands(pod: Pod, changes: Sequence[Change]) -> tuple[str, ...]:
+    """The commands for the changes of the pod and of other objects; empty if one of the changes has no command."""
+    if any(change.kind in _NONE or change.object not in _KINDS for change in changes):
+        return ()
+    lines = dict.fromkeys(line for change in changes for line in _of_change(change))
+    again = dict.fromkeys(line for change in changes for line in _of_pod(pod, change))
+    return (*lines, *again)
+
+
+def _of_change(change: Change) -> Iterator[str]:
+    if change.op == "delete":
+        yield f"kubectl delete {_named(change)}"
+    elif change.object != "Pod" and change.op != "wait":
+        yield from _edited(_named(change), change.name)
+
+
+def _of_pod(pod: Pod, change: Change) -> Iterator[str]:
+    """A pod takes its claims from the changed template when it is made again."""
+    if change.op in ("wait", "delete") or change.object not in ("Pod", "ResourceClaimTemplate"):
+        return
+    meta = pod.metadata
+    named, controller = f"pod {meta.name} -n {meta.namespace}", meta.controller
+    if controller is None and change.object == "Pod":
+        yield from _edited(named, meta.name)
+    elif controller is None:
+        yield f"kubectl get {named} -o yaml > {meta.name}.yaml"
+        yield f"kubectl replace --force -f {meta.name}.yaml"
+    else:
+        if change.object == "Pod":
+            yield f"# change the pod template of {controller.kind} {controller.name}, or of its owner"
+        yield f"kubectl delete {named}"
+
+
+def _edited(named: str, name: str) -> Iterator[str]:
+    yield f"kubectl get {named} -o yaml > {name}.yaml"
+    yield f"# change {name}.yaml"
+    yield f"kubectl replace --force -f {name}.yaml"
+
+
+def _named(change: Change) -> str:
+    return f"{_KINDS[change.object]} {change.name} -n {change.namespace}"
+
+
+def place(change: Change) -> str:
+    """Where in the manifest a field is, such as "spec.devices.requests[0].exactly of resourceclaim c"."""
+    parts = change.path.split("/")[1:-1]
+    path = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(".")
+    return f"{path} of {_KINDS.get(change.object, change.object)} {change.name}"
