@@ -11,8 +11,8 @@ from kubernetes_asyncio.client import models
 from dra_extender.api import resource
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from dra_extender.api.events import partial_allocation
 from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
-from dra_extender.api.partial import partial_allocation
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.limits import DEPTH_OF_PARAMETERS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.partial import PartialAllocation, partial_allocation
+from dra_extender.api.events import PartialAllocation, partial_allocation
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 X = b'{"request":"r","driver":"d","pool":"p","device":"x"}'

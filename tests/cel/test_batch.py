@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.cel.batch import answer
+from dra_extender.cel.trial import batch_answer
 
 DEVICE = {"driver": "d", "attributes": {"a": {"int": 1}}, "capacity": {"m": {"value": "1Gi"}}}
 
@@ -27,7 +27,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("case", "result"), ANSWERS)
 def test_a_case_is_answered(case: dict[str, Any], result: str) -> None:
-    found = answer(case)
+    found = batch_answer(case)
     assert (found["name"], found["result"]) == ("n", result)
     assert ("message" in found) == (result in ("error", "reject"))
 
@@ -50,7 +50,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("case", "word"), MALFORMED)
 def test_malformed_input_is_an_error_that_names_the_field(case: Any, word: str) -> None:
-    found = answer(case)
+    found = batch_answer(case)
     assert found["result"] == "error"
     assert word in found["message"]
 
@@ -69,4 +69,4 @@ almost = st.fixed_dictionaries(
 
 @given(st.one_of(json, almost))
 def test_nothing_that_json_can_say_makes_it_raise(case: Any) -> None:
-    assert answer(case)["result"] in ("true", "false", "error", "reject")
+    assert batch_answer(case)["result"] in ("true", "false", "error", "reject")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.cel import Programs, compile_selector
-from dra_extender.cel.clauses import brief, clauses, pointed, respelled
-from dra_extender.cel.trial import try_selector
+from dra_extender.cel.trial import brief, clauses, pointed, respelled, try_selector
 from tests.support.simulation.objects import make_slice
 
 MODEL = 'device.attributes["gpu.example.com"].model'

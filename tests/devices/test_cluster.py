@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from dra_extender.api.decoding import convert
-from dra_extender.api.events import Applied, Removed
+from dra_extender.api.events import Applied, PartialAllocation, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import (
     DeviceClass,
     DeviceRequestAllocationResult,

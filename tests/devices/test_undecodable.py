@@ -7,10 +7,9 @@ import pytest
 
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
-from dra_extender.api.events import Removed
+from dra_extender.api.events import PartialAllocation, Removed
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.ledger import HeldError

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.allocation.budget import UNLIMITED
-from dra_extender.api.events import Undecodable
+from dra_extender.api.events import PartialAllocation, Undecodable
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
 from tests.support.placement.partitionednodes import add_partitioned, part

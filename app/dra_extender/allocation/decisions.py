@@ -16,13 +16,12 @@ from typing import Final
 from cachetools import LRUCache
 from msgspec.structs import replace
 
-from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.allocator import Allocator, ShareIDs
 from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, class_names, prepare
-from dra_extender.allocation.result import ShareIDs
 from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.allocator import Allocator, ShareIDs
 from dra_extender.allocation.plan import STEP_BUDGET, Failure, Plan, Unfit
 from dra_extender.allocation.requests import PreparedClaims, prepare
-from dra_extender.allocation.result import ShareIDs
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.api.core import Node

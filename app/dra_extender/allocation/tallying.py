@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.allocator import lacking
+from dra_extender.allocation.allocator import allocations, lacking
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
 from dra_extender.allocation.constraints import AttributeConstraint, in_any_part
 from dra_extender.allocation.counters import CounterLayout
@@ -30,10 +30,8 @@ from dra_extender.allocation.plan import (
 from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import Demand, OpenOption, dry_devices
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
-from dra_extender.allocation.result import allocations
 from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.selection import losses
-from dra_extender.allocation.selectortally import clause_tallies, devices_of, error_tallies
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.tally import (
     CapacityTally,
@@ -44,6 +42,9 @@ from dra_extender.allocation.tally import (
     RequestTally,
     RuleCount,
     TaintTally,
+    clause_tallies,
+    devices_of,
+    error_tallies,
 )
 from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption
 from dra_extender.api.core import tolerates
@@ -324,9 +325,7 @@ def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
     least: dict[tuple[str, str], int] = {}
     most: dict[tuple[str, str], int] = {}
     for index in range(mask.bit_length()):
-        if not mask >> index & 1:
-            continue
-        for number, amount in layout.charges.get(index, ()):
+        for number, amount in layout.charges.get(index, ()) if mask >> index & 1 else ():
             left = task.first_left[number]
             if amount > left:
                 name = layout.names[number][1:]

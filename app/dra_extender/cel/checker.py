@@ -10,10 +10,8 @@ from typing import Any, Final
 
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Overload
-from dra_extender.cel.environment import Environment
+from dra_extender.cel.environment import MESSAGES, Environment, global_name, hint_for_overload, no_overload, undeclared
 from dra_extender.cel.errors import CelCompileError
-from dra_extender.cel.hints import hint_for_overload, no_overload, undeclared
-from dra_extender.cel.messages import MESSAGES, global_name
 from dra_extender.cel.syntax import (
     Call,
     Conditional,

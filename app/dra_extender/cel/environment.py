@@ -1,14 +1,25 @@
-"""What a device selector may name, for given feature gates."""
+"""What a device selector may name and be, for given feature gates, and errors about all else, with hints.
+
+Qualified names are those of types and constants, and of protocol buffer messages that can be written in a selector:
+wrappers, durations and timestamps. The other well-known types (Any, Empty, ListValue, Struct, Value) are of no use in a
+selector and are refused, although upstream accepts them.
+
+Rules of derived attributes: Kubernetes 1.37, dynamic-resource-allocation/cel/compile.go (valToDeviceAttribute).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import DeviceAttribute
+from dra_extender.api.semver import Semver
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Functions, functions_of
-from dra_extender.cel.derived import EXPECTED, RESULTS
 from dra_extender.cel.device import FIELDS, CelGates
+from dra_extender.cel.errors import CelCompileError, CelRuntimeError, Fault, Kind
 from dra_extender.cel.library import (
     conversions,
     formats,
@@ -22,7 +33,9 @@ from dra_extender.cel.library import (
     times,
     urls,
 )
-from dra_extender.cel.types import Type, map_of
+from dra_extender.cel.syntax import Call, Expr, Message
+from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of, wrapper_of
+from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, type_name
 
 _LIBRARIES: Final = tuple(
     module.LIBRARY
@@ -56,3 +69,198 @@ def environment(gates: CelGates) -> Environment:
         return Environment(functions, fields, RESULTS, EXPECTED)
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
     return Environment(functions, fields, results, "bool or the unknown type")
+
+
+# --- values of expressions --------------------------------------------------------------------------------------------
+
+_SCALARS: Final = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
+RESULTS: Final[tuple[Type, ...]] = (*_SCALARS, *map(list_of, _SCALARS))
+"""The types that an expression may have."""
+EXPECTED: Final = "a primitive scalar (string, integer, boolean, semver) or a list of these scalars"
+
+_FIELDS: Final[dict[type, str]] = {bool: "bool", int: "int", str: "string", Semver: "version"}
+_NAMES: Final[dict[type, str]] = {
+    bool: "bool", int: "int64", str: "string", Semver: "semver.Version", float: "float64", UInt: "uint64",
+    bytes: "[]uint8", type(None): "structpb.NullValue",
+}  # fmt: skip
+"""Upstream's names of the types of values, as far as expressions often have them."""
+
+
+def attribute_of(value: Any) -> DeviceAttribute:
+    """The attribute with this value. Raises CelRuntimeError."""
+    if value.__class__ is not list:
+        field = _FIELDS.get(value.__class__)
+        if field is None:
+            raise CelRuntimeError(f"unsupported CEL return type: {_name(value)}", _HINT)
+        return convert(DeviceAttribute, {field: _plain(value)})
+    if not value:
+        return DeviceAttribute(strings=())
+    kind = value[0].__class__
+    if kind not in _FIELDS:
+        raise CelRuntimeError(f"unsupported list element type: {_name(value[0])}", _HINT)
+    for index, element in enumerate(value):
+        if element.__class__ is not kind:
+            wanted = "semver" if kind is Semver else _FIELDS[kind]
+            raise CelRuntimeError(f"expected list element at index {index} to be {wanted}, got {_name(element)}", _HINT)
+    return convert(DeviceAttribute, {f"{_FIELDS[kind]}s": [_plain(element) for element in value]})
+
+
+_HINT: Final = f"the value has to be {EXPECTED}"
+
+
+def _plain(value: Any) -> Any:
+    return value.text if value.__class__ is Semver else value
+
+
+def _name(value: Any) -> str:
+    return _NAMES.get(value.__class__) or type_name(value)
+
+
+# --- qualified names --------------------------------------------------------------------------------------------------
+
+_NANO: Final = 10**9
+
+
+class MessageType(NamedTuple):
+    """What a message literal is: its type, the types of its fields, and how to make the value from them."""
+
+    type: Type
+    fields: dict[str, Type]
+    build: Callable[[dict[str, Any]], Any]
+
+
+def _wrapper(kind: Type, empty: Any, make: Callable[[Any], Any] = lambda value: value) -> MessageType:
+    def build(fields: dict[str, Any]) -> Any:
+        value = fields.get("value", empty)
+        return empty if value is None else make(value)
+
+    return MessageType(wrapper_of(kind), {"value": kind}, build)
+
+
+def _int32(value: Any) -> Any:
+    if not -(2**31) <= value < 2**31:
+        raise Fault("integer overflow")
+    return value
+
+
+def _uint32(value: Any) -> Any:
+    if value >= 2**32:
+        raise Fault("unsigned integer overflow")
+    return value
+
+
+def _float(value: Any) -> Any:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _total_nanos(fields: dict[str, Any]) -> int:
+    return int(fields.get("seconds", 0)) * _NANO + int(_int32(fields.get("nanos", 0)))
+
+
+def _duration(fields: dict[str, Any]) -> Duration:
+    nanos = _total_nanos(fields)
+    return Duration(max(-(2**63), min(2**63 - 1, nanos)))
+
+
+def _timestamp(fields: dict[str, Any]) -> Timestamp:
+    return Timestamp(_total_nanos(fields))
+
+
+_SPAN: Final = {"seconds": types.INT, "nanos": types.INT}
+
+MESSAGES: Final = {
+    "google.protobuf.BoolValue": _wrapper(types.BOOL, False),
+    "google.protobuf.BytesValue": _wrapper(types.BYTES, b""),
+    "google.protobuf.DoubleValue": _wrapper(types.DOUBLE, 0.0),
+    "google.protobuf.FloatValue": _wrapper(types.DOUBLE, 0.0, _float),
+    "google.protobuf.Int32Value": _wrapper(types.INT, 0, _int32),
+    "google.protobuf.Int64Value": _wrapper(types.INT, 0),
+    "google.protobuf.StringValue": _wrapper(types.STRING, ""),
+    "google.protobuf.UInt32Value": _wrapper(types.UINT, UInt(0), _uint32),
+    "google.protobuf.UInt64Value": _wrapper(types.UINT, UInt(0)),
+    "google.protobuf.Duration": MessageType(types.DURATION, _SPAN, _duration),
+    "google.protobuf.Timestamp": MessageType(types.TIMESTAMP, _SPAN, _timestamp),
+}
+
+CONSTANTS: Final[dict[str, tuple[Type, Any]]] = {"google.protobuf.NullValue.NULL_VALUE": (types.INT, 0)}
+
+_A: Final = types.param("A")
+_B: Final = types.param("B")
+_TYPE_NAMES: Final = {
+    **{
+        kind.name: kind
+        for kind in (
+            types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING,
+            types.TIMESTAMP, types.TYPE, types.UINT, types.IP, types.CIDR,
+        )
+    },
+    "list": list_of(_A),
+    "map": map_of(_A, _B),
+    "optional_type": optional_of(_A),
+}  # fmt: skip
+
+
+def global_name(name: str) -> tuple[Type, Any] | None:
+    """The type and value of the name of a type or a constant; None for any other."""
+    kind = _TYPE_NAMES.get(name)
+    if kind is not None:
+        return type_of(kind), TypeValue(name)
+    return CONSTANTS.get(name)
+
+
+# --- errors and hints -------------------------------------------------------------------------------------------------
+
+_ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
+_EQUALITIES: Final = frozenset(("_==_", "_!=_"))
+FAULT_HINTS: Final[Mapping[Kind, str]] = {
+    "missing key": 'check with has(…), with "name" in device.attributes["domain"], or read it with .?name.orValue(…)',
+    "no value": "use orValue(…) instead of value()",
+    "out of bounds": "check size() first, or use [?index].orValue(…)",
+    "too costly": "iterate over less",
+    "too large": "make shorter texts and lists",
+}
+"""What to do about an error at run time."""
+
+
+def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str:
+    """What to do when no overload of a function fits."""
+    if function in _ORDERS and (types.QUANTITY in arguments or types.SEMVER in arguments):
+        return "compare with isGreaterThan(), isLessThan() or compareTo()"
+    if types.STRING in arguments and types.QUANTITY in arguments:
+        return 'write quantity("10Gi") instead of "10Gi"'
+    if types.STRING in arguments and types.SEMVER in arguments:
+        return 'write semver("1.0.0") instead of "1.0.0"'
+    if function == "sign" and member:
+        return "sign is a function: sign(quantity)"
+    if function == "format" and any(types.ANY in kind.params for kind in arguments):
+        return "convert attributes with string(…) or dyn(…)"
+    if function in _EQUALITIES:
+        return "both sides must have the same type"
+    return ""
+
+
+def undeclared(expression: str, node: Expr, name: str, hint: str = "") -> CelCompileError:
+    """A variable, function or message that the language does not have."""
+    problem = f"undeclared reference to '{name}'"
+    upstream = f"{problem} (in container '')"
+    return CelCompileError(problem, expression, node.offset, hint, upstream, _bracket(expression, node))
+
+
+def no_overload(
+    expression: str, node: Expr, name: str, member: bool, arguments: Sequence[str], hint: str
+) -> CelCompileError:
+    """No overload of the function takes arguments of these types. The first type is the receiver of a method."""
+    applied = f"{arguments[0]}.({', '.join(arguments[1:])})" if member else f"({', '.join(arguments)})"
+    problem = f"found no matching overload for '{name}' applied to '{applied}'"
+    return CelCompileError(problem, expression, node.offset, hint, upstream_offset=_bracket(expression, node))
+
+
+def _bracket(expression: str, node: Expr) -> int | None:
+    """Where a call that is written with a name, or a message, has its bracket: upstream points there."""
+    if isinstance(node, Message):
+        return expression.find("{", node.offset)
+    named = isinstance(node, Call) and expression.startswith(node.function.rpartition(".")[2], node.offset)
+    return expression.find("(", node.offset) if named else None

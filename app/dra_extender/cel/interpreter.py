@@ -23,6 +23,7 @@ from dra_extender.cel.calls import (
 from dra_extender.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
 from dra_extender.cel.declarations import Functions
 from dra_extender.cel.device import DeviceView
+from dra_extender.cel.environment import MESSAGES
 from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.frame import (
@@ -39,7 +40,6 @@ from dra_extender.cel.frame import (
     tests_optional,
 )
 from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
-from dra_extender.cel.messages import MESSAGES
 from dra_extender.cel.syntax import (
     Call,
     Conditional,

@@ -14,15 +14,12 @@ from cachetools import LRUCache
 
 from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel.checker import check
-from dra_extender.cel.derived import attribute_of
-from dra_extender.cel.device import CelGates, DeviceView
-from dra_extender.cel.environment import environment
+from dra_extender.cel.device import CelGates, DeviceView, collect_reads
+from dra_extender.cel.environment import FAULT_HINTS, attribute_of, environment
 from dra_extender.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
-from dra_extender.cel.hints import FAULT_HINTS
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.regexes import pattern_cache
 from dra_extender.cel.parser import parse
-from dra_extender.cel.reads import collect_reads
 from dra_extender.cel.validation import check_result, fold, validate
 from dra_extender.cel.values import NONE, Option, type_name
 from dra_extender.cel.work import Meter, Patterns, Work, unlimited

@@ -25,10 +25,9 @@ import msgspec
 
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.errors import SetBackError
-from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
+from dra_extender.api.events import Applied, ClusterEvent, PartialAllocation, Removed, Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey, ObjectMeta
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import (
     AllocationResult,
     DeviceAllocationResult,

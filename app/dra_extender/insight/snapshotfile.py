@@ -15,9 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from dra_extender.api.decoding import DecodeError, decode, encode, to_builtins
-from dra_extender.api.events import Applied, ClusterEvent, Undecodable
+from dra_extender.api.events import Applied, ClusterEvent, PartialAllocation, Undecodable
 from dra_extender.api.meta import Object
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.limits import BYTES_OF_SNAPSHOT
 
 FORMAT: Final = 1

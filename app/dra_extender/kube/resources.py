@@ -18,8 +18,8 @@ from dra_extender.api import resource as v1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import UNDECODABLE, decode
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError
+from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
-from dra_extender.api.partial import PartialAllocation, partial_allocation
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.client import KubeClient
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dra_extender.api.events import Applied, Removed, Undecodable
+from dra_extender.api.events import Applied, PartialAllocation, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.devices.cluster import Cluster
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.errors import SetBackError
-from dra_extender.api.events import Applied, Removed, Undecodable
+from dra_extender.api.events import Applied, PartialAllocation, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Continuity
 from dra_extender.scheduling.extender import Extender

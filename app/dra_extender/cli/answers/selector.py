@@ -12,8 +12,8 @@ import typer
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.cel import CelCompileError, CelGates, Programs, batch
-from dra_extender.cel.trial import DeviceMatch, try_selector
+from dra_extender.cel import CelCompileError, CelGates, Programs
+from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
 from dra_extender.cli.answers.answer import UnanswerableError, answered, complaining, unanswerable
 from dra_extender.cli.cluster import read_slices
 from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, terminal_width
@@ -66,7 +66,7 @@ def _batch() -> int:
     def complain(name: str, problem: str) -> dict[str, Any]:
         return {"name": name, "result": "error", "message": problem}
 
-    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, lambda case: batch.answer(case, programs), complain)
+    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, lambda case: batch_answer(case, programs), complain)
     return FAILED if unreadable else YES
 
 

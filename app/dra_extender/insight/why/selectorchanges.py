@@ -9,9 +9,8 @@ from typing import Any, Final
 from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
-from dra_extender.cel.clauses import Respelled, brief, clauses, respelled
 from dra_extender.cel.device import DeviceView
-from dra_extender.cel.trial import shown_value
+from dra_extender.cel.trial import Respelled, brief, clauses, respelled, shown_value
 from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, Order, near
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 

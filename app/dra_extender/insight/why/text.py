@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, get_args
 from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, RequestTally
 from dra_extender.api.core import taint_text
-from dra_extender.cel.clauses import brief, pointed
+from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import BindingRule, NodesExcluded
 from dra_extender.insight.why.wording import obstacle_text

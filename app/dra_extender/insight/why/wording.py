@@ -13,7 +13,7 @@ from dra_extender.allocation.plan import rule_text
 from dra_extender.allocation.tally import CapacityTally, RuleCount
 from dra_extender.api.core import taint_text
 from dra_extender.api.quantity import Quantity
-from dra_extender.cel.clauses import brief
+from dra_extender.cel.trial import brief
 from dra_extender.insight.why.statements import (
     MISMATCH,
     ClassEmpty,
