@@ -23,7 +23,7 @@ STEPS = {"default": "200m", "validRange": {"min": "200m", "max": "1", "step": "1
 
 
 def told(case: Json, *gates: str) -> str:
-    """The devices, or the kind and the error, with these gates beside those of 1.36."""
+    """The devices, or the kind and the error, with these gates and those of 1.36."""
     found = answer({**case, "release": "1.37", "features": [*GATES, *gates]})
     if found["kind"] != "allocated":
         return f"{found['kind']}: {found['error']}"

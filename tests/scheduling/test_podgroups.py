@@ -223,7 +223,7 @@ async def leftover(world: World) -> Service:
 async def test_only_a_pod_that_runs_with_an_allocation_shows_that_it_was_verified(
     world: World, resource: str, doubtful: bool
 ) -> None:
-    """A user chooses the UID of the group that a claim names, such as that of a bound pod."""
+    """A user chooses the UID of the group that a claim names: here the UID of a bound pod."""
     world.add(*one_device(), make_pod("runs", node="n1"))
     service = replica(world)
     await world.settle(1.0)

@@ -32,8 +32,8 @@ class CelGates(msgspec.Struct, frozen=True):
     `list_attributes` is DRAListTypeAttributes, `consumable_capacity` is DRAConsumableCapacity. Without them new
     selectors have no `includes` and no `device.allowMultipleAllocations`. `stored` selectors always have both, because
     the API server may have accepted them while the gates were on; an allocator sees only stored selectors (Kubernetes
-    1.36, dynamic-resource-allocation/cel/compile.go). `derived`: the expression is no selector, but computes an
-    attribute (Kubernetes 1.37).
+    1.36, dynamic-resource-allocation/cel/compile.go). `derived`: the expression computes an attribute instead of
+    selecting devices (Kubernetes 1.37).
     """
 
     list_attributes: bool = False

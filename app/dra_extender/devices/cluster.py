@@ -7,7 +7,7 @@ claim also keeps the devices that can be read of its allocation.
 An undecodable claim (`UndecodableObjects`) may hold devices. The devices that can be read of its allocation are added
 as a placeholder allocation, whose claim has a name that no pod can use. If a device of a pool cannot be identified, no
 device of that pool is offered. If the pool cannot be identified, no device is offered of the own pools of the
-allocation's nodes, also of those that are published later.
+allocation's nodes, including pools that are published later.
 
 `Continuity` says whether a list of claims or pods can follow what the state has of them. A list is a consistent read:
 it shows everything that the API server had shown or confirmed before the list was requested. If a list does not, the

@@ -33,7 +33,7 @@ def declared_groups(traits: Traits) -> SetGroups:
 
 
 def admits(in_use: Groups | None, groups: Groups) -> bool:
-    """Whether a device may join those in use; None: there are none."""
+    """Whether a device may join those in use; None: no device is in use."""
     if in_use is None or not in_use or not groups:
         return in_use is None or in_use == groups
     return not in_use.isdisjoint(groups)

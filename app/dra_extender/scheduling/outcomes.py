@@ -242,7 +242,7 @@ WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
 OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = tuple(
     found for found in vars().copy().values() if isinstance(found, LabelledCounter)
 )
-"""All counters above, in their order, which is that of the documentation."""
+"""All counters above, in the order of the documentation."""
 
 Step = Literal["bind", "finalizer", "status", "own_write_on_watch", "binding"]
 

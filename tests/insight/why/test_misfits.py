@@ -48,7 +48,7 @@ def test_filter_gives_the_same_answer_as_the_diagnosis(misfit: Misfit) -> None:
 
 
 def _filtered(scene: Scene) -> list[str]:
-    """The nodes that fit, of those that kube-scheduler asks about: nothing else keeps the pod from them."""
+    """The nodes that fit, if kube-scheduler asks about all nodes without other obstacles."""
     view = scene.view()
     pod = view.pods.named("default", POD)
     assert pod is not None

@@ -308,7 +308,7 @@ class PageUpdates:
         for kind, pods in kinds.items():
             queue.put(next(iter(pods.values())).metadata.namespace, None, kind)
         listed = [queue.take() for _ in range(min(len(queue), MOST_LISTED))]
-        # The newest pod of a kind stands for the others, and remains the one that does.
+        # One pod represents its kind: the newest, until it goes.
         before, self._kinds = self._kinds, {}
         for kind in listed:
             self._kinds[kind] = before[kind] if before.get(kind) in kinds[kind] else [*kinds[kind]][-1]

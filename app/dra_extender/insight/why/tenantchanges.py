@@ -83,7 +83,7 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
         for user in users:
             pod = pods.pop(user.uid, None) or view.pods.get(user.uid)
             if pod is not None:
-                pods[user.uid] = pod  # last: the pod is to run beside those that share its claim
+                pods[user.uid] = pod  # last: the pod shares a claim with these
     pods.pop(found.pod.metadata.uid, None)
     return list(pods.values())
 

@@ -8,7 +8,7 @@ Promises
 - After a restart or a change of leader the nominations on pods are restored. The pod's status names the node only;
   everything else follows from the cluster. A nomination is restored only if the pod may preempt, and gets its devices
   on the node once pods that are terminating are gone. No further pod is evicted for it: a pod that needs more evictions
-  preempts anew.
+  preempts again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Releases unused allocations: those that crashes leave behind, and those that keep a pod from all nodes.
+"""Releases unused allocations: crashes leave some behind, and others keep a pod from all nodes.
 
 `Sweeper`: the claim controller deallocates a claim when its last consumer goes, but not a claim that never had a
 consumer. A claim that is reserved for a pod that is never bound keeps its devices as long as the pod exists.

@@ -8,7 +8,7 @@ has shown is read before the pod is refused.
 `Refusals` promises: kube-scheduler asks again at almost every event in the cluster, so a refusal on all nodes is
 remembered. It is repeated only when a new decision would refuse the pod on all nodes as well: the pod's claims have the
 same versions, every node was asked about before, and nothing has improved since. The reason may be an earlier one. The
-least recent lists of nodes are forgotten when all different ones together have more than so many names.
+memory of lists of nodes holds a limited number of names; the least recent lists leave it first.
 """
 
 from __future__ import annotations
