@@ -167,8 +167,8 @@ def test_43_the_account_may_do_nothing_else(ground: Ground) -> None:
         resource, _, subresource = line.split()[0].partition("/")
         name = resource.partition(".")[0] + ("/" + subresource if subresource else "")
         granted |= {(name, verb) for verb in line.rpartition("[")[2].rstrip("]").split()}
-    # Everybody may ask who they are and what they may do.
-    everybody = {"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
+    # Everybody may ask who they are and what they may do, and since Kubernetes 1.37 read whom the cluster trusts.
+    everybody = {"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "clustertrustbundles"}
     told_as_shipped = {(_plain(grant.resource), grant.verb) for grant in _grants()}
     assert {(_plain(name), verb) for name, verb in granted if name not in everybody} == told_as_shipped
 
