@@ -91,6 +91,13 @@ CHARACTERS_OF_LINE: Final = Limit(
     "test_a_line_is_cut",
 )
 
+SIZE_OF_DERIVED: Final = Limit(
+    4_096,
+    "characters of a derived attribute, 16 more for each value of a list: constraints compare all values in one step, "
+    "and they are remembered for each device",
+    "test_a_derived_attribute_has_a_largest_size",
+)
+
 # --- files that commands read -----------------------------------------------------------------------------------------
 
 BYTES_OF_SNAPSHOT: Final = Limit(

@@ -83,6 +83,22 @@ def test_with_the_rules_of_1_36_an_amount_too_large_leaves_the_device_out() -> N
     assert answer(case)["kind"] == "unschedulable"
 
 
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_a_negative_amount_frees_nothing_that_others_hold(release: str) -> None:
+    content = device("a", capacity={"memory": "10"}, allowMultipleAllocations=True)
+    case = {**scenario([resource_slice([content])], [memory("-1000")]), "release": release}
+    assert answer(case)["kind"] == ("unschedulable" if release == "1.36" else "error")
+    held = [
+        allocated(
+            {"device": "a", "shareID": f"00000000-0000-4000-8000-00000000000{index}", "consumedCapacity": taken},
+            name=f"held-{index}",
+        )
+        for index, taken in enumerate(({"memory": "8"}, {"memory": "-1000"}))
+    ]
+    case = {**scenario([resource_slice([content])], [memory("4")], in_use=held), "release": release}
+    assert answer(case)["kind"] == "unschedulable"
+
+
 def test_a_negative_amount_ends_the_attempt() -> None:
     found = told(scenario([resource_slice([shared({"validRange": {"min": "-4", "step": "1"}})])], [memory("-4")]))
     assert found.endswith('capacity "memory": capacity value is negative')
@@ -239,3 +255,19 @@ def test_only_devices_that_a_constraint_looks_at_have_to_have_a_value() -> None:
     case = scenario(sided(1, 0, 0, 1), [pair(derived=derived)])
     assert "no such key: no" in told(case, "DRADerivedAttributes")
     assert told({**case, "allocatedClaims": [allocated("d0")]}, "DRADerivedAttributes") == "d1 d2"
+
+
+@pytest.mark.parametrize(
+    ("expression", "fits"),
+    [
+        ("lists.range(200)", True),
+        ("lists.range(300)", False),
+        ('["x"].map(x, x + x)', True),
+        ("lists.range(300000)", False),
+    ],
+)
+def test_a_derived_attribute_has_a_largest_size(expression: str, fits: bool) -> None:
+    case = scenario(sided(0, 1), [pair(derived=[{"name": "gpu.example.com/side", "expression": expression}])])
+    found = told(case, "DRADerivedAttributes")
+    assert (found == "d0 d1") is fits
+    assert fits or "the value is larger than 4096 characters" in found

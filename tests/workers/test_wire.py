@@ -7,10 +7,13 @@ from itertools import islice
 import pytest
 
 from bench.allocation import vectors
-from dra_extender.allocation.allocator import reply_to
+from dra_extender.allocation import allocator as allocators
+from dra_extender.allocation.allocator import Allocator, reply_to
+from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
-from dra_extender.allocation.workerrequests import SearchRequest
+from dra_extender.allocation.workerrequests import SearchReply, SearchRequest
+from dra_extender.api.decoding import to_builtins
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
@@ -55,6 +58,24 @@ def test_a_search_with_the_gates_of_1_37_takes_the_same_turns() -> None:
     for question in asked:
         assert reply_to(decode_request(encode_request(question)[HEADER.size :])) == reply_to(question)
     assert len(asked) > 50
+
+
+def test_the_result_of_a_search_is_made_without_preparing_the_search_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocator = Allocator(share_ids=lambda: "share")
+    made = 0
+    for number in range(150):
+        question = question_of(Scenario(featured(number)))
+        if question is None or question.view.error:
+            continue
+        prepared, view, holdings = question.prepared, question.view, question.holdings
+        found, reply = allocator.allocate(prepared, view, holdings), reply_to(question)
+        assert isinstance(reply, SearchReply)
+        with monkeypatch.context() as patched:
+            patched.delattr(allocators, "AllocationTask")
+            replayed = allocator.replay(prepared, view, holdings, reply)
+        assert to_builtins(replayed) == to_builtins(found)
+        made += isinstance(found, Plan)
+    assert made > 20
 
 
 def has_a_selector(question: SearchRequest) -> bool:

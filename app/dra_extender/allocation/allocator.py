@@ -30,8 +30,9 @@ from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET
 from dra_extender.allocation.proofs.bounds import ALL, Bounds, Proof
 from dra_extender.allocation.requests import Ask, PreparedClaim, PreparedClaims
 from dra_extender.allocation.search import Search, SearchOutcome
-from dra_extender.allocation.state import SearchState, Taken
-from dra_extender.allocation.task import AllocationTask, FatalError
+from dra_extender.allocation.selection import candidates, suitability
+from dra_extender.allocation.state import Taken
+from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.allocation.workerrequests import SearchReply, SearchRequest, WorkerReply, WorkerRequest
 from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.features import FeatureGates
@@ -82,7 +83,7 @@ class Allocator:
             steps = found.steps
             if isinstance(found, Unfit):
                 return found
-            return Plan(allocations(found.task, found.state.taken, self._share_ids), steps)
+            return Plan(allocations(prepared, view, found.state.taken, self._share_ids), steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), steps)
 
@@ -127,14 +128,17 @@ class Allocator:
         try:
             if reply.error:
                 raise FatalError(reply.error, reply.claim)
-            task = AllocationTask(prepared, view, holdings, budget)
-            state = SearchState(task)
+            shareable = view.multi if prepared.features.DRAConsumableCapacity else 0
+            taken: list[Taken] = []
             for request, alternative, device in reply.taken:
-                option = task.options[request][alternative]
-                if not option.candidates.usable >> device & 1:
+                source, ask = prepared.requests[request], prepared.requests[request].asks[alternative]
+                found = candidates(view, ask.filter, budget)
+                if not found.usable >> device & 1:
                     return Unfit(NO_SOLUTION, reply.steps)
-                state.take(option, device)
-            return Plan(allocations(task, state.taken, self._share_ids), reply.steps)
+                taken.append(Taken(RequestOption(ask, source.claim, request, found), device))
+                if shareable >> device & 1:
+                    taken[-1].takes = suitability(view.devices[device].model, ask.filter, budget).takes or ()
+            return Plan(allocations(prepared, view, taken, self._share_ids), reply.steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), reply.steps)
         except IndexError:
@@ -191,29 +195,30 @@ def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: P
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def allocations(task: AllocationTask, taken: Sequence[Taken], share_ids: ShareIDs) -> tuple[AllocationResult, ...]:
+def allocations(
+    prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], share_ids: ShareIDs
+) -> tuple[AllocationResult, ...]:
     """One allocation per claim. Raises FatalError when a node selector cannot be expressed."""
-    by_claim: list[list[Taken]] = [[] for _ in task.prepared.claims]
+    by_claim: list[list[Taken]] = [[] for _ in prepared.claims]
     for item in taken:
         by_claim[item.option.claim].append(item)
-    return tuple(
-        _allocation(task, claim, items, share_ids) for claim, items in zip(task.prepared.claims, by_claim, strict=True)
-    )
+    both = zip(prepared.claims, by_claim, strict=True)
+    return tuple(_allocation(prepared.features, view, claim, items, share_ids) for claim, items in both)
 
 
 def _allocation(
-    task: AllocationTask, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs
+    features: FeatureGates, view: NodeView, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs
 ) -> AllocationResult:
-    devices = [task.view.devices[item.device] for item in items]
-    skips = task.view.skips
+    devices = [view.devices[item.device] for item in items]
+    skips = view.skips
     results = tuple(
         _result(item, device, share_ids, skips.get(item.device, ()))
         for item, device in zip(items, devices, strict=True)
     )
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
     return AllocationResult(
-        DeviceAllocationResult(results, configuration(claim, tuple(asks.values()), task.features)),
-        _node_selector(task, claim, devices),
+        DeviceAllocationResult(results, configuration(claim, tuple(asks.values()), features)),
+        _node_selector(view.node, claim, devices),
     )
 
 
@@ -237,14 +242,14 @@ def _result(
     )
 
 
-def _node_selector(task: AllocationTask, claim: PreparedClaim, devices: Sequence[PooledDevice]) -> NodeSelector | None:
+def _node_selector(node: str, claim: PreparedClaim, devices: Sequence[PooledDevice]) -> NodeSelector | None:
     """Where the allocated devices can be used together; None: everywhere."""
     fields: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
     labels: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
     for device in devices:
         selection: NodeSelection = device.selection
         if selection.node_name or device.model.traits.binds_to_node:
-            return one_node(task.view.node)
+            return one_node(node)
         if selection.node_selector is None:
             continue
         terms = selection.node_selector.node_selector_terms

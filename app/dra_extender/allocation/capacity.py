@@ -36,7 +36,8 @@ def consumed(
     capacity: Mapping[str, DeviceCapacity], requested: Mapping[str, Quantity], features: FeatureGates
 ) -> Consumed | None:
     """What a request takes of a device; None when the device lacks a requested name, a policy forbids the amount, or
-    the whole device has less. Raises AmountError, with the rules of 1.37.
+    the whole device has less. An amount below zero would free what others hold: None. Raises AmountError, with the
+    rules of 1.37.
     """
     if any(name not in capacity for name in requested):
         return None
@@ -44,9 +45,11 @@ def consumed(
     for name, offered in sorted(capacity.items()) if features.is_1_37 else capacity.items():
         try:
             amounts[name] = amount = _amount(offered, requested.get(name), features)
-            if amount.nano < 0 and features.is_1_37:
+            if amount.nano < 0:
                 raise AmountError("capacity value is negative")
         except AmountError as problem:
+            if not features.is_1_37:
+                return None
             raise AmountError(f'capacity "{name}": {problem}') from None
     for name, amount in amounts.items():
         offered = capacity[name]

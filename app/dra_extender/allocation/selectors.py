@@ -92,11 +92,11 @@ def derived(
         problem = error.message
     if problem:
         return f"compile derived attribute {name} failed: {problem}"
-    key, model = ("derived", expression, gates), device.model
-    found: EvaluateReply | None = model.memo.get(key)
+    view = device_view(device.model, filter.features)
+    key, known = (expression, gates, view.read_key(program.reads)), filter.programs.derived
+    found: EvaluateReply | None = known.get(key)
     if found is None:
-        view = device_view(model, filter.features)
-        found = model.remember(key, _evaluation(program, expression, filter, view, budget, gates))
+        found = known[key] = _evaluation(program, expression, filter, view, budget, gates)
     if found.attribute is None:
         return f"evaluate derived attribute {name} on device {'/'.join(device.id)} failed: {found.problem}"
     return found.attribute

@@ -114,7 +114,7 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
     try:
         outcome = search.run()
         if outcome is SearchOutcome.FOUND:
-            allocations(task, search.state.taken, str)
+            allocations(task.prepared, task.view, search.state.taken, str)
             return msgspec.structs.replace(start, verdict="fits")
     except FatalError as failure:
         return msgspec.structs.replace(start, verdict="error", reason=failure.text(task.prepared))

@@ -36,6 +36,7 @@ OPTION: Final = 5
 """Units of work that an option or a constraint costs, devices aside."""
 DEVICES_PER_UNIT: Final = 16
 CAPACITIES_PER_UNIT: Final = 4
+TOKENS_PER_UNIT: Final = 2
 
 
 class RequestOption:
@@ -164,7 +165,7 @@ class AllocationTask:
             self.work.charge(units)
 
     def _add_claim(self, number: int, claim: PreparedClaim) -> None:
-        base = len(self.constraints)
+        base, first = len(self.constraints), len(self.options)
         least = 0
         for request in claim.requests:
             options = tuple(self._option(ask, number, request.index, base) for ask in request.asks)
@@ -176,16 +177,13 @@ class AllocationTask:
         if problem := limit_problem(least):
             raise FatalError(problem, number)
         lists = self.features.DRAListTypeAttributes
+        deriving = [option for options in self.options[first:] for option in options if option.ask.derived]
         for index, source in enumerate(claim.constraints):
             self.charge(OPTION + len(self.view.devices))
             name = source.match_attribute if source.match_attribute is not None else source.distinct_attribute or ""
-            covered = [
-                option
-                for options in self.options
-                for option in options
-                if option.claim == number and index in option.ask.covered
-            ]
-            if any(name in option.ask.derived for option in covered):
+            if any(name in option.ask.derived and index in option.ask.covered for option in deriving):
+                own = (option for options in self.options[first:] for option in options)
+                covered = [option for option in own if index in option.ask.covered]
                 self.constraints.append(self._derived(source, name, base + index, covered))
             else:
                 self.constraints.append(
@@ -218,7 +216,9 @@ class AllocationTask:
                             problems[len(rows)] = made
                         else:
                             found = made
-                rows.append(None if found is None else split(found.value, lists))
+                tokens = None if found is None else split(found.value, lists)
+                self.charge(len(tokens or ()) // TOKENS_PER_UNIT)
+                rows.append(tokens)
         for option in covered:
             option.covers &= ~(1 << index)
             shift = option.shifts[index]

@@ -18,6 +18,7 @@ from dra_extender.cel import CelGates, DeviceView, ReadSet
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID
+from dra_extender.limits import SIZE_OF_DERIVED
 
 REMEMBERED_BYTES: Final = 64 * 2**20
 """Of requests with their replies, without what other objects share with them: some 20,000 small ones."""
@@ -120,6 +121,11 @@ def size_of(request: WorkerRequest) -> int:
     return REQUEST + texts + PART * (len(asks) + len(request.view.devices))
 
 
+def _size(known: Answered) -> int:
+    derives = isinstance(known.reply, EvaluateReply) and known.reply.attribute is not None
+    return size_of(known.request) + (2 * SIZE_OF_DERIVED if derives else 0)
+
+
 class WorkerReplies:
     """What workers have replied, by the key of the request, and which requests are `open`: sent and not answered.
 
@@ -129,7 +135,7 @@ class WorkerReplies:
     def __init__(self, most: int = REMEMBERED_BYTES) -> None:
         self.open: set[Hashable] = set()
         self.too_large: LRUCache[Hashable, bool] = LRUCache(REMEMBERED_EXPRESSIONS)
-        self._known: LRUCache[Hashable, Answered] = LRUCache(most, lambda known: min(most, size_of(known.request)))
+        self._known: LRUCache[Hashable, Answered] = LRUCache(most, lambda known: min(most, _size(known)))
 
     def __len__(self) -> int:
         return len(self._known)

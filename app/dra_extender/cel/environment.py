@@ -36,6 +36,7 @@ from dra_extender.cel.library import (
 from dra_extender.cel.syntax import Call, Expr, Message
 from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of, wrapper_of
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, type_name
+from dra_extender.limits import SIZE_OF_DERIVED
 
 _LIBRARIES: Final = tuple(
     module.LIBRARY
@@ -88,6 +89,12 @@ _NAMES: Final[dict[type, str]] = {
 
 def attribute_of(value: Any) -> DeviceAttribute:
     """The attribute with this value. Raises CelRuntimeError."""
+    if value.__class__ is list or value.__class__ is str:
+        size = len(value) * (16 if value.__class__ is list else 1)
+        if size <= SIZE_OF_DERIVED and value.__class__ is list:
+            size += sum(len(str(_plain(element))) for element in value if element.__class__ in _FIELDS)
+        if size > SIZE_OF_DERIVED:
+            raise CelRuntimeError(f"the value is larger than {SIZE_OF_DERIVED} characters", _HINT)
     if value.__class__ is not list:
         field = _FIELDS.get(value.__class__)
         if field is None:

@@ -8,6 +8,7 @@ work.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache
@@ -29,6 +30,9 @@ REMEMBERED: Final = 64 * 2**20
 """Bytes of programs and refusals that are remembered, each counted with the most that an expression of its length
 takes.
 """
+
+DERIVED: Final = 2**14
+"""Derived attributes that are remembered."""
 
 _NEEDS: Final = f"needs a recursion limit of {FRAMES:,}"
 _BYTES: Final = 2_000
@@ -117,6 +121,8 @@ class Programs:
     def __init__(self, limit: int = REMEMBERED) -> None:
         self._known: LRUCache[tuple[str, CelGates], _Known] = LRUCache(limit, getsizeof=lambda known: known.size)
         self._patterns = pattern_cache()
+        self.derived: LRUCache[Hashable, Any] = LRUCache(DERIVED)
+        """Derived attributes by expression and what it reads; each has `SIZE_OF_DERIVED` at most."""
 
     def compile(self, expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
         """The program of a selector. Raises CelCompileError, and WorkExceeded when `work` does not suffice.

@@ -104,7 +104,7 @@ def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
             if sums is None:
                 sums = {}
             for capacity, amount in consumed.items():
-                sums[capacity] = sums.get(capacity, 0) + amount.nano
+                sums[capacity] = sums.get(capacity, 0) + max(0, amount.nano)  # below zero it would free the device
         if sums is not None:
             shared[name] = sums
     return PoolHoldings(owned, shared)
