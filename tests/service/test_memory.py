@@ -64,8 +64,10 @@ def test_circles_that_outlived_a_while_are_found_before_they_are_many() -> None:
 
 
 LEFT = """
-import gc, weakref
+import gc, sys, weakref
+from dra_extender.service import process
 from dra_extender.service.process import ProcessMemory
+process.WORTH = int(sys.argv[1])
 class Engine: pass
 memory, engine = ProcessMemory(own=True), Engine()
 engine.itself, left = engine, weakref.ref(engine)
@@ -78,9 +80,10 @@ print(frozen, left() is None)
 """
 
 
-def test_what_an_engine_left_behind_is_freed() -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=True)
-    assert done.stdout == "True True\n"
+@pytest.mark.parametrize(("worth", "freed"), [(-(2**30), True), (2**40, False)], ids=["much", "little"])
+def test_what_engines_left_behind_is_freed_when_it_is_much(worth: int, freed: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT, str(worth)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"True {freed}\n"
 
 
 @pytest.mark.parametrize("own", [True, False])
