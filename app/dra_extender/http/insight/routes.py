@@ -23,9 +23,8 @@ from dra_extender.http.insight.queue import (
 )
 from dra_extender.http.insight.whatifrequest import Body, reading
 from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
-from dra_extender.insight.devicereport.details import DeviceDetails, detailing
-from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
-from dra_extender.insight.devicereport.report import DeviceReport, DeviceState
+from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
+from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport, DeviceState
 from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
 from dra_extender.insight.problems import ProblemList
 from dra_extender.insight.whatif.whatif import WhatIf, simulating

@@ -99,6 +99,29 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
 
 
+class PublishedTaint(msgspec.Struct, frozen=True):
+    """NoSchedule and NoExecute keep pods away, other effects do not. `since`: when the taint was added."""
+
+    key: str
+    value: str
+    effect: str
+    since: str
+
+
+class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """`attributes` and `capacity` by name, from `slice` in this `generation` of the pool. `nodes`: the nodes that can
+    use the device, in words.
+    """
+
+    device: CountedDevice
+    slice: str
+    generation: int
+    nodes: str
+    attributes: Mapping[str, str]
+    capacity: Mapping[str, str]
+    taints: tuple[PublishedTaint, ...]
+
+
 # --- sums -------------------------------------------------------------------------------------------------------------
 
 By = Literal["nodes", "drivers", "classes", "namespaces"]
