@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.outline import STEPS, Outline, OutlineError, identity
+from dra_extender.api.decoding import STEPS, Outline, OutlineError, identity
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 

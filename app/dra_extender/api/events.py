@@ -15,9 +15,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from dra_extender.api.core import NodeSelector
-from dra_extender.api.decoding import DecodeError, decode
+from dra_extender.api.decoding import DecodeError, Outline, OutlineError, decode, identity
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.outline import Outline, OutlineError, identity
 from dra_extender.api.resource import DeviceRequestAllocationResult
 
 _NAMED: Final = ("metadata.name", "In")

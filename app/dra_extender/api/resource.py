@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from dra_extender.api.core import NodeSelector, Taint, Toleration
+from dra_extender.api.decoding import depth
 from dra_extender.api.meta import Condition, Ignored, Object, ObjectMeta, StrictObject
-from dra_extender.api.outline import depth
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
 from dra_extender.limits import DEPTH_OF_PARAMETERS

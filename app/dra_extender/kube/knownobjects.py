@@ -13,11 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from dra_extender.api.decoding import UNDECODABLE, DecodeError
+from dra_extender.api.decoding import UNDECODABLE, DecodeError, Outline, OutlineError
 from dra_extender.api.errors import ApiError, FailureStatus, GoneError, SetBackError, error_from_status
 from dra_extender.api.events import Applied, ClusterEvent, Removed, Undecodable
 from dra_extender.api.meta import Object, ObjectKey, ObjectMeta, version_number
-from dra_extender.api.outline import Outline, OutlineError
 from dra_extender.kube.resources import Identity, Resource, identify
 from dra_extender.unexpected import unexpected
 

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dra_extender.api.decoding import UNDECODABLE, DecodeError
+from dra_extender.api.decoding import UNDECODABLE, DecodeError, Outline, OutlineError
 from dra_extender.api.errors import ApiError, TooLargeError
 from dra_extender.api.meta import Object
-from dra_extender.api.outline import Outline, OutlineError
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import Resource
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from dra_extender.api import outline, v1beta1
 from dra_extender.api import resource as v1
+from dra_extender.api import v1beta1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
-from dra_extender.api.decoding import UNDECODABLE, decode
+from dra_extender.api.decoding import UNDECODABLE, decode, identity
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError
 from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
@@ -175,7 +175,7 @@ def identify(data: bytes | msgspec.Raw) -> Identity:
     try:
         meta = _envelope.decode(data).metadata
     except UNDECODABLE:
-        found = outline.identity(data)
+        found = identity(data)
         return Identity(*(found.get(field, "") for field in ("namespace", "name", "uid", "resourceVersion")))
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
