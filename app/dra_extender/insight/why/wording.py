@@ -91,7 +91,7 @@ def _text(statement: Statement) -> str:
             return text + (f" ({notes})" if notes else "")
         case SelectorFails(requested):
             whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
-            return f"{requested.label}: {whose} fails: {statement.problem}"
+            return f"{requested.label}: {whose} fails for device {statement.device}: {statement.problem}"
         case NodesExcluded():
             several = statement.scope.count > 1
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
