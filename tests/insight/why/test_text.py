@@ -108,7 +108,7 @@ def test_a_toleration_of_the_same_taint_with_another_effect_is_told() -> None:
     misfit = misfit_named("a toleration for the NoSchedule effect of an error that evicts")
     told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
     added = "add a toleration of gpu.nvidia.com/xid=79:NoExecute to claim c"
-    assert f"{added}, besides that of gpu.nvidia.com/xid:NoSchedule (fits 1 node: l4-1)" in told
+    assert f"{added} (it already tolerates gpu.nvidia.com/xid:NoSchedule) (fits 1 node: l4-1)" in told
 
 
 def test_a_clause_is_told_as_it_is_written_where_it_would_not_show_the_misspelt_word_otherwise() -> None:

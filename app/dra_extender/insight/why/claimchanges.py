@@ -180,7 +180,7 @@ def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]
     shown = ", ".join(taint_text(*taint) for taint in taints)
     alike = (each for each in request.source.tolerations if any(each.key == key for key, _, _ in taints))
     present = ", ".join(taint_text(each.key, each.value, each.effect).rstrip(":") for each in alike)
-    text = f"add a toleration of {shown} to {request.label}{present and f', besides that of {present}'}"
+    text = f"add a toleration of {shown} to {request.label}{present and f' (it already tolerates {present})'}"
     tolerations = to_builtins([*request.source.tolerations, *more])
     return request.edit(
         "toleration", "/tolerations", tolerations, text, f"tolerate {shown}", "add", {"tolerations": more}
