@@ -37,7 +37,10 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
         case "claim not created":
             made = [(entry["name"], entry.get("resourceClaimTemplateName")) for entry in entries]
             lacking = [each for each in made if each[1] and ("ResourceClaimTemplate", each[1]) not in facts.objects]
-            true = any(f"for {name} of" in statement.text and template in statement.text for name, template in lacking)
+            texts = [
+                f"claim {name} has not been created yet: check that template {made} exists" for name, made in lacking
+            ]
+            true = statement.text in texts
         case "claim leaving":
             true = "deletionTimestamp" in claim["metadata"]
         case "claim full":
