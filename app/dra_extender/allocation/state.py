@@ -72,6 +72,10 @@ class SearchState:
         derived. Counters and shares are not looked at.
         """
         mask, failing = option.usable & ~self.blocked(option), 0
+        if not option.shifts:
+            for index in option.constraints:
+                mask &= self.constraint_states[index].allowed
+            return mask
         for index in option.constraints:
             shift = option.shifts.get(index, 0)
             failing |= mask & (self.task.constraints[index].failing >> shift)
@@ -80,6 +84,8 @@ class SearchState:
 
     def accepts(self, option: RequestOption, device: int) -> bool:
         """Whether the constraints accept the device. Raises FatalError when a derived attribute fails first."""
+        if not option.shifts:
+            return all(self.constraint_states[index].allowed >> device & 1 for index in option.constraints)
         for index in option.constraints:
             place = device + option.shifts.get(index, 0)
             problem = self.task.constraints[index].problems.get(place)
