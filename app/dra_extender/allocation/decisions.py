@@ -21,13 +21,13 @@ from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnS
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
-from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, class_names, prepare
+from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
 from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest, WorkerReply
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
@@ -83,6 +83,11 @@ class _Caches:
         self.states = PoolStates()
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
 
+    def clear(self) -> None:
+        for cache in (self.results, self.scored, self.keys, self.prepared, self._pools):
+            cache.clear()
+        self.filters.clear()
+
     def pools(self, reads: AttributeReads) -> PoolSignatures:
         """The signatures of pools for these reads."""
         found = self._pools.get(reads)
@@ -122,6 +127,10 @@ class Decisions:
     def searches(self) -> int:
         """Searches made so far for results of nodes; all other results came from the cache."""
         return self._caches.searches
+
+    def forget(self) -> None:
+        """Free what is remembered. Later decisions are the same, and find it out again."""
+        self._caches.clear()
 
     def with_state(self, overlay: Overlay) -> Decisions:
         """The decisions on the state of an overlay on the same cluster. Results of nodes for which nothing differs come

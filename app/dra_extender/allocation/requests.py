@@ -8,7 +8,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -122,6 +122,12 @@ class Filters:
         self._used = Interner(DeviceFilter)
         self.programs = Programs()
         self.compiled = _CompiledFilters(most, getsizeof=lambda filter: filter.size)
+
+    def clear(self) -> None:
+        """Forget all filters that no object holds, and all compiled selectors."""
+        self._recent.clear()
+        self.compiled.clear()
+        self.programs = Programs()
 
     def of_class(self, device_class: DeviceClass, features: FeatureGates) -> DeviceFilter:
         """The filter of a request that names the class and nothing else."""
@@ -387,13 +393,3 @@ def _ask(
     if source.allocation_mode not in ("ExactCount", "All"):
         raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
     return Ask(request, source, constraints, context.filters.of_request(device_class, source, context.features))
-
-
-def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
-    """The classes that the requests name, in order."""
-    for claim in claims:
-        for request in claim.spec.devices.requests:
-            if request.exactly is not None:
-                yield request.exactly.device_class_name
-            for alternative in request.first_available:
-                yield alternative.device_class_name

@@ -5,6 +5,7 @@ Source of fields and defaults: Kubernetes 1.36, staging/src/k8s.io/api/resource/
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -351,6 +352,16 @@ class ResourceClaim(Object, frozen=True, gc=False):
         wanted = (POD_GROUP_API, "podgroups", name)
         reserved = self.status.reserved_for
         return next((entry for entry in reserved if (entry.api_group, entry.resource, entry.name) == wanted), None)
+
+
+def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
+    """The classes that the requests name, in order."""
+    for claim in claims:
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                yield request.exactly.device_class_name
+            for alternative in request.first_available:
+                yield alternative.device_class_name
 
 
 # --- DeviceTaintRule --------------------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from cachetools import LRUCache
 
 from dra_extender.allocation.budget import Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.requests import DeviceFilter, Filters, class_names, prepare
+from dra_extender.allocation.requests import DeviceFilter, Filters, prepare
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import ClaimSignatures, reads_of
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.models import DeviceModel
 from dra_extender.placement.devicechooser import DeviceChooser

@@ -182,9 +182,10 @@ class Engine:
         self._leadership_changed.set()
 
     async def drain(self, seconds: float) -> None:
-        """Wait for running binds, for at most `seconds`, then cancel them without rollback."""
+        """Wait for running binds, for at most `seconds`, then cancel them without rollback. Frees the caches."""
         left = await self.extender.drain(seconds)
         await self.workers.close()
+        self.decisions.forget()
         if left:
             log.warning("binds did not end in time", binds=left)
 

@@ -326,3 +326,11 @@ class TestAnswers:
         world = World()
         answer = world.decisions.plan([wanted(exactly())], "nowhere")
         assert isinstance(answer, Unfit) and answer.reason == "node not synced yet"
+
+
+def test_what_is_forgotten_is_found_out_again() -> None:
+    world = nodes(*[[{}, {}]] * 10)
+    before = world.ask(wanted(exactly(2)))
+    world.decisions.forget()
+    assert world.ask(wanted(exactly(2))) == before
+    assert world.decisions.searches == 2
