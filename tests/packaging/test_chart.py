@@ -99,7 +99,7 @@ def test_values_and_labels_that_are_asked_for_exist(where: object, expression: s
         grouped = {name.strip() for by in re.findall(r"by \(([^)]*)\)", expression) for name in by.split(",")}
         assert grouped <= {*spec.labels, *of_the_scrape}
         if spec.values:
-            values = {value for value, _ in spec.values}
+            values = set(spec.values)
             for label, _, value in re.findall(r'(\w+)(=~|!=|=)"([^"$]*)"', expression):
                 assert label not in spec.labels or set(value.split("|")) <= values
 

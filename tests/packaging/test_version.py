@@ -20,7 +20,6 @@ CARRIERS = [
     ("manifests/extender/kustomization.yaml", r"^ +newTag: (.+)$", 1),
     ("docs/install.md", IMAGE, 3),
     ("docs/quickstart.md", IMAGE, 2),
-    ("docs/insight-operators.md", r"by dra-extender (\d+\.\d+\.\d+)$", 1),
 ]
 """File, pattern of the version, and number of occurrences."""
 

@@ -98,7 +98,7 @@ class Auditor:
     def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
         mine = {device[2] for device, _ in uses if device[:2] == pool}
         touched = {counter for name in mine for counter, _ in self._consumption((*pool, name), node)}
-        if touched.isdisjoint(self._overdrawn_counters(pool, node, self._devices_in(pool))):
+        if not touched or touched.isdisjoint(self._overdrawn_counters(pool, node, self._devices_in(pool))):
             return set()  # not even with what is held or was allocated later
         users: dict[str, set[str]] = {}
         for name in self._devices_in(pool):
