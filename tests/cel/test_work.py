@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.cel import (
@@ -184,8 +184,12 @@ def evaluated(program: Program, work: Work) -> None:
         pass
 
 
+LONG = "cel.bind(t, 'ab'.replace('b', 'b'.replace('b', 'abcabcabc')), '' == '%s'.format([['', t.replace('b', T)]]))"
+
+
 @pytest.mark.slow
 @settings(max_examples=examples(40))
+@example(LONG.replace("T", repr("xyz" * 3000)))
 @given(SELECTORS)
 def test_what_is_charged_is_in_proportion_to_the_calls_that_are_made(expression: str) -> None:
     program, work = compiled(expression), Work(10_000)

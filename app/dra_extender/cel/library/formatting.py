@@ -264,7 +264,7 @@ def _map(entries: dict[Any, Any]) -> str:
 
 def _quoted(text: str) -> str:
     """In double quotes, as Go's %q."""
-    return f'"{"".join(map(_go_character, text))}"'
+    return f'"{text.translate({ord(each): _go_character(each) for each in set(text)})}"'
 
 
 def _go_character(character: str) -> str:
