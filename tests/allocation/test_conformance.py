@@ -12,7 +12,7 @@ import pytest
 
 from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.api.quantity import Quantity
-from tests.support.allocation import featured
+from tests.support.allocation import newgates
 from tests.support.allocation.checking import violations
 from tests.support.allocation.recorded import COUNT, recorded
 from tests.support.allocation.scenarios import answer
@@ -107,7 +107,7 @@ def test_kubernetes_1_37_answers_the_same_with_its_new_gates() -> None:
     differing = []
     allocated = 0
     for number, expected in enumerate(load("gates-1.37.jsonl.gz")):
-        case = featured.featured(number)
+        case = newgates.random_scenario(number)
         found = answer(case)
         error = expected.get("error", "")
         same_text = expected["kind"] != "error" or "compilation failed" in error or found["error"] == error
@@ -115,7 +115,7 @@ def test_kubernetes_1_37_answers_the_same_with_its_new_gates() -> None:
             differing.append((case, expected, found))
         allocated += found["kind"] == "allocated"
     assert differing == []
-    assert (number, allocated > 400) == (featured.COUNT - 1, True)
+    assert (number, allocated > 400) == (newgates.COUNT - 1, True)
 
 
 def test_share_ids_are_unique_within_an_answer() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.allocation.featured import NEW
+from tests.support.allocation.newgates import NEW
 from tests.support.allocation.scenarios import (
     GATES,
     allocated,

@@ -12,7 +12,7 @@ from tests.e2e.components import offered, release
 from tests.e2e.controlplane import DRA_FEATURES, ControlPlane
 from tests.e2e.ground import Ground
 from tests.e2e.skipping import skip_without
-from tests.support.allocation.featured import NEW
+from tests.support.allocation.newgates import NEW
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on features that are off")]
 

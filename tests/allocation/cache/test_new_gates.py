@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.allocation.featured import NEW
 from tests.support.allocation.manynodes import World, attributes, exactly, wanted
+from tests.support.allocation.newgates import NEW
 
 Json = dict[str, Any]
 

@@ -122,7 +122,7 @@ def _in_use(random: Random, pool: str, published: Json, number: int) -> Json:
     return allocated(result, name=f"used-{number}")
 
 
-def featured(number: int) -> Json:
+def random_scenario(number: int) -> Json:
     """The scenario of this number."""
     random = Random(number)
     gates = {gate for gate in NEW if random.random() < 0.6}
@@ -162,4 +162,4 @@ def featured(number: int) -> Json:
 
 if __name__ == "__main__":
     for index in range(COUNT):
-        print(json.dumps(featured(index)))
+        print(json.dumps(random_scenario(index)))
