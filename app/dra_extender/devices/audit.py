@@ -224,8 +224,6 @@ class Auditor:
         for uid, consumed in self._shares(device):
             if uid in users:
                 for name, amount in consumed.items():
-                    if amount.nano < 0:  # other allocators may write it; it frees nothing
-                        continue
                     totals[name] = totals[name] + amount if name in totals else amount
         return [
             (name, total, capacity.value)

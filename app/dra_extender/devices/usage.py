@@ -42,10 +42,17 @@ def uses_of(allocation: AllocationResult | None, *, shares: bool) -> dict[Use, M
         if result.admin_access:
             continue
         if shares and result.share_id is not None:
-            uses[result.id, result.share_id] = result.consumed_capacity
+            uses[result.id, result.share_id] = _taken(result.consumed_capacity)
         else:
             uses[result.id, None] = NOTHING
     return uses
+
+
+def _taken(consumed: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
+    """Without negative amounts, which would free what others hold. Other allocators may have written some."""
+    if all(amount.nano >= 0 for amount in consumed.values()):
+        return consumed
+    return {name: amount for name, amount in consumed.items() if amount.nano >= 0}
 
 
 Amounts = Mapping[str, int]
@@ -104,7 +111,7 @@ def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
             if sums is None:
                 sums = {}
             for capacity, amount in consumed.items():
-                sums[capacity] = sums.get(capacity, 0) + max(0, amount.nano)  # below zero it would free the device
+                sums[capacity] = sums.get(capacity, 0) + amount.nano
         if sums is not None:
             shared[name] = sums
     return PoolHoldings(owned, shared)
