@@ -10,8 +10,8 @@ corrected. Requests with admin access take no part in counter accounting.
 
 from __future__ import annotations
 
+from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
-from dra_extender.allocation.selection import Consumed, fits
 from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.devices.compatibility import Groups, joined
 from dra_extender.devices.usage import NO_AMOUNTS, Amounts

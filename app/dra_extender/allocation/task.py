@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.capacity import fits
 from dra_extender.allocation.constraints import AttributeConstraint, AttributeTable, Token, attribute_table, split
 from dra_extender.allocation.counters import CounterLayout, counter_layout
 from dra_extender.allocation.requests import (
@@ -22,7 +23,7 @@ from dra_extender.allocation.requests import (
     adding_problem,
     limit_problem,
 )
-from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, fits, suitability
+from dra_extender.allocation.selection import Candidates, EvaluationFailure, Suitability, candidates, suitability
 from dra_extender.allocation.selectors import derived
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceConstraint

@@ -224,8 +224,9 @@ def _value(raw: Any, gates: CelGates) -> Any:
 
 
 class Path(NamedTuple):
-    """A part of the device: all of it, a field, all domains of a section, one domain, or one entry. `name` is that of
-    the field, or the section: `attributes` or `capacity`.
+    """A part of the device: all of it, a field, all domains of a section, one domain, or one entry.
+
+    `name`: the field, or the section (`attributes` or `capacity`).
     """
 
     part: Literal["device", "field", "domains", "domain", "entry"]

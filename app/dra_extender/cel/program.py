@@ -20,8 +20,9 @@ from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel import types
 from dra_extender.cel.checker import check
 from dra_extender.cel.declarations import Function, Functions
+from dra_extender.cel.derived import attribute_of
 from dra_extender.cel.device import CelGates, DeviceView, collect_reads
-from dra_extender.cel.environment import FAULT_HINTS, attribute_of, environment
+from dra_extender.cel.environment import FAULT_HINTS, environment
 from dra_extender.cel.errors import Abort, CelCompileError, CelResultError, CelRuntimeError, Fault
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.conversions import CONVERSIONS

@@ -159,7 +159,7 @@ def clauses(expression: str) -> tuple[str, ...]:
 
 
 def pointed(expression: str, word: str) -> str:
-    """The line of the first name or string that is this word, with a caret below it; empty if there is none."""
+    """The line of the first name or string that is this word, with a caret below it; empty without such a word."""
     for token in _tokens(expression):
         if word in (token.text, _content(token)):
             return excerpt(expression, token.offset)

@@ -30,8 +30,9 @@ from dra_extender.devices.models import CounterID, DeviceModel
 from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode, SeenPool
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, NO_AMOUNTS, Amounts, PoolHoldings, PoolID, together
+from dra_extender.placement.freedevices import FreeDevices, FreeDeviceSets
 from dra_extender.placement.partitiongroups import CounterTie, Partition, PartitionGroup, PartitionGroups, used_of
-from dra_extender.placement.podshape import FreeDevices, FreeDeviceSets, Load, Loads, allocatable
+from dra_extender.placement.podshape import Load, Loads, allocatable
 
 
 class _Linked(NamedTuple):

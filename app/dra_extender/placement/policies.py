@@ -18,8 +18,9 @@ from typing import Final, Literal, NamedTuple, Protocol, get_args
 import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
+from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.podshape import FreeDevices, Need, described
+from dra_extender.placement.podshape import Need, described
 from dra_extender.placement.workload import FED_PART, NeedWeights, Use, Weights, remaining_value, uses
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]

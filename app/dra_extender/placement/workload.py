@@ -13,8 +13,9 @@ import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.podshape import FreeDevices, Need, PodShape, filters_of
+from dra_extender.placement.podshape import Need, PodShape, filters_of
 
 MOST_PODS: Final = 1 << 16
 """When this many pods are counted, all counts are halved."""

@@ -56,7 +56,7 @@ Selected = tuple[tuple[int, int, int, bool], ...]
 class NodeReads(msgspec.Struct, frozen=True):
     """What a decision reads of nodes: `filters` of requests, `attributes` of constraints and scorers (full names).
     `in_use`: devices in use as well; `every`: all devices, selected or not, and all that is left of capacity and
-    counters.
+    counters; `exact`: all traits of devices, because expressions of derived attributes may read any.
     """
 
     filters: tuple[DeviceFilter, ...]
