@@ -27,7 +27,7 @@ from dra_extender.workers.wire import (
     frame,
     length,
 )
-from tests.support.allocation.featured import featured
+from tests.support.allocation.newgates import random_scenario
 
 
 def question_of(scenario: Scenario) -> SearchRequest | None:
@@ -53,7 +53,7 @@ def test_a_search_that_was_sent_takes_the_same_turns(name: str) -> None:
 
 
 def test_a_search_with_the_gates_of_1_37_takes_the_same_turns() -> None:
-    questions = filter(None, (question_of(Scenario(featured(number))) for number in range(150)))
+    questions = filter(None, (question_of(Scenario(random_scenario(number))) for number in range(150)))
     asked = [question for question in questions if not question.view.error]
     for question in asked:
         assert reply_to(decode_request(encode_request(question)[HEADER.size :])) == reply_to(question)
@@ -64,7 +64,7 @@ def test_the_result_of_a_search_is_made_without_preparing_the_search_again(monke
     allocator = Allocator(share_ids=lambda: "share")
     made = 0
     for number in range(150):
-        question = question_of(Scenario(featured(number)))
+        question = question_of(Scenario(random_scenario(number)))
         if question is None or question.view.error:
             continue
         prepared, view, holdings = question.prepared, question.view, question.holdings
@@ -72,7 +72,7 @@ def test_the_result_of_a_search_is_made_without_preparing_the_search_again(monke
         assert isinstance(reply, SearchReply)
         with monkeypatch.context() as patched:
             patched.delattr(allocators, "AllocationTask")
-            replayed = allocator.replay(prepared, view, holdings, reply)
+            replayed = allocator.replay(prepared, view, reply)
         assert to_builtins(replayed) == to_builtins(found)
         made += isinstance(found, Plan)
     assert made > 20

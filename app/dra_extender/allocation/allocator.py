@@ -118,11 +118,12 @@ class Allocator:
         self,
         prepared: PreparedClaims,
         view: NodeView,
-        holdings: NodeHoldings,
         reply: SearchReply,
         budget: WorkBudget = UNLIMITED,
     ) -> Plan | Unfit | Failure:
-        """The result of a search that a worker made on the same state. Raises what the budget does."""
+        """The result of a search that a worker made on the same state. Costs as much as the devices that it took; the
+        search is not prepared again. Raises what the budget does.
+        """
         if reply.reason:
             return Unfit(reply.reason, reply.steps)
         try:

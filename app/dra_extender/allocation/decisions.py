@@ -366,7 +366,7 @@ class Decisions:
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
         """The decision in a worker's reply. Raises TurnSpent and Deferred."""
         if isinstance(reply, SearchReply):
-            return self._allocator.replay(request.prepared, request.view, request.holdings, reply, self._budget)
+            return self._allocator.replay(request.prepared, request.view, reply, self._budget)
         return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:

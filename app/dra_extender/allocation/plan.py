@@ -47,8 +47,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 Rule = Literal[
-    "class", "binding conditions", "selector", "node", "error", "operations", "in use", "capacity", "groups",
-    "counters", "taint", "constraint",
+    "class", "binding conditions", "selector", "node", "error", "node operations", "in use", "capacity",
+    "compatibility groups", "counters", "taint", "constraint",
 ]  # fmt: skip
 """What can take a device away from a request, in the order in which the search looks at rules."""
 
@@ -63,13 +63,13 @@ RULE_TEXTS: Final[Mapping[Rule, tuple[str, str]]] = {
     "selector": ("is not selected by the request", "are not selected by the request"),
     "node": ("is for other nodes", "are for other nodes"),
     "error": ("makes a selector fail", "make a selector fail"),
-    "operations": (
+    "node operations": (
         "skips operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
         "skip operations of the kubelet, and the node does not declare DRAOptionalNodeOperations",
     ),
     "in use": ("is in use", "are in use"),
     "capacity": ("has too little capacity", "have too little capacity"),
-    "groups": (
+    "compatibility groups": (
         "has no compatibility group in common with devices in use on its counter set",
         "have no compatibility group in common with devices in use on their counter set",
     ),

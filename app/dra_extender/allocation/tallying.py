@@ -191,7 +191,7 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | _in_the_way(task, masks.get("counters", 0))
-    held |= _members(task, masks.get("groups", 0))
+    held |= _members(task, masks.get("compatibility groups", 0))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
@@ -249,13 +249,13 @@ def _taken_away(task: AllocationTask) -> Iterator[TakenAway]:
             task.charge(OPTION)
             taken: dict[Rule, int] = defaultdict(int, losses(task.view, option.ask.filter, task.budget))
             left = option.candidates.usable & ~task.view.unserved
-            taken["operations"] = option.candidates.usable & task.view.unserved
+            taken["node operations"] = option.candidates.usable & task.view.unserved
             owned = 0 if option.admin else task.holdings.owned
             rule: Rule
             for rule, gone in (
                 ("in use", left & owned),
                 ("capacity", left & ~owned & ~_roomy(option)),
-                ("groups", 0 if option.admin else left & ~owned & _roomy(option) & incompatible),
+                ("compatibility groups", 0 if option.admin else left & ~owned & _roomy(option) & incompatible),
                 ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry & ~incompatible),
             ):
                 taken[rule] |= gone

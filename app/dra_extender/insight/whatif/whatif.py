@@ -58,7 +58,7 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_of(now: str, node: str) -> Verdict:
-    """`now` and `node`: the node that the pod fits; empty if there is none."""
+    """`now` and `node`: the node that the pod fits; empty if it fits no node."""
     if node:
         return "fits" if now else "would fit"
     return "no more" if now else "does not fit"

@@ -43,7 +43,7 @@ NODES: Final = 3
 OTHERS: Final = "others are in use"
 SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
 """By binary unit: the next smaller one."""
-USE: Final = frozenset(("in use", "capacity", "counters", "groups"))
+USE: Final = frozenset(("in use", "capacity", "counters", "compatibility groups"))
 """Rules that exclude devices because of claims that have devices."""
 
 
