@@ -9,12 +9,10 @@ every device has an attribute of its own, as real drivers publish. A cold shape 
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.plurals import counted
+from dra_extender.service.process import resident
 
 DRIVER = "gpu.example.com"
 DEVICES = 8
@@ -317,11 +316,6 @@ def weigh(nodes: int, serials: bool) -> dict[str, Any]:
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     found: dict[str, Any] = msgspec.json.decode(output.stdout)
     return found
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _weigh_here(nodes: int, serials: bool) -> dict[str, Any]:

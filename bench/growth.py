@@ -18,7 +18,7 @@ from unittest.mock import Mock
 
 import msgspec
 
-from bench.filter import DRIVER, allocated, cluster_of, resident
+from bench.filter import DRIVER, allocated, cluster_of
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, decode, encode
@@ -30,7 +30,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.ports import Ports
-from dra_extender.service.process import ProcessMemory
+from dra_extender.service.process import ProcessMemory, resident
 
 RUNS: Final = 200
 MEMORY_TARGET: Final = 500.0

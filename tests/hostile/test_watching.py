@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from dra_extender.service.process import resident
 from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.patience import until
 from tools.hostile import eyes
@@ -20,7 +21,7 @@ from tools.hostile.eyes import Eyes
 from tools.hostile.observer import Look, Task
 from tools.hostile.ordinary import Stream, template
 from tools.hostile.report import GROWTH
-from tools.hostile.service import ROOT, descendants, resident
+from tools.hostile.service import ROOT, descendants
 from tools.hostile.serving import clock, turns
 
 PLANTED = 1.0

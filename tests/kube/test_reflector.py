@@ -311,6 +311,7 @@ async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
     server.on("GET", PATH, watch_lines(), watch=True)
     task = asyncio.create_task(harness.reflector.run())
     await until(lambda: harness.reflector.progress().watches >= 5)
+    assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -15,7 +15,7 @@ from tests.support.patience import until
 
 HOLES = """
 from dra_extender.service.process import trim
-from tools.hostile.service import resident
+from dra_extender.service.process import resident
 import os
 full = [b"x" * 50_000 for _ in range(4_000)]
 peak = resident(os.getpid())

@@ -15,6 +15,7 @@ from typing import Final
 
 import aiohttp
 
+from dra_extender.service.process import resident
 from tests.support.patience import LONGEST
 from tools.hostile.observer import Look
 from tools.hostile.serving import TURNS, turns
@@ -117,16 +118,6 @@ class Service:
 
     def tail(self, lines: int = 20) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
-
-
-def resident(pid: int) -> int:
-    """Bytes of a process that are in memory; 0 when it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    found = next((line for line in text.splitlines() if line.startswith("VmRSS:")), "VmRSS: 0 kB")
-    return int(found.split()[1]) * 1024
 
 
 def descendants(pid: int) -> list[int]:

@@ -124,7 +124,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
 
 
 def is_placeholder(key: str) -> bool:
-    """True when `namespace/name` is that of a placeholder."""
+    """True when a placeholder has this `namespace/name`."""
     return key.endswith(_MARK)
 
 

@@ -93,10 +93,10 @@ class ProcessMemory:
                 await asyncio.to_thread(trim)
 
 
-def resident() -> int:
-    """Bytes of memory that the process has; 0 where the system does not say."""
+def resident(pid: int | str = "self") -> int:
+    """Bytes of memory that a process has; 0 when it is gone, or where the system does not say."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
 

@@ -105,7 +105,7 @@ class Listeners:
             await server.kill()
 
     async def renew_certificate(self) -> None:
-        """Reload changed certificates until cancelled. Returns when there are none."""
+        """Reload changed certificates until cancelled. Returns if TLS is not configured."""
         while self._certificates:
             await asyncio.sleep(CERTIFICATE_PERIOD)
             for certificates in self._certificates:
