@@ -33,7 +33,7 @@ LAST_NEEDS_FIRST = claim(*(request(f"r{i}", 2) for i in range(9)), request("z", 
 @pytest.mark.parametrize(
     ("case", "kind", "steps"),
     [
-        (shares(6, *PERFECT), "allocated", 400),
+        (shares(6, *PERFECT), "allocated", 600),
         (shares(5, *[5] * 4, *[51] * 6), "unschedulable", 100),
         (shares(4, *[5] * 4, *[34] * 9), "unschedulable", 400),
         (shares(4, *sorted(PERFECT)[-12:], 90, 90, exclusive=2), "unschedulable", 200),

@@ -11,12 +11,11 @@ yes. Two questions are asked, each only where a task has them:
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from math import gcd
-from operator import neg
+from operator import sub
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeTable
@@ -44,16 +43,12 @@ SHARE: Final = 2
 MAX_SUM: Final = 1 << 14
 """Up to this sum, in units of their greatest common divisor, all sums of sizes are computed."""
 
-VISITS: Final = 64
-"""How many sizes may be visited for one set that is tried."""
-PORTION: Final = 32
-"""Visits that are charged together."""
 SIZES: Final = 4
-"""Sizes whose sums cost as much as a visit."""
+"""Sizes or amounts that are compared in a unit of work."""
 
 
 class Packing:
-    """Both questions for one task. `steps` counts the sets of items that were tried."""
+    """Both questions for one task. `steps` counts the items that were put into a bin."""
 
     def __init__(self, task: AllocationTask, *, shares: bool, groups: bool) -> None:
         self.steps = 0
@@ -75,11 +70,11 @@ class Packing:
         """A question that is too hard lowers the limit of the next ones."""
         if len(sizes) > MAX_ITEMS:
             return True
-        before, limit = self._filling.work, self._most_steps
+        before, limit = self._filling.steps, self._most_steps
         fits = self._filling.feasible(sizes, rooms, limit)
         if self._filling.gave_up:
             self._most_steps = max(limit // 4, LEAST_STEPS)
-        self.steps += self._filling.work - before
+        self.steps += self._filling.steps - before
         return fits
 
     # --- shares ------------------------------------------------------------------------------------------------------
@@ -212,55 +207,38 @@ class _TooLong(Exception):
 
 
 class Filling:
-    """Whether sizes fit into rooms when little room may be lost: rooms are filled one after the other.
+    """Whether sizes fit into rooms: the largest size is put into each different room in turn.
 
-    Promises: False only when it is proven. If a room is too small for the largest size, this room is filled first.
-    Otherwise the largest size is put into each different room in turn. A room is filled with every set of sizes after
-    which no remaining size fits, and which loses no more room than may be lost. Failed combinations of sizes and rooms
-    are remembered for later questions.
+    Promises: False only when it is proven. A branch ends when the rooms that are left lose more than may be lost,
+    whatever sizes they get. Failed combinations of sizes and rooms are remembered for later questions.
 
-    `steps` counts the sets that were tried over all questions, `visits` the sizes that were visited for them; `spend`
-    is called with visits before they are made, and may raise.
+    `steps` counts the sizes that were put into a room, over all questions; `spend` is called with the work of looking
+    at sizes and rooms before it is done, and may raise.
     """
 
-    def __init__(self, spend: Callable[[int], None] = lambda visits: None) -> None:
+    def __init__(self, spend: Callable[[int], None] = lambda units: None) -> None:
         self.steps = 0
-        self.visits = 0
         self.gave_up = False
         """The latest question was not answered within its limit."""
         self._spend = spend
         self._most_steps = 0
-        self._most_visits = 0
         self._failed: set[tuple[Sizes, Sizes]] = set()
 
-    @property
-    def work(self) -> int:
-        """In steps: where a step takes more than its visits, they count."""
-        return max(self.steps, self.visits // VISITS)
-
     def feasible(self, sizes: Sequence[int], rooms: Sequence[int], limit: int) -> bool:
-        """False when it is proven that not all sizes fit. Otherwise True, also when `limit` steps, or VISITS for each,
-        do not suffice for a proof. Raises what `spend` does.
+        """False when it is proven that not all sizes fit. Otherwise True, also when `limit` steps do not suffice for a
+        proof. Raises what `spend` does.
         """
         self.gave_up = False
         ordered = tuple(sorted(sizes, reverse=True))
         self._spend(len(sizes) * (1 + len(rooms) // SIZES))
         if _fits_greedily(ordered, rooms):
             return True
-        self._most_steps, self._most_visits = self.steps + limit, self.visits + VISITS * limit
+        self._most_steps = self.steps + limit
         try:
             return self._fill(ordered, tuple(sorted(rooms)))
         except _TooLong:
             self.gave_up = True
             return True
-
-    def _visit(self) -> None:
-        """Raises _TooLong, and what `spend` does."""
-        self.visits += 1
-        if not self.visits % PORTION:
-            self._spend(PORTION)
-            if self.visits > self._most_visits:
-                raise _TooLong
 
     def _fill(self, sizes: Sizes, rooms: Sizes) -> bool:
         if not sizes:
@@ -272,79 +250,44 @@ class Filling:
         if (sizes, rooms) in self._failed:
             return False
         self._spend(1 + len(sizes) + len(rooms))
-        reachable = Reachable(sizes)
-        if sum(room - reachable.most(room) for room in rooms) <= slack:
-            for left, rest in self._branches(sizes, rooms, slack, reachable):
-                self.steps += 1
-                if self.steps > self._most_steps:
-                    raise _TooLong
-                if self._fill(left, rest):
-                    return True
+        lost = map(sub, rooms, map(Reachable(sizes).most, rooms))
+        if sum(lost) <= slack and any(self._fill(sizes[1:], left) for left in self._placed(sizes[0], rooms)):
+            return True
         self._failed.add((sizes, rooms))
         return False
 
-    def _branches(self, sizes: Sizes, rooms: Sizes, slack: int, reachable: Reachable) -> Iterator[tuple[Sizes, Sizes]]:
-        """(sizes left, rooms left) after every sensible way to fill one room."""
-        if rooms[0] < sizes[0]:
-            for left in self._completions(sizes, 0, rooms[0], slack, reachable):
-                yield left, rooms[1:]
-            return
-        previous = -1
-        for index, room in enumerate(rooms):
-            if room != previous:
-                previous = room
-                for left in self._completions(sizes, 1, room - sizes[0], slack, reachable):
-                    yield left, rooms[:index] + rooms[index + 1 :]
-
-    def _completions(
-        self, sizes: Sizes, index: int, free: int, slack: int, reachable: Reachable, kept: Sizes = ()
-    ) -> Iterator[Sizes]:
-        """What is left of the sizes when some of them, from the index on, fill the free room; fullest sets come first.
-        `kept`: the sizes before the index that were passed over.
-        """
-        self._visit()
-        fitting = bisect_left(sizes, -free, index, key=neg)
-        kept, index = kept + sizes[index:fitting], fitting
-        if index == len(sizes):
-            if free <= slack and (not kept or kept[-1] > free):
-                yield kept
-            return
-        if not reachable.between(index, max(0, free - slack), free):
-            return
-        size = sizes[index]
-        yield from self._completions(sizes, index + 1, free - size, slack, reachable, kept)
-        same = bisect_left(sizes, 1 - size, index, key=neg)
-        yield from self._completions(sizes, same, free, slack, reachable, kept + sizes[index:same])
+    def _placed(self, size: int, rooms: Sizes) -> Iterator[Sizes]:
+        """What is left of the rooms, ascending, when the size is in one of them. An exact fit is as good as any."""
+        first = bisect_left(rooms, size)
+        for index in range(first, first + 1 if rooms[first] == size else len(rooms)):
+            if index == first or rooms[index] != rooms[index - 1]:
+                self.steps += 1
+                if self.steps > self._most_steps:
+                    raise _TooLong
+                rest = [*rooms[:index], *rooms[index + 1 :]]
+                insort(rest, rooms[index] - size)
+                yield tuple(rest)
 
 
 class Reachable:
-    """The sums that some of the sizes from an index on can add up to."""
+    """The sums that some of the sizes can add up to."""
 
-    __slots__ = ("_sums", "_totals", "_unit")
+    __slots__ = ("_sums", "_total", "_unit")
 
     def __init__(self, sizes: Sizes) -> None:
-        self._totals = [*accumulate(reversed(sizes), initial=0)][::-1]
+        self._total = sum(sizes)
         self._unit = gcd(*sizes) or 1
-        self._sums: list[int] = []
-        if self._totals[0] // self._unit <= MAX_SUM:
-            sums = [1]
-            for size in reversed(sizes):
-                sums.append(sums[-1] | sums[-1] << size // self._unit)
-            self._sums = sums[::-1]
-
-    def between(self, index: int, low: int, high: int) -> bool:
-        """Whether a sum between the limits may be possible."""
-        if not self._sums:
-            return self._totals[index] >= low
-        first = -(-low // self._unit)
-        count = high // self._unit - first + 1
-        return count > 0 and bool(self._sums[index] >> first & ((1 << count) - 1))
+        self._sums = 0
+        if self._total // self._unit <= MAX_SUM:
+            self._sums = 1
+            for size in sizes:
+                self._sums |= self._sums << size // self._unit
 
     def most(self, room: int) -> int:
-        """The largest sum of all sizes that fits, or the room when there are too many sums to compute them."""
+        """The largest sum that fits, or the room when there are too many sums to compute them."""
         if not self._sums:
-            return min(room, self._totals[0])
-        return ((self._sums[0] & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
+            return min(room, self._total)
+        return ((self._sums & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
 
 
 def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
