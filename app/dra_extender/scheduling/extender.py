@@ -40,6 +40,7 @@ from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations, Unseen
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Ports, Workers
@@ -82,6 +83,7 @@ class Extender:
         clearing: set[str] = set()
         self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
         self.nominations, self.set_aside = Nominations(), SetAside(clock)
+        self._usage = ResourcesInUse()
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.view = View(
             cluster=cluster,
@@ -114,7 +116,9 @@ class Extender:
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
         self._preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
-        self._early = EarlyNominationController(handle, self.tentative_plans, self.nominations.__contains__)
+        self._early = EarlyNominationController(
+            handle, self.tentative_plans, self._usage, self.nominations.__contains__
+        )
         self._filter = FilterVerb(
             handle,
             self.tentative_plans,
@@ -217,11 +221,13 @@ class Extender:
         effects = self._event_handler.apply(event)
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             pod = event.object
+            self._usage.put(pod)
             self._preemption.seen(pod)
             self._early.seen(pod)
             if pod.spec.node_name or pod.finished:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
+            self._usage.drop(event.uid)
             self._early.gone(event.uid)
             self._stop_waiting(event.uid)
         return effects

@@ -23,7 +23,7 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser, ResourcesInUse
+from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.nominations import (
     UNSEEN_SECONDS,
     EarlyNomination,
@@ -33,6 +33,7 @@ from dra_extender.scheduling.earlynomination.nominations import (
 )
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.handle import Handle
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
 from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.waiting import Pauses
@@ -60,7 +61,13 @@ _API: Final = ""
 class EarlyNominationController:
     """Pods and calls are reported at all times; `run` runs while this replica leads."""
 
-    def __init__(self, handle: Handle, tentative_plans: TentativePlans, has_preempted: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        tentative_plans: TentativePlans,
+        usage: ResourcesInUse,
+        has_preempted: Callable[[str], bool],
+    ) -> None:
         """`has_preempted`: True for pods that preemption has nominated."""
         view, ports, requeue = handle.view, handle.ports, handle.requeue
         self.nominations = EarlyNominations(tentative_plans)
@@ -71,7 +78,7 @@ class EarlyNominationController:
         self._has_preempted = has_preempted
         self._requeue = requeue
         self._queue = EarlyNominationQueue(view, requeue, has_preempted)
-        self._usage = ResourcesInUse()
+        self._usage = usage
         self._chooser = NodeChooser(view, handle.deferred, requeue, self._usage, self.nominations)
         self._removals = PendingRemovals(view, ports)
         self._unconfirmed = Unconfirmed(view, ports, has_preempted)
@@ -93,7 +100,6 @@ class EarlyNominationController:
         if not self._enabled:
             return
         uid = pod.metadata.uid
-        self._usage.put(pod)
         if pod.spec.node_name:
             self._settle(uid, pod.spec.node_name)
             return
@@ -111,7 +117,6 @@ class EarlyNominationController:
     def gone(self, uid: str) -> None:
         """The pod was deleted."""
         if self._enabled:
-            self._usage.drop(uid)
             self._settle(uid, "")
 
     def asked(self, pod: Pod) -> None:
