@@ -129,17 +129,10 @@ BYTES_OF_QUERY: Final = Limit(
     8 * 2**10, "parameters are parsed in one step", "test_parameters_that_are_too_long_get_an_answer_that_conforms"
 )
 BYTES_OF_WHATIF: Final = Limit(
-    512 * 2**10,
-    "hypothetical objects are decoded in one step",
-    "test_a_request_that_is_too_large_is_not_read_to_its_end",
+    512 * 2**10, "a request is decoded in one step", "test_a_request_that_is_too_large_is_not_read_to_its_end"
 )
 BYTES_OF_TOKEN: Final = Limit(
     16 * 2**10, "each token costs a review by the API server", "test_what_is_no_token_is_refused_without_a_question"
-)
-PARTS_OF_SLICE: Final = Limit(
-    2_500,
-    "requirements of the node selectors of a hypothetical slice, which are parsed in one step",
-    "test_a_hypothetical_slice_for_too_many_labels_is_refused",
 )
 QUEUED_QUESTIONS: Final = Limit(
     8,

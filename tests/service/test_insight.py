@@ -198,7 +198,7 @@ async def test_every_answer_has_a_schema(service: Service) -> None:
 async def test_what_would_be_is_asked_of_the_running_service_and_nothing_is_written(
     world: World, service: Service
 ) -> None:
-    world.claim("c", count=3)
+    world.claim("c", count=2)
     world.pod("p", "c")
     await follow(service, "p")
 
@@ -208,21 +208,14 @@ async def test_what_would_be_is_asked_of_the_running_service_and_nothing_is_writ
         )
 
     before = written()
-    spec = {
-        "driver": GPU_DRIVER,
-        "nodeName": world.nodes[0],
-        "pool": {"name": "more", "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0"}],
-    }
-    more = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "more"}, "spec": spec}
     async with aiohttp.ClientSession() as session:
         found = []
-        for body in ({}, {"withSlices": [more]}):
+        for body in ({}, {"drain": list(world.nodes)}):
             async with session.post(f"{service.insight_url}/insight/whatif", json=body) as reply:
                 assert reply.status == 200
                 found.append((await reply.json())["outcomes"])
     (as_it_is,), (then,) = found
-    assert (as_it_is["pod"], as_it_is["verdict"], as_it_is["node"]) == ("default/p", "does not fit", "")
-    assert (then["verdict"], then["node"]) == ("would fit", world.nodes[0])
+    assert (as_it_is["pod"], as_it_is["verdict"], as_it_is["node"]) == ("default/p", "fits", world.nodes[0])
+    assert (then["verdict"], then["node"]) == ("no more", "")
     assert written() == before
     assert (await ask(service, f"headroom?class={GPU_DRIVER}"))[1]["fits"] == 2 * len(world.nodes)

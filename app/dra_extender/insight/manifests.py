@@ -41,7 +41,9 @@ _KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
     "DeviceClass": device_classes,
     "ResourceClaim": resource_claims,
 }
-_TOLERATION: Final = re.compile(r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>[A-Za-z]+))?")
+_TOLERATION: Final = re.compile(
+    r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule|None))?"
+)
 
 HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
 """An object that a request adds to the cluster. It replaces an existing object of the same name."""

@@ -27,10 +27,6 @@ class UnknownObjectError(InvalidRequestError):
     """The request names an object that does not exist."""
 
 
-class DuplicateObjectError(InvalidRequestError):
-    """The request has two objects of one name."""
-
-
 def pod_named(pods: KnownPods, key: str, field: str = "", remedy: str = "") -> Pod:
     """The pod (namespace/name). Raises UnknownObjectError."""
     namespace, _, name = key.partition("/")

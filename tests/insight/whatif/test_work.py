@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from dra_extender.api.events import Removed
+from dra_extender.insight.whatif import whatif
 from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.whatif import Limits, simulating, what_if
+from dra_extender.insight.whatif.whatif import simulating, what_if
 from dra_extender.scheduling.view import View
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.gpupods import running, waiting
@@ -44,7 +45,7 @@ def test_a_step_is_no_larger_in_a_cluster_that_is_four_times_as_large() -> None:
 def test_pods_that_ask_for_the_same_look_at_each_node_once() -> None:
     asked = view(100, *(waiting(f"w{number}", 2) for number in range(30)))
     found = what_if(asked, Changes())
-    assert found.totals.does_not_fit == 30
+    assert [outcome.verdict for outcome in found.outcomes] == ["does not fit"] * 30
     assert found.work == 2 * 100, "once as things are, and once as they would be"
 
 
@@ -53,9 +54,12 @@ def test_pods_that_ask_for_something_else_look_for_themselves() -> None:
     assert what_if(asked, Changes()).work == 3 * 2 * 100
 
 
-def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counted() -> None:
+def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whatif, "MOST_NODES", 2 * 250)
     asked = view(100, waiting("w", 2), waiting("x", 3), waiting("y", 4))
-    found = what_if(asked, Changes(), limits=Limits(nodes=2 * 250))
+    found = what_if(asked, Changes())
     assert [outcome.pod for outcome in found.outcomes] == ["default/w", "default/x"]
     assert (found.left_out, found.complete) == (1, False)
     assert found.work <= 2 * 250

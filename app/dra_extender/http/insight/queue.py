@@ -20,13 +20,7 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.responses import ErrorBody, json_content
 from dra_extender.insight.problems import ClusterProblem
-from dra_extender.insight.requests import (
-    DuplicateObjectError,
-    InvalidRequestError,
-    UnknownObjectError,
-    nodes_named,
-    pod_named,
-)
+from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError, nodes_named, pod_named
 from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run
@@ -131,12 +125,8 @@ def answerable() -> Iterator[None]:
     """Raise HTTPException for a request that cannot be answered."""
     try:
         yield
-    except UnknownObjectError as problem:
-        raise HTTPException(404, problem.sentence) from None
-    except DuplicateObjectError as problem:
-        raise HTTPException(409, problem.sentence) from None
     except InvalidRequestError as problem:
-        raise HTTPException(400, problem.sentence) from None
+        raise HTTPException(404 if isinstance(problem, UnknownObjectError) else 400, problem.sentence) from None
 
 
 def find_pod(view: View, key: str) -> Pod:

@@ -21,12 +21,14 @@ from dra_extender.http.insight.queue import (
     find_nodes,
     find_pod,
 )
-from dra_extender.http.insight.whatifrequest import Body, reading
+from dra_extender.http.insight.whatifrequest import Body, body_of
 from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
 from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
 from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport, DeviceState
 from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
+from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ProblemList
+from dra_extender.insight.requests import pod_named
 from dra_extender.insight.whatif.whatif import WhatIf, simulating
 from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.redaction import redacted
@@ -34,7 +36,6 @@ from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
 from dra_extender.limits import BYTES_OF_WHATIF
 from dra_extender.scheduling.turns import Turns
-from dra_extender.scheduling.view import View
 
 MOST_POOLS: Final = 500
 MOST_WANTED: Final = 32
@@ -169,22 +170,19 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         openapi_extra=_BODY,
     )
     async def whatif(request: Request) -> Response:
-        """Which pods would fit, and which would no longer fit, if nodes, slices or classes were added, nodes drained,
-        or pods deleted. Nothing is changed: the permission to get this path suffices.
+        """Which pods would fit, and which would no longer fit, if nodes were added or drained, pods deleted, or taints
+        tolerated. Nothing is changed: the permission to get this path suffices.
         """
         view = queue.view
         try:
-            body = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
-            with answerable():
-                return encoded(await queue.answer_at_length(_what_if(view, body)))
+            data = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
         except BodyTooLargeError:
-            detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer objects at once"
+            detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer names at once"
             raise HTTPException(413, detail, {"Connection": "close"}) from None
         except DisconnectedError:
             return Response(status_code=400)
-
-
-def _what_if(view: View, body: bytes) -> Turns[WhatIf]:
-    """Raises InvalidRequestError."""
-    request = yield from reading(view, body)
-    return (yield from simulating(view, request.changes, request.drafts))
+        with answerable():
+            body = body_of(data)
+            pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(body.pods))]
+            drafts = [Draft(pod, ()) for pod in pods] or None
+            return encoded(await queue.answer_at_length(simulating(view, body.changes, drafts)))

@@ -11,7 +11,6 @@ A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
@@ -64,15 +63,6 @@ def verdict_of(now: str, node: str) -> Verdict:
     return "no more" if now else "does not fit"
 
 
-class VerdictTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods have each verdict."""
-
-    no_more: int = 0
-    would_fit: int = 0
-    does_not_fit: int = 0
-    fits: int = 0
-
-
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """`problems`: of the slices that the request adds. `left_out`: pods that were not tried, because there are too many
     pods or nodes. The answer is not `complete` then, nor if some node was not decided in time: such a pod counts as not
@@ -81,7 +71,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes_added: tuple[str, ...]
     outcomes: tuple[PodOutcome, ...]
-    totals: VerdictTotals
     problems: tuple[str, ...] = ()
     left_out: int = 0
     complete: bool = True
@@ -108,17 +97,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
             yield f"Not tried: {counted(self.left_out, 'more pod')}."
 
 
-def totals_of(outcomes: tuple[PodOutcome, ...]) -> VerdictTotals:
-    """Counted by verdict."""
-    found = Counter(outcome.verdict for outcome in outcomes)
-    return VerdictTotals(
-        no_more=found["no more"],
-        would_fit=found["would fit"],
-        does_not_fit=found["does not fit"],
-        fits=found["fits"],
-    )
-
-
 MOST_PODS: Final = 500
 """Pods that are placed at most."""
 MOST_REMEDIES: Final = 5
@@ -127,26 +105,12 @@ _PODS: Final = 1_000
 """Pods that are sorted in one turn."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """How many `pods` are placed at most, and how many `nodes` are tried for all of them."""
-
-    pods: int = MOST_PODS
-    nodes: int = MOST_NODES
-
-
-NO_LIMITS_GIVEN: Final = Limits()
-
-
-def what_if(
-    view: View, changes: Changes, drafts: Sequence[Draft] | None = None, limits: Limits = NO_LIMITS_GIVEN
-) -> WhatIf:
+def what_if(view: View, changes: Changes, drafts: Sequence[Draft] | None = None) -> WhatIf:
     """Run `simulating` without an event loop."""
-    return run_at_once(simulating(view, changes, drafts, limits))
+    return run_at_once(simulating(view, changes, drafts))
 
 
-def simulating(
-    view: View, changes: Changes, drafts: Sequence[Draft] | None = None, limits: Limits = NO_LIMITS_GIVEN
-) -> Turns[WhatIf]:
+def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = None) -> Turns[WhatIf]:
     """`drafts`: the pods to place; None means all pods that wait for devices. Raises InvalidRequestError in the first
     turn.
     """
@@ -161,15 +125,15 @@ def simulating(
     moved = displaced.keys() | {pod.metadata.uid for pod in concerned.deleted}
     waiting = [pod for pod in waiting if pod.metadata.uid not in moved]
     pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in concerned.displaced), *waiting]
-    left, pods = pods[limits.pods :], pods[: limits.pods]
+    left, pods = pods[MOST_PODS:], pods[:MOST_PODS]
     _add_drafts(copy, drafts or ())
     copy.fork()
-    before = Placing(copy, limits.nodes // 2)
+    before = Placing(copy, MOST_NODES // 2)
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()
     yield from _apply(copy, changes, concerned, fresh)
     pods = yield from _tolerating(copy, changes, pods)
-    after = Placing(copy, limits.nodes // 2)
+    after = Placing(copy, MOST_NODES // 2)
     then = yield from _placed(after, pods)
     remedies = yield from _remedies(copy, pods, then)
     outcomes = tuple(_outcomes(pods, displaced, now, then, remedies))
@@ -178,7 +142,6 @@ def simulating(
     return WhatIf(
         nodes_added=tuple(node.name for node, _ in fresh),
         outcomes=outcomes,
-        totals=totals_of(outcomes),
         problems=tuple(_problems(copy, changes)),
         left_out=left_out,
         complete=decided and not left_out,
