@@ -29,6 +29,7 @@ from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from dra_extender.scheduling.release.clear import RELEASED
 from tests.e2e.ground import Ground
 from tests.e2e.plane import KubectlError
+from tests.support.packaging.permissions import POD_GROUPS
 
 pytestmark = pytest.mark.e2e
 
@@ -78,7 +79,8 @@ def _grants() -> list[Grant]:
 
 
 def _used(served: Served) -> tuple[Permission, ...]:
-    """What the service asks about on a server with these versions."""
+    """What the service asks about on a server with these versions and all kinds of PodGroups."""
+    served = msgspec.structs.replace(served, pod_groups=POD_GROUPS)
     used = permissions_for_reading(served) + permissions_for_binding() + permissions_for_extended_resources()
     used += permissions_for_readers()
     return used + permissions_for_waking(NAMESPACE) + permissions_for_lease(NAMESPACE, "dra-extender")

@@ -16,6 +16,7 @@ from yarl import URL
 from dra_extender.api import resource as v1
 from dra_extender.api.decoding import encode, to_builtins
 from dra_extender.api.errors import ApiError, NotFoundError, RejectedError
+from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import (
     PODS,
@@ -23,6 +24,7 @@ from dra_extender.kube.resources import (
     device_classes,
     device_taint_rules,
     discover,
+    pod_groups,
     resource_claims,
     resource_slices,
     segment,
@@ -75,14 +77,19 @@ def test_a_name_leads_to_itself_or_nowhere(name: str) -> None:
             Served("v1beta1", "v1alpha3"),
             ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims", "devicetaintrules"],
         ),
+        (
+            Served("v1", pod_groups=(("scheduling.k8s.io", "v1alpha2"), ("scheduling.x-k8s.io", "v1alpha1"))),
+            ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims", "podgroups", "podgroups"],
+        ),
     ],
 )
-def test_taint_rules_are_followed_where_they_are_served_and_each_kind_in_its_version(
+def test_what_not_every_server_has_is_followed_where_it_is_served_and_each_kind_in_its_version(
     served: Served, plurals: list[str]
 ) -> None:
     kinds = watched_kinds(served)
     assert [kind.plural for kind in kinds] == plurals
-    versions = {"": "v1", "resource.k8s.io": served.version}
+    assert [kind.plural for kind in kinds if kind.optional] == [name for name in plurals if name == "podgroups"]
+    versions = {"": "v1", "resource.k8s.io": served.version, **dict(served.pod_groups)}
     for kind in kinds:
         assert kind.version == (served.taint_rules if kind.plural == "devicetaintrules" else versions[kind.group])
 
@@ -90,13 +97,13 @@ def test_taint_rules_are_followed_where_they_are_served_and_each_kind_in_its_ver
 FOUR = ("deviceclasses", "resourceclaims", "resourceslices", "resourceclaimtemplates")
 
 
-def serve(server: ScriptedServer, versions: dict[str, tuple[str, ...]]) -> None:
-    group = {"kind": "APIGroup", "versions": [{"groupVersion": f"resource.k8s.io/{v}", "version": v} for v in versions]}
-    server.on("GET", "/apis/resource.k8s.io", (200, group))
+def serve(server: ScriptedServer, versions: dict[str, tuple[str, ...]], group: str = "resource.k8s.io") -> None:
+    offered = {"kind": "APIGroup", "versions": [{"groupVersion": f"{group}/{v}", "version": v} for v in versions]}
+    server.on("GET", f"/apis/{group}", (200, offered))
     server.on("GET", "/version", (200, {"gitVersion": "v1.36.2"}))
     for version, names in versions.items():
         resources = [{"name": name} for name in names]
-        server.on("GET", f"/apis/resource.k8s.io/{version}", (200, {"resources": resources}))
+        server.on("GET", f"/apis/{group}/{version}", (200, {"resources": resources}))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,39 @@ async def test_the_best_served_version_is_chosen(
 ) -> None:
     serve(server, versions)
     assert await discover(client) == Served(*expected, server_version="v1.36.2")
+
+
+CORE, EXTRA = "scheduling.k8s.io", "scheduling.x-k8s.io"
+GROUPS = ("workloads", "podgroups", "podgroups/status")
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        ({}, ()),
+        ({CORE: {"v1": ("priorityclasses",)}}, ()),
+        ({CORE: {"v1": ("priorityclasses",), "v1alpha1": ("workloads",)}}, ()),
+        ({CORE: {"v1": (), "v1alpha2": GROUPS}}, ((CORE, "v1alpha2"),)),
+        ({CORE: {"v1alpha2": GROUPS, "v1alpha3": GROUPS, "v1beta1": GROUPS}}, ((CORE, "v1beta1"),)),
+        ({CORE: {"v1alpha3": GROUPS, "v1beta1": ("workloads",)}}, ((CORE, "v1alpha3"),)),
+        ({EXTRA: {"v1alpha1": ("podgroups", "elasticquotas")}}, ((EXTRA, "v1alpha1"),)),
+        ({EXTRA: {"v1alpha1": ("elasticquotas",)}}, ()),
+        (
+            {EXTRA: {"v1alpha1": ("podgroups",)}, CORE: {"v1beta1": GROUPS}},
+            ((CORE, "v1beta1"), (EXTRA, "v1alpha1")),
+        ),
+    ],
+)
+async def test_pod_groups_are_found_in_both_api_groups(
+    server: ScriptedServer,
+    client: KubeClient,
+    offered: dict[str, dict[str, tuple[str, ...]]],
+    expected: tuple[tuple[str, str], ...],
+) -> None:
+    serve(server, {"v1": FOUR})
+    for group, versions in offered.items():
+        serve(server, versions, group)
+    assert (await discover(client)).pod_groups == expected
 
 
 @pytest.mark.parametrize("versions", [None, {"v1alpha3": ("resourceclaims",)}])
@@ -157,7 +197,7 @@ def unfilled(value: Any, path: str = "") -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", [v1.ResourceSlice, v1.ResourceClaim, v1.DeviceClass, v1.DeviceTaintRule])
+@pytest.mark.parametrize("kind", [v1.ResourceSlice, v1.ResourceClaim, v1.DeviceClass, v1.DeviceTaintRule, PodGroup])
 def test_the_objects_of_these_tests_have_every_field(kind: type[Any]) -> None:
     assert unfilled(specimen(kind)) == []
 
@@ -191,3 +231,9 @@ def test_slices_and_claims_keep_every_field(version: str, kind: type[Any], resou
 def test_classes_and_taint_rules_keep_every_field(version: str, kind: type[Any], resource: Any) -> None:
     item = specimen(kind)
     assert resource(version).decode(encode(item)) == item
+
+
+@pytest.mark.parametrize("kind", [PodGroup, CoschedulingPodGroup])
+def test_pod_groups_keep_every_field(kind: type[PodGroup]) -> None:
+    item = specimen(kind)
+    assert pod_groups(kind.api_group, "v1alpha1").decode(encode(item)) == item

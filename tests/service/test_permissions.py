@@ -59,6 +59,14 @@ def test_taint_rules_are_followed_where_they_are_served() -> None:
     assert "watch devicetaintrules" not in asked(Served("v1"))
 
 
+def test_pod_groups_are_read_where_they_are_served_and_the_service_is_ready_without() -> None:
+    assert not any("podgroups" in each for each in asked())
+    groups = Served("v1", pod_groups=(("scheduling.x-k8s.io", "v1alpha1"),))
+    optional = {str(each) for each in needed(load({"listen": "127.0.0.1:0"}), groups) if each.optional}
+    where = "podgroups.scheduling.x-k8s.io in the whole cluster (ClusterRole): needed to follow podgroups"
+    assert optional == {f"{verb} {where}" for verb in ("get", "list", "watch")}
+
+
 @pytest.fixture
 async def api() -> AsyncIterator[EmbeddedAPIServer]:
     async with EmbeddedAPIServer() as made:

@@ -126,7 +126,7 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
         await service.until_ready(LONGEST)
         await service.stop()
     captured = capfd.readouterr()
-    assert "withdrawn a version" in captured.out + captured.err
+    assert "serves other versions" in captured.out + captured.err
 
 
 async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from dra_extender.kube.lease import LeaderElection
@@ -117,6 +118,15 @@ def test_nothing_is_decided_before_all_is_listed_or_while_a_kind_is_not_watched(
     assert WatchHealth(lambda: kinds, GAP).unavailable() == reason
     longest = max(one.behind if one.synced else math.inf for one in kinds)
     assert WatchHealth(lambda: kinds, GAP, lambda: longest).unavailable() == reason
+
+
+def test_an_optional_kind_is_never_a_reason_against_decisions_and_its_problem_is_shown() -> None:
+    denied = msgspec.structs.replace(
+        kind("PodGroup", synced=False, behind=math.inf, problem="forbidden"), optional=True
+    )
+    health = WatchHealth(lambda: [kind(), denied], GAP)
+    assert health.unavailable() == ""
+    assert [(check.ok, check.problem) for check in health.checks()] == [(True, ""), (True, "forbidden")]
 
 
 def test_verbs_ask_for_one_number_while_all_is_well() -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import PodDisruptionBudget
+from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.api.meta import ObjectKey
@@ -33,6 +34,7 @@ from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
     NODES,
+    POD_GROUP_VERSIONS,
     PODS,
     Identity,
     Resource,
@@ -93,9 +95,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:
-    """List everything. `evictions`: also PodDisruptionBudgets. `recording`: gets the objects of a cluster.
-    Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
-    that cannot be used.
+    """List everything, except optional kinds that the user may not list. `evictions`: also PodDisruptionBudgets.
+    `recording`: gets the objects of a cluster. Raises ApiError when the API server gives no answer, CredentialsError
+    without its address, and ValueError for a file that cannot be used.
     """
     if source.from_file:
         file = stored(source)
@@ -104,9 +106,13 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
         cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
         for kind in watched_kinds(served):
             known = _known(kind, cluster, recording)
-            async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
-                known.listed(page.items or [])
-                known.report()
+            try:
+                async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
+                    known.listed(page.items or [])
+                    known.report()
+            except ApiError as problem:
+                if not kind.optional or problem.status != FORBIDDEN:
+                    raise
         budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
         if problems:
             raise problems[0]
@@ -166,9 +172,9 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served(version="v1", taint_rules="v1")):
+    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=_POD_GROUPS)):
         known = _known(kind, cluster)
-        known.listed(file.objects.get(kind.plural, []))
+        known.listed(file.objects.get(_section(kind), []))
         known.report()
     for found in file.unreadable:
         cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
@@ -182,12 +188,18 @@ def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = 
 
     def apply(event: ClusterEvent) -> None:
         if recording is not None:
-            recording.add(kind.plural, event)
+            recording.add(_section(kind), event)
         cluster.apply(event)
 
     return KnownObjects(kind, apply)
 
 
+def _section(kind: Resource[Any]) -> str:
+    """Where the objects of the kind are in a file. PodGroups of both API groups have the same plural."""
+    return f"{kind.plural}.{kind.group}" if kind.optional else kind.plural
+
+
+_POD_GROUPS: Final = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 _NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Namespace", identify)
 _RESOURCES: Final[dict[str, Callable[[str], Resource[Any]]]] = {
     "pods": lambda version: PODS,

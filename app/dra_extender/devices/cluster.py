@@ -38,9 +38,10 @@ from dra_extender.api.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
+from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.devices.inventory import Inventory
 from dra_extender.devices.ledger import Ledger, identity
-from dra_extender.devices.pods import Pods
+from dra_extender.devices.pods import PodGroups, Pods
 from dra_extender.devices.usage import EVERY_DEVICE, PoolID
 from dra_extender.devices.validity import ObjectProblem
 
@@ -55,6 +56,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "Node": "pods with claims are not placed there: correct it",
     "Pod": "its last readable version still counts: correct or delete it",
     "PodDisruptionBudget": "its last readable version still counts: correct or delete it",
+    "PodGroup": "it counts as absent: correct or delete it",
+    "CoschedulingPodGroup": "it counts as absent: correct or delete it",
 }
 
 
@@ -212,6 +215,7 @@ class Cluster:
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self.pods = Pods()
+        self.pod_groups = PodGroups()
         self.continuity = Continuity(self.ledger, self.pods)
         self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
@@ -221,6 +225,8 @@ class Cluster:
             ResourceSlice.__name__: self.inventory.drop_slice,
             DeviceClass.__name__: self.inventory.classes.drop,
             DeviceTaintRule.__name__: self.inventory.drop_rule,
+            PodGroup.__name__: lambda key: self.pod_groups.drop(PodGroup.api_group, key),
+            CoschedulingPodGroup.__name__: lambda key: self.pod_groups.drop(CoschedulingPodGroup.api_group, key),
         }
 
     @property
@@ -283,6 +289,8 @@ class Cluster:
                 return self.inventory.classes.put(device_class)
             case DeviceTaintRule() as rule:
                 return self.inventory.put_rule(rule)
+            case PodGroup() as group:
+                return self.pod_groups.put(group)
             case _:
                 raise TypeError(f"{event.key} is not of a kind that the state contains")
         return False
@@ -303,7 +311,7 @@ class Cluster:
         return self._drop(event.key)
 
     def _drop(self, key: ObjectKey) -> bool:
-        """Remove an object from the inventory."""
+        """Remove an object from the inventory, or a PodGroup."""
         drop = self._drops.get(key.kind)
         return drop is not None and drop(key.name)
 

@@ -1,8 +1,11 @@
-"""The pods by UID and by name, and which objects were deleted lately.
+"""The pods by UID and by name, the PodGroups of both API groups, and which objects were deleted lately.
 
 Promises: the newest version of a pod wins. A late reply does not bring back a deleted pod. Arrays of numbers, not
 objects, remember the last `most` deletions: thousands of small objects that outlive the claims around them would keep
 the process from returning the memory of these claims.
+
+`PodGroups.put` and `drop` are true when members may fit now: the group is new or gone, or its spec or annotations have
+changed. kube-scheduler writes the status after every attempt: that is no reason for another one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dra_extender.api.core import Pod
+from dra_extender.api.scheduling import PodGroup
 
 _MOST_VERSION: Final = 2**64 - 1
 
@@ -170,3 +174,24 @@ class Pods:
 
     def __len__(self) -> int:
         return len(self._by_uid)
+
+
+class PodGroups:
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str], PodGroup] = {}
+        """By API group and `namespace/name`."""
+
+    def __iter__(self) -> Iterator[PodGroup]:
+        return iter(self._groups.values())
+
+    def get(self, api_group: str, namespace: str, name: str) -> PodGroup | None:
+        """None if it does not exist, cannot be decoded, or has not been listed yet."""
+        return self._groups.get((api_group, f"{namespace}/{name}"))
+
+    def put(self, group: PodGroup) -> bool:
+        key, meta = (group.api_group, group.metadata.key), group.metadata
+        before, self._groups[key] = self._groups.get(key), group
+        return before is None or (before.spec, before.metadata.annotations) != (group.spec, meta.annotations)
+
+    def drop(self, api_group: str, key: str) -> bool:
+        return self._groups.pop((api_group, key), None) is not None

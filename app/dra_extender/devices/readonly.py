@@ -18,6 +18,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.ledger import Hold
 from dra_extender.devices.nodes import SeenNode
@@ -65,6 +66,10 @@ class ReadOnlyInventory(Protocol):
     def problems(self) -> Iterator[ObjectProblem]: ...
 
 
+class ReadOnlyPodGroups(Iterable[PodGroup], Protocol):
+    def get(self, api_group: str, namespace: str, name: str) -> PodGroup | None: ...
+
+
 class ReadOnlyCluster(Protocol):
     """All state that decisions read. See `Cluster`."""
 
@@ -80,6 +85,8 @@ class ReadOnlyCluster(Protocol):
     def inventory(self) -> ReadOnlyInventory: ...
     @property
     def ledger(self) -> ReadOnlyLedger: ...
+    @property
+    def pod_groups(self) -> ReadOnlyPodGroups: ...
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]: ...
     @property

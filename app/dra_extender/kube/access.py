@@ -51,6 +51,8 @@ class Permission(msgspec.Struct, frozen=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    optional: bool = False
+    """The service is Ready without it."""
 
     def __str__(self) -> str:
         target = self.resource + (f"/{self.subresource}" if self.subresource else "")
@@ -61,9 +63,9 @@ class Permission(msgspec.Struct, frozen=True):
 def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
     """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
     return tuple(
-        Permission(verb, kind.group, kind.plural, f"follow {kind.plural}")
+        Permission(verb, kind.group, kind.plural, f"follow {kind.plural}", optional=kind.optional)
         for kind in watched_kinds(served, budgets=budgets)
-        for verb in ("list", "watch")
+        for verb in (("get", "list", "watch") if kind.optional else ("list", "watch"))
     )
 
 

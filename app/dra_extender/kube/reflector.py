@@ -7,7 +7,8 @@ reads in pages: a list from the watch cache (resourceVersion=0) could be older t
 deleted. A reflector whose API server was set back ends with SetBackError: what it has reported is no longer true.
 
 `Watches` promises: `apply` gets the events of every kind, one at a time; `on_synced` is called once, after the first
-list of every kind; a kind whose watch fails does not stop the others.
+list of every kind; a kind whose watch fails does not stop the others. Optional kinds count neither as a gap nor for
+`synced`: the permission for them may be missing.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class Progress(msgspec.Struct, frozen=True):
     watches: int
     events: int
     problem: str = ""
+    optional: bool = False
 
 
 class Reflector(Generic[T]):
@@ -151,6 +153,7 @@ class Reflector(Generic[T]):
             watches=self._watches,
             events=self._events,
             problem=self._problem,
+            optional=self.resource.optional,
         )
 
     async def run(self) -> None:
@@ -312,6 +315,7 @@ class Watches:
             )
             for resource in watched_kinds(served, budgets=budgets)
         )
+        self._required = tuple(each for each in self._reflectors if not each.resource.optional)
 
     @property
     def synced(self) -> bool:
@@ -325,7 +329,7 @@ class Watches:
         """The largest `behind` of all kinds; infinite before the first list of every kind."""
         if not self._synced:
             return math.inf
-        return max(reflector.behind for reflector in self._reflectors)
+        return max(reflector.behind for reflector in self._required)
 
     @property
     def not_found(self) -> bool:
@@ -338,6 +342,6 @@ class Watches:
                 group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _one_synced(self) -> None:
-        if not self._synced and all(reflector.synced for reflector in self._reflectors):
+        if not self._synced and all(reflector.synced for reflector in self._required):
             self._synced = True
             self._on_synced()

@@ -1,12 +1,14 @@
 """The kinds that the service reads from the API server: versions, URL paths and decoders.
 
 `discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2, else v1beta1;
-and a version of DeviceTaintRules if any is served. `Resource.decode` returns the v1 form of every version.
+a version of DeviceTaintRules if any is served; and the newest served version of PodGroups in each of their API groups.
+`Resource.decode` returns the v1 form of every version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -21,84 +23,91 @@ from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServe
 from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
 from dra_extender.api.resource import GROUP
+from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient
 
 CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+POD_GROUP_VERSIONS = {
+    PodGroup.api_group: ("v1beta1", "v1alpha3", "v1alpha2"),
+    CoschedulingPodGroup.api_group: ("v1alpha1",),
+}
 
 T = TypeVar("T")
 
 
 class Served(msgspec.Struct, frozen=True):
-    """`version` has claims, slices and classes; `taint_rules` is the version that has DeviceTaintRules, or empty."""
+    """`version` has claims, slices and classes; `taint_rules` is the version that has DeviceTaintRules, or empty.
+    `pod_groups` are API groups and their versions that have PodGroups.
+    """
 
     version: str
     taint_rules: str = ""
     server_version: str = ""
+    pod_groups: tuple[tuple[str, str], ...] = ()
 
 
-class _GroupVersion(msgspec.Struct, frozen=True):
-    version: str
+class _Entry(msgspec.Struct, frozen=True):
+    name: str = ""
+    version: str = ""
 
 
-class _Group(msgspec.Struct, frozen=True):
-    versions: tuple[_GroupVersion, ...] = ()
+class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
+    """The versions of an API group, the resources of one of them, or the version of the API server."""
 
-
-class _Resource(msgspec.Struct, frozen=True):
-    name: str
-
-
-class _Resources(msgspec.Struct, frozen=True):
-    resources: tuple[_Resource, ...] = ()
-
-
-class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    versions: tuple[_Entry, ...] = ()
+    resources: tuple[_Entry, ...] = ()
     git_version: str = ""
 
 
 async def discover(client: KubeClient) -> Served:
     """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io, and the client's ApiErrors."""
-    try:
-        group = await _get(client, f"/apis/{GROUP}", _Group)
-    except NotServedError:
-        raise RejectedError(404, "NotServed", _nothing_served(())) from None
-    offered = {entry.version for entry in group.versions}
-    resources = {version: await _resources(client, version) for version in CLAIM_VERSIONS if version in offered}
-    best = next((version for version in CLAIM_VERSIONS if "resourceclaims" in resources.get(version, ())), None)
-    if best is None:
-        raise RejectedError(404, "NotServed", _nothing_served(offered))
-    for version in RULE_VERSIONS:
-        if version in offered and version not in resources:
-            resources[version] = await _resources(client, version)
-    rules = next((version for version in RULE_VERSIONS if "devicetaintrules" in resources.get(version, ())), "")
-    return Served(best, rules, await _server_version(client))
+    resources = await _resources(client, GROUP, CLAIM_VERSIONS + RULE_VERSIONS)
+    best = _newest(resources, CLAIM_VERSIONS, "resourceclaims")
+    if not best:
+        raise RejectedError(404, "NotServed", _nothing_served(resources))
+    rules = _newest(resources, RULE_VERSIONS, "devicetaintrules")
+    groups: list[tuple[str, str]] = []
+    for group, versions in POD_GROUP_VERSIONS.items():
+        if version := _newest(await _resources(client, group, versions), versions, "podgroups"):
+            groups.append((group, version))
+    return Served(best, rules, await _server_version(client), tuple(groups))
 
 
-async def _resources(client: KubeClient, version: str) -> frozenset[str]:
-    found = await _get(client, f"/apis/{GROUP}/{version}", _Resources)
-    return frozenset(resource.name for resource in found.resources)
+async def _resources(client: KubeClient, group: str, versions: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The offered versions of the API group, and the resources of those in `versions`."""
+    found: dict[str, frozenset[str]] = {}
+    with suppress(NotServedError):
+        found = {entry.version: frozenset() for entry in (await _get(client, f"/apis/{group}")).versions}
+    for version in found.keys() & versions:
+        listed = await _get(client, f"/apis/{group}/{version}")
+        found[version] = frozenset(resource.name for resource in listed.resources)
+    return found
+
+
+def _newest(resources: Mapping[str, frozenset[str]], versions: Sequence[str], plural: str) -> str:
+    """The first of the versions that has the resource, or empty."""
+    return next((version for version in versions if plural in resources.get(version, ())), "")
 
 
 async def _server_version(client: KubeClient) -> str:
     try:
-        return (await _get(client, "/version", _ServerVersion)).git_version
+        return (await _get(client, "/version")).git_version
     except ApiError:
         return ""
 
 
-async def _get(client: KubeClient, path: str, kind: type[T]) -> T:
+async def _get(client: KubeClient, path: str) -> _Discovery:
     """Raises ApiError, also for a body that cannot be decoded: a proxy may answer while the API server is down."""
     try:
-        return msgspec.json.decode(await client.get(path), type=kind)
+        return msgspec.json.decode(await client.get(path), type=_Discovery)
     except (msgspec.DecodeError, ValueError) as problem:
         raise ApiError(0, "Malformed", f"{path}: {problem}") from None
 
 
-def _nothing_served(offered: object) -> str:
-    versions = ", ".join(sorted(offered)) if isinstance(offered, set) else ""
+def _nothing_served(offered: Iterable[str]) -> str:
     return (
-        f"the API server serves no usable version of {GROUP} ({versions or 'none'}); "
+        f"the API server serves no usable version of {GROUP} ({', '.join(sorted(offered)) or 'none'}); "
         f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
     )
 
@@ -114,6 +123,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     namespaced: bool = False
     read_partially: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
     """Reads the devices of a claim that cannot be decoded."""
+    optional: bool = False
+    """Other decisions than those about gangs do not need it: the service is Ready without it."""
 
     @property
     def api_version(self) -> str:
@@ -213,9 +224,16 @@ def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
 
 
+def pod_groups(group: str, version: str) -> Resource[PodGroup]:
+    """PodGroups of this API group."""
+    kind = PodGroup if group == PodGroup.api_group else CoschedulingPodGroup
+    return Resource(group, version, "podgroups", kind.__name__, partial(decode, kind), namespaced=True, optional=True)
+
+
 def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
     """All kinds that decisions read, in the served versions. `budgets`: PodDisruptionBudgets, too."""
     kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
+    groups = (pod_groups(*each) for each in served.pod_groups)
     more = (BUDGETS,) if budgets else ()
-    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules, *more)
+    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules, *groups, *more)

@@ -71,7 +71,7 @@ class WatchHealth:
         """Why the verbs must not decide now, with the kinds concerned; empty when they may."""
         if self._longest_gap() <= self._gap:
             return ""
-        kinds = self._progress()
+        kinds = [kind for kind in self._progress() if not kind.optional]
         listing = [f"{kind.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
         if listing:
             return f"not synced: {', '.join(listing)}"
@@ -83,7 +83,7 @@ class WatchHealth:
         return [
             Check(
                 name=kind.kind,
-                ok=kind.synced and kind.behind <= self._gap,
+                ok=kind.optional or (kind.synced and kind.behind <= self._gap),
                 problem="" if kind.synced and not kind.behind else kind.problem or "listing",
             )
             for kind in self._progress()

@@ -49,6 +49,8 @@ class Replica:
     """None without leader election, and until there is an engine."""
     missing_permissions: tuple[str, ...] = ()
     """Permissions that the API server denies, one sentence each."""
+    missing_optional: tuple[str, ...] = ()
+    """The same, of permissions without which the replica may decide."""
     set_backs: int = 0
     """How often the API server has shown an older state than before."""
     last_set_back: str = ""
@@ -180,6 +182,6 @@ class ClusterInsight:
         engine = self._replica.running
         yield from engine.cluster.inventory.check_pools()
         extender, violations = engine.extender, engine.audit.current
-        missing, set_back = self._replica.missing_permissions, self._replica.last_set_back
-        unfinished, set_aside = extender.problems, extender.set_aside.problems
+        missing = (*self._replica.missing_permissions, *self._replica.missing_optional)
+        unfinished, set_aside, set_back = extender.problems, extender.set_aside.problems, self._replica.last_set_back
         return list(cluster_problems(engine.cluster, unfinished, violations, missing, set_back, set_aside))

@@ -5,7 +5,7 @@ the resource API, or that is set back to an older state, delays the work and nev
 noticed within seconds. After a set-back a new engine lists everything: nothing that the old one knew is used. Until
 then another replica may lead. A bug ends all work at once and is named in `Replica.failure`: with half of its tasks,
 the service would answer calls and never requeue a pod. The permissions of `needed` suffice for these settings; a
-missing one is logged once, at the start rather than at the first pod.
+missing one is logged once, at the start rather than at the first pod. Without an optional one the replica is Ready.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from dra_extender.api.errors import ApiError, SetBackError
@@ -101,7 +102,7 @@ class Supervision:
         """
         engine = Engine(self._client, served, self._settings, self._observer, own_process=self._own_process)
         self._replica.engine = engine
-        self._replica.missing_permissions = ()
+        self._replica.missing_permissions = self._replica.missing_optional = ()
         try:
             async with asyncio.TaskGroup() as group:
                 await self._elect(engine, group)
@@ -143,8 +144,11 @@ class Supervision:
             group.create_task(Watchdog(self._settings.client, self._lease, engine.extender.set_aside_with).run())
 
     async def _check_permissions(self, served: Served) -> None:
-        async for missing in missing_until_granted(self._client, needed(self._settings, served)):
-            self._replica.missing_permissions = missing
+        permissions = needed(self._settings, served)
+        optional = {str(each) for each in permissions if each.optional}
+        async for missing in missing_until_granted(self._client, permissions):
+            self._replica.missing_permissions = tuple(each for each in missing if each not in optional)
+            self._replica.missing_optional = tuple(each for each in missing if each in optional)
 
     async def _check_versions(self, served: Served, engine: Engine) -> None:
         """Raises _WithdrawnError, which ends the engine."""
@@ -180,13 +184,8 @@ async def until_served(client: KubeClient) -> Served:
                 )
             await asyncio.sleep(pause)
         else:
-            log.info(
-                "API server found",
-                api_server=client.server,
-                kubernetes=served.server_version,
-                resource_api=served.version,
-                taint_rules=served.taint_rules or _NOT_SERVED,
-            )
+            versions = {"kubernetes": served.server_version, **_versions(served)}
+            log.info("API server found", api_server=client.server, **versions)
             return served
 
 
@@ -210,15 +209,19 @@ async def until_withdrawn(client: KubeClient, served: Served, suspected: Callabl
                 now=now.server_version,
             )
             return
-        if (now.version, now.taint_rules) != (served.version, served.taint_rules):
+        if msgspec.structs.replace(now, server_version=served.server_version) != served:
             log.warning(
-                "the API server has withdrawn a version: restarting with the versions it serves now",
-                was=served.version,
-                now=now.version,
-                taint_rules_were=served.taint_rules or _NOT_SERVED,
-                taint_rules_now=now.taint_rules or _NOT_SERVED,
+                "the API server serves other versions: restarting with the versions it serves now",
+                was=_versions(served),
+                now=_versions(now),
             )
             return
+
+
+def _versions(served: Served) -> dict[str, str]:
+    groups = ", ".join(map("/".join, served.pod_groups))
+    found = {"resource_api": served.version, "taint_rules": served.taint_rules, "pod_groups": groups}
+    return {name: version or _NOT_SERVED for name, version in found.items()}
 
 
 def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:

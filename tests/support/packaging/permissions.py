@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dra_extender.kube.resources import Served
+from dra_extender.kube.resources import POD_GROUP_VERSIONS, Served
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import needed
+
+POD_GROUPS = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 
 
 def allowed(roles: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -24,5 +26,5 @@ def allowed(roles: Iterable[Mapping[str, Any]]) -> set[str]:
 
 def needed_by(settings: Settings) -> set[str]:
     """What the service checks at its start with these settings."""
-    found = needed(settings, Served("v1", "v1beta2"))
+    found = needed(settings, Served("v1", "v1beta2", pod_groups=POD_GROUPS))
     return {f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in found}

@@ -226,7 +226,7 @@ async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> b
 def _trouble(kinds: Sequence[Progress]) -> str:
     """Why the state may be outdated."""
     for kind in kinds:
-        if kind.problem and (not kind.synced or kind.behind > GAP):
+        if kind.problem and not kind.optional and (not kind.synced or kind.behind > GAP):
             return f"{kind.kind} objects cannot be watched: {kind.problem}"
     return ""
 

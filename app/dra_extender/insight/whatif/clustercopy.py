@@ -191,7 +191,7 @@ def copied(view: View) -> Turns[ClusterCopy]:
     cluster, ledger = view.cluster, view.cluster.ledger
     slices, claims, pods = list(cluster.inventory.slices()), list(ledger.claims()), list(view.pods)
     nodes, classes = list(cluster.nodes.values()), list(cluster.classes.values())
-    undecodable = list(cluster.undecodable.values())
+    undecodable, groups = list(cluster.undecodable.values()), list(cluster.pod_groups)
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
 
@@ -199,6 +199,7 @@ def copied(view: View) -> Turns[ClusterCopy]:
         copy.cluster.apply(Applied(item))
 
     yield from _in_steps(classes, put, lambda _: _NODE)
+    yield from _in_steps(groups, put, lambda _: _POD)
     yield from _in_steps(nodes, put, lambda _: _NODE)
     yield from _in_steps(slices, put, lambda item: _SLICE + _DEVICE * len(item.spec.devices))
     yield from _in_steps(claims, put, _cost_of_claim)

@@ -1,0 +1,63 @@
+"""PodGroups of scheduling.k8s.io and of the coscheduling plugin.
+
+Promises: one struct decodes v1beta1, v1alpha3 and v1alpha2, which differ in `disruptionMode`, and the PodGroup of
+scheduling.x-k8s.io/v1alpha1, which has only `minMember`. A size below 1 is no gang. Status is not read.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dra_extender.api.core import Present
+from dra_extender.api.meta import Object, ObjectMeta
+
+
+class GangSchedulingPolicy(Object, frozen=True, gc=False):
+    min_count: int = 0
+
+
+class TopologyConstraint(Object, frozen=True, gc=False):
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Object, frozen=True, gc=False):
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class PodGroupSpec(Object, frozen=True, gc=False):
+    scheduling_policy: dict[str, GangSchedulingPolicy] = {}
+    """`basic` or `gang`."""
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: str | dict[str, Present] = ""
+    """`single` or `all`; in v1alpha2 the text Pod or PodGroup."""
+    min_member: int = 0
+    """Of coscheduling."""
+
+
+class PodGroup(Object, frozen=True, gc=False):
+    api_group: ClassVar[str] = "scheduling.k8s.io"
+    metadata: ObjectMeta
+    spec: PodGroupSpec = PodGroupSpec()
+
+    @property
+    def min_count(self) -> int | None:
+        """How many pods have to be scheduled together; None when the group is no gang."""
+        gang = self.spec.scheduling_policy.get("gang")
+        return max(0, gang.min_count if gang is not None else self.spec.min_member) or None
+
+    @property
+    def topology_key(self) -> str:
+        """All pods are on nodes with one value of this label; empty without a constraint."""
+        return next((constraint.key for constraint in self.spec.scheduling_constraints.topology), "")
+
+    @property
+    def disrupts_all(self) -> bool:
+        """Preemption evicts all pods of the group or none."""
+        mode = self.spec.disruption_mode
+        return mode == "PodGroup" if isinstance(mode, str) else "all" in mode
+
+
+class CoschedulingPodGroup(PodGroup, frozen=True, gc=False):
+    """Another kind than PodGroup, so that groups with one name in both APIs are two objects."""
+
+    api_group: ClassVar[str] = "scheduling.x-k8s.io"
