@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli import options
+from dra_extender.cli import completion
 from dra_extender.cli.completion import kubectl_words
 from dra_extender.cli.main import app
-from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import GPU_DRIVER
@@ -44,7 +43,7 @@ async def asked(source: Source, command: str, *words: str) -> list[str]:
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is put into it is gone afterwards, and a busy machine gets its time."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(options, "SECONDS", LONGEST)
+    monkeypatch.setattr(completion, "SECONDS", LONGEST)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +74,6 @@ async def test_nodes_are_offered(world: World, source: Source) -> None:
     assert await asked(source, "whatif", "--add-node", "") == [*(f"like={name}" for name in world.nodes), ":4"]
 
 
-async def test_a_file_offers_its_own_names(world: World, source: Source, tmp_path: Path) -> None:
-    file = tmp_path / "cluster.json"
-    assert await take(file, source) == 0
-    assert await asyncio.to_thread(offered, "why", "--from", str(file), "") == ["first", "other", ":4"]
-    assert await asyncio.to_thread(offered, "devices", "--from", str(file), "--node", "") == [*world.nodes, ":4"]
-    assert await asyncio.to_thread(offered, "why", "-n", "de", "--from", str(file)) == [":0"]
-
-
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -110,7 +101,7 @@ def test_without_a_cluster_nothing_is_offered_and_nothing_is_said(
 async def test_a_cluster_that_does_not_answer_is_not_waited_for(
     world: World, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(options, "SECONDS", 0.05)
+    monkeypatch.setattr(completion, "SECONDS", 0.05)
     stuck = asyncio.Event()
     world.api.faults.add(RequestFault(until=stuck))
     assert await asked(source, "why", "") == [":0"]

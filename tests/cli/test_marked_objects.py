@@ -99,7 +99,6 @@ async def answer_all(found: list[Json], source: Source) -> None:
     await sum_devices(options(TopOptions, source, by="classes"))
     await capacity.answer_headroom(options(HeadroomOptions, source, device_class="gpu"))
     await devices.audit(options(AuditOptions, source))
-    await devices.workload(source)
 
 
 @pytest.mark.slow

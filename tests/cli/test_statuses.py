@@ -66,7 +66,6 @@ ASKED = [
     ("compact held", FAILED),
     ("compact big -f claim.yaml", FAILED),
     ("audit", YES),
-    ("workload", YES),
     ("selector true", YES),
     ("selector false", NO),
     ("selector device.nonsense", FAILED),
@@ -101,7 +100,7 @@ def test_every_answer_can_be_had_for_programs(file: str, words: str, output: str
 
 
 @pytest.mark.parametrize(
-    "words", ["why p", "devices", "top", "headroom gpu", "whatif", "compact p", "audit", "workload", "selector true"]
+    "words", ["why p", "devices", "top", "headroom gpu", "whatif", "compact p", "audit", "selector true"]
 )
 @pytest.mark.parametrize("where", [("--kubeconfig", "nowhere"), ("--from", "nowhere")])
 def test_a_command_without_a_cluster_fails_with_the_reason_on_standard_error(

@@ -58,10 +58,6 @@ class Counting:
         return Answer(f"{count}", NO)
 
 
-def end() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 async def test_the_answer_is_given_again_when_it_is_another(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +75,7 @@ async def test_the_answer_is_given_again_when_it_is_another(
     await until(lambda: counting.asked > 1)
     world.pod("second")
     await until(lambda: told("2\n"))
-    end()
+    following.cancel()
     assert await following == NO
     assert said == "1\n2\n"
 
@@ -100,7 +96,7 @@ async def test_nothing_is_asked_while_nothing_changes(
     await until(lambda: counting.asked == 1)
     before = looks
     await until(lambda: looks > before + 5)
-    end()
+    following.cancel()
     assert (await following, counting.asked) == (NO, 1)
 
 
@@ -113,7 +109,7 @@ async def test_what_is_asked_about_may_go_and_come_back(
     await until(lambda: "there are no pods" in capsys.readouterr().err)
     world.pod("again")
     await until(lambda: capsys.readouterr().out == "1\n")
-    end()
+    following.cancel()
     assert await following == NO
 
 
@@ -133,7 +129,7 @@ async def test_a_cluster_that_stops_to_answer_is_said(
     world.api.faults.add(RequestFault(status=500))
     world.api.faults.cut_watches()
     await until(lambda: "cannot be watched" in capsys.readouterr().err)
-    end()
+    following.cancel()
     assert await following == NO
 
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
-from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
-from dra_extender.placement.learner import ExpectedPod
+from dra_extender.api.resource import ResourceClaimSpec
 from dra_extender.placement.podshape import Load
 from dra_extender.service import workloadfile
 from dra_extender.service.settings import SettingsError, load
-from tests.support.placement.gpunodes import GpuNodes, gpus
 
 REQUEST = "{name: gpu, exactly: {deviceClassName: gpu, count: 2}}"
 GOOD = f"""
@@ -91,26 +88,3 @@ def test_settings_have_the_pods_of_their_file(file: Path) -> None:
     file.write_text(GOOD)
     assert load({"placement_workload": str(file)}).expected == workloadfile.read(file)
     assert load().expected.pods == ()
-
-
-def test_what_was_seen_is_read_again_as_it_was(file: Path) -> None:
-    nodes = GpuNodes()
-    pods: list[tuple[Pod, tuple[ResourceClaim, ...]]] = [
-        (nodes.pod(f"small-{number}"), (gpus(milli=500),)) for number in range(3)
-    ]
-    pods += [(nodes.pod("large", cpu=8), (gpus(2, name="a"), gpus(name="b")))]
-    seen = workloadfile.seen([*pods, (nodes.pod("no devices"), ())])
-    assert [kind.count for kind in seen] == [3, 1]
-    file.write_text(workloadfile.text(seen))
-    found = workloadfile.read(file)
-    assert [(kind.count, kind.load) for kind in found.pods] == [(kind.count, kind.load) for kind in seen]
-    for kind, read in zip(seen, found.pods, strict=True):
-        assert [claim.spec for claim in kind.claims] == [claim.spec for claim in read.claims]
-
-
-def test_of_very_many_pods_the_shares_are_written(file: Path) -> None:
-    kinds = [ExpectedPod(count, Load(1000, 0), (gpus(milli=milli),)) for count, milli in ((300_000, 500), (100_000, 1))]
-    file.write_text(workloadfile.text([*kinds, ExpectedPod(1, Load(0, 0), (gpus(8),))]))
-    many, few, one = (kind.count for kind in workloadfile.read(file).pods)
-    assert many == pytest.approx(3 * few, abs=3)
-    assert one == 1

@@ -1,5 +1,5 @@
 """The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file; and
-names of objects, for shell completion.
+names of objects in a cluster, for shell completion.
 
 Promises: the state that `serve` would have at this moment, in the same `Cluster`, so a command answers as the service
 would. It writes nothing.
@@ -8,7 +8,7 @@ would. It writes nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -201,48 +201,16 @@ def _section(kind: Resource[Any]) -> str:
 
 _POD_GROUPS: Final = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 _NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Namespace", identify)
-_RESOURCES: Final[dict[str, Callable[[str], Resource[Any]]]] = {
-    "pods": lambda version: PODS,
-    "nodes": lambda version: NODES,
-    "namespaces": lambda version: _NAMESPACES,
-    "deviceclasses": device_classes,
-    "drivers": resource_slices,
-}
-"""Version of resource.k8s.io -> what tells the names."""
-_FILED: Final[dict[str, tuple[str, ...]]] = {
-    "drivers": ("resourceslices",),
-    "namespaces": ("pods", "resourceclaims"),
-}
-"""The same in a file, where it is not what is listed in a cluster."""
 
 
-async def listed(source: Source, kind: str, namespace: str = "") -> list[str]:
-    """The names on the first page, or all of a file. Raises as `read`."""
-    if source.from_file:
-        file = stored(source)
-        items = (item for plural in _FILED.get(kind, (kind,)) for item in file.objects.get(plural, ()))
-        return list(_names(kind, items, namespace))
+async def names(source: Source, kind: str, namespace: str = "") -> list[str]:
+    """The names on the first page; of `drivers`, those of slices. Raises as `read`."""
     async with connected(source) as (client, served):
+        slices = resource_slices(served.version)
+        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, device_classes(served.version))
+        listed = next((resource for resource in resources if resource.plural == kind), slices)
         selector = {"fieldSelector": f"metadata.namespace={namespace}"} if namespace else {}
-        async for page in list_pages(client, _RESOURCES[kind](served.version), selector):
-            return list(_names(kind, page.items or (), namespace))
+        async for page in list_pages(client, listed, selector):
+            items = page.items or ()
+            return [slices.decode(item).spec.driver if listed is slices else identify(item).name for item in items]
     return []
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    driver: str = ""
-
-
-class _Slice(msgspec.Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
-def _names(kind: str, items: Iterable[msgspec.Raw], namespace: str) -> Iterator[str]:
-    for item in items:
-        found = identify(item)
-        if kind == "drivers":
-            yield msgspec.json.decode(item, type=_Slice).spec.driver
-        elif kind == "namespaces":
-            yield found.namespace or found.name
-        elif not namespace or found.namespace == namespace:
-            yield found.name

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from dra_extender.cli import allocate, completion, demo, questions, serve, snapshot
-from dra_extender.cli.options import Answering, command
+from dra_extender.cli.questions import Answering, command
 from dra_extender.cli.source import Source
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import Place, tolerate
@@ -29,25 +29,20 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _load(name: str) -> Answering:
-    """Import the function that answers the command; it loads the client, the CEL interpreter and YAML."""
-    match name:
-        case "why":
-            from dra_extender.cli.answers import why
+def _answers() -> Mapping[str, Answering]:
+    """By command: what answers it. These modules load the client, the CEL interpreter and YAML."""
+    from dra_extender.cli.answers import capacity, devices, selector, why
 
-            return why.answer
-        case "selector":
-            from dra_extender.cli.answers import selector
-
-            return selector.answer
-        case "headroom" | "whatif" | "compact":
-            from dra_extender.cli.answers import capacity
-
-            return capacity.ANSWERS[name]
-        case _:
-            from dra_extender.cli.answers import devices
-
-            return devices.ANSWERS[name]
+    return {
+        "why": why.answer,
+        "devices": devices.list_devices,
+        "top": devices.sum_devices,
+        "headroom": capacity.answer_headroom,
+        "whatif": capacity.answer_what_if,
+        "compact": capacity.answer_compact,
+        "audit": devices.audit,
+        "selector": selector.answer,
+    }
 
 
 _KINDS: Final[Mapping[str, type[Source]]] = {
@@ -58,21 +53,15 @@ _KINDS: Final[Mapping[str, type[Source]]] = {
     "whatif": questions.WhatIfOptions,
     "compact": questions.CompactOptions,
     "audit": questions.AuditOptions,
-    "workload": questions.WorkloadOptions,
     "selector": questions.SelectorOptions,
 }
-_QUESTIONS: Final = {name: command(kind, name, _load) for name, kind in _KINDS.items()}
-_ALIASES: Final = {"explain": _QUESTIONS["why"]}
-
-_OFFLINE: Final = "Offline"
+_QUESTIONS: Final = {name: command(kind, name, _answers) for name, kind in _KINDS.items()}
 _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
-    "Questions about a cluster": _QUESTIONS | _ALIASES,
-    _OFFLINE: {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
+    "Questions about a cluster": _QUESTIONS,
+    "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
     "The service": {"serve": serve.serve, "demo": demo.demo},
     "This command": {"completion": completion.completion, "version": version},
 }
-_UNLISTED: Final = _ALIASES.keys()
-"""The help does not list these."""
 
 app = typer.Typer(
     name="dra-extender",
@@ -97,7 +86,8 @@ def dra_extender(
 
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel, hidden=_name in _UNLISTED)(_command)
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.command("explain", hidden=True)(_QUESTIONS["why"])
 
 
 def main() -> None:

@@ -1,41 +1,104 @@
 """The commands that answer questions about a cluster, or about a snapshot file: the help and the options of each.
 
-The modules in `answers` load the client, the CEL interpreter and YAML, so a command imports its module when it runs.
+A command is a struct that extends `Source`: its docstring is the help, its fields are the options. `command` makes a
+typer command of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import typer
 
-from dra_extender.cli.options import (
-    DEFAULT_SERVICE,
-    FORMS_OF_POD,
-    ClaimFile,
-    Classes,
-    Drivers,
-    HoldersNamespace,
-    MovedSchedulers,
-    Nodes,
-    Output,
-    Pod,
-    PodFile,
-    PodNamespace,
-    SchedulerNames,
-    Service,
-    Watch,
-    WideOutput,
-    argument,
-    classes,
-    like_nodes,
-    nodes,
-    pods,
-    repeated,
-    text_option,
-)
+from dra_extender.cli.completion import classes, drivers, like_nodes, namespaces, nodes, pods
 from dra_extender.cli.source import Source
+
+Form = Literal["text", "json", "yaml"]
+Complete = Callable[[typer.Context, str], list[str]]
+
+
+def argument(metavar: str, help: str, complete: Complete | None = None) -> Any:
+    """An optional argument."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=complete)
+
+
+def text_option(*flags: str, metavar: str, help: str, complete: Complete | None = None) -> Any:
+    """An option whose default is not shown."""
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, autocompletion=complete)
+
+
+def repeated(flag: str, metavar: str, help: str, complete: Complete | None = None) -> Any:
+    """An option that may be given several times."""
+    return typer.Option(flag, metavar=metavar, help=f"{help}; may be repeated", autocompletion=complete)
+
+
+Output = Annotated[Form, typer.Option("--output", "-o", help="form of the answer")]
+WideOutput = Annotated[
+    Literal["text", "wide", "json", "yaml"],
+    typer.Option("--output", "-o", help="form of the answer; wide has more columns"),
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="answer again whenever the answer changes, until Ctrl-C")]
+
+_FORMS: Final = "NAME, pod/NAME or NAMESPACE/NAME"
+Pod = Annotated[str | None, argument("POD", _FORMS, pods)]
+WaitingPod = Annotated[str | None, argument("POD", f"{_FORMS}; by default all pods that wait for devices", pods)]
+
+
+def _namespace(help: str) -> Any:
+    return text_option("--namespace", "-n", metavar="NAMESPACE", help=help, complete=namespaces)
+
+
+def _file(help: str) -> Any:
+    return text_option("--filename", "-f", metavar="FILE", help=help)
+
+
+PodNamespace = Annotated[str, _namespace("namespace of the pod; by default, the namespace of the context")]
+HoldersNamespace = Annotated[str, _namespace("only what claims of this namespace hold")]
+PodFile = Annotated[str, _file("pods of this file, before they are applied; - is standard input")]
+ClaimFile = Annotated[str, _file("a file with ResourceClaims or templates instead; - is standard input")]
+
+Nodes = Annotated[list[str] | None, repeated("--node", "NODE", "only this node", nodes)]
+Drivers = Annotated[list[str] | None, repeated("--driver", "DRIVER", "only devices of this driver", drivers)]
+Classes = Annotated[
+    list[str] | None, repeated("--class", "CLASS", "only devices that this DeviceClass selects", classes)
+]
+MovedSchedulers = Annotated[list[str] | None, repeated("--scheduler-name", "NAME", "whose pods may be moved")]
+SchedulerNames = Annotated[str, text_option(metavar="NAMES", help="as for serve: the schedulers that call the service")]
+
+DEFAULT_SERVICE: Final = "dra-system/dra-extender"
+Service = Annotated[
+    str, typer.Option(metavar="NAMESPACE/NAME", help="the Service, which answers users who may not list nodes")
+]
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+Answering = Callable[[Any], Coroutine[Any, Any, int]]
+"""Takes the struct of a command, and returns the exit status when awaited."""
+
+
+def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answering]]) -> Callable[..., None]:
+    """The typer command of this struct. When the command runs, `load` imports the functions that answer, by name."""
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
+    own = [name for name in defaults if name not in Source.__struct_fields__]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults[name], annotation=hints[name])
+        for name in (*own, *Source.__struct_fields__)
+    ]
+
+    def called(**given: Any) -> None:
+        raise typer.Exit(asyncio.run(load()[name](kind(**given))))
+
+    called.__doc__ = kind.__doc__
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
 
 MOST_ALLOCATIONS: Final = 2_000
 
@@ -49,9 +112,7 @@ class WhyOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if a node fits, 1 if a pod fits no node or was not diagnosed, 2 if the command cannot answer.
     """
 
-    pod: Annotated[str | None, argument("POD", f"{FORMS_OF_POD}; by default all pods that wait for devices", pods)] = (
-        None
-    )
+    pod: WaitingPod = None
     filename: PodFile = ""
     namespace: PodNamespace = ""
     all_namespaces: Annotated[
@@ -151,9 +212,7 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if all pods would fit, 1 if some would not, 2 if the command cannot answer.
     """
 
-    pod: Annotated[str | None, argument("POD", f"{FORMS_OF_POD}; by default all pods that wait for devices", pods)] = (
-        None
-    )
+    pod: WaitingPod = None
     filename: PodFile = ""
     add_node: Annotated[
         list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one", like_nodes)
@@ -221,13 +280,3 @@ class AuditOptions(Source, frozen=True, kw_only=True):
     """
 
     output: Output = "text"
-
-
-class WorkloadOptions(Source, frozen=True, kw_only=True):
-    """Print the kinds of pods that use devices, and how many pods of each kind there are.
-
-    The output is the YAML file that `serve --placement-workload` reads. It covers running and pending pods, the most
-    frequent kind first.
-
-    Exit status: 0 if the file was printed, 1 if no pod uses devices, 2 if the command cannot answer.
-    """

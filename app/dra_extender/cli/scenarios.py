@@ -8,7 +8,6 @@ metadata and status. Messages use the words of JSON.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -18,12 +17,10 @@ import msgspec
 import orjson
 from msgspec import inspect
 
-from dra_extender.api.decoding import convert, to_builtins
-from dra_extender.api.features import GATES
+from dra_extender.api.decoding import DecodeError, convert, to_builtins
 from dra_extender.api.resource import (
     DeviceClassSpec,
     DeviceTaintRuleSpec,
-    ResourceClaim,
     ResourceClaimSpec,
     ResourceSliceSpec,
 )
@@ -47,16 +44,9 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: LineAnswer, complai
             case, problem = {}, f"not JSON: {error}"
         unreadable += bool(problem)
         reply = complain(f"line {number}", problem) if problem else answer(case)
-        target.write(_line(reply))
+        target.write(msgspec.json.encode(reply) + b"\n")
         target.flush()
     return unreadable
-
-
-def _line(reply: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # an integer of more than 64 bits, in the opaque parameters of a driver
-        return json.dumps(reply).encode() + b"\n"
 
 
 def shape(value: object) -> str:
@@ -69,26 +59,57 @@ def shape(value: object) -> str:
 
 # --- scenarios --------------------------------------------------------------------------------------------------------
 
-_LISTS: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "slices": ResourceSliceSpec,
-    "classes": DeviceClassSpec,
-    "taintRules": DeviceTaintRuleSpec,
-    "allocatedClaims": ResourceClaimSpec,
-    "claims": ResourceClaimSpec,
-}
-"""List of a scenario -> what the specs in it are."""
-_FIELDS: Final = (*_LISTS, "name", "node", "features", "release")
+
+class _Item(msgspec.Struct, rename="camel", kw_only=True):
+    """An object. Only its spec is checked here."""
+
+    api_version: Any = None
+    kind: Any = None
+    metadata: Any = None
+    status: Any = None
+
+
+class _Slice(_Item, kw_only=True):
+    spec: ResourceSliceSpec
+
+
+class _Class(_Item, kw_only=True):
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class _Rule(_Item, kw_only=True):
+    spec: DeviceTaintRuleSpec
+
+
+class _Claim(_Item, kw_only=True):
+    spec: ResourceClaimSpec
+
+
+class _Scenario(msgspec.Struct, rename="camel", kw_only=True):
+    claims: tuple[_Claim, ...] = ()
+    slices: tuple[_Slice, ...] = ()
+    classes: tuple[_Class, ...] = ()
+    taint_rules: tuple[_Rule, ...] = ()
+    allocated_claims: tuple[_Claim, ...] = ()
+    name: Any = ""
+    node: dict[str, Any] = {}
+    features: tuple[str, ...] = ()
+    release: str = ""
+
+
 _WORDS: Final = {
     "int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false", "object": "an object",
     "array": "a list", "null": "null",
 }  # fmt: skip
 _EXPECTED: Final = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 _PATH: Final = re.compile(r"^(.*?)(?: - at `\$\.?([^`]*)`)?$", re.DOTALL)
 
 
 def worded(problem: str) -> str:
     """What a decoder says of a value, in the words of JSON, the path first."""
     text = _EXPECTED.sub(lambda found: f"{_types(found[2])} where {_types(found[1])} is expected", problem)
+    text = _MISSING.sub(r"\1 is missing", text)
     head, colon, rest = text.rpartition(": ") if " - at `" in text else ("", "", text)
     found = _PATH.match(rest)
     message, path = (found[1], found[2]) if found is not None else (rest, None)
@@ -101,71 +122,42 @@ def _types(names: str) -> str:
 
 def strict(case: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario with defaults. Raises ValueError for what cannot be meant."""
-    problem = next(_problems(case), "")
-    if problem:
+    for problem in _unknown("", case, inspect.type_info(_Scenario)):
         raise ValueError(problem)
+    if not case.get("claims"):
+        raise ValueError("claims: missing or empty, so there is nothing to allocate")
+    try:
+        read = convert(_Scenario, case)
+    except DecodeError as wrong:
+        raise ValueError(worded(wrong.problem)) from None
     claims = []
-    for number, claim in enumerate(case["claims"]):
-        try:
-            read = convert(ResourceClaim, claim)
-        except ValueError as wrong:
-            raise ValueError(f"claims[{number}]: {worded(str(wrong))}") from None
-        for request in read.spec.devices.requests:
+    for number, claim in enumerate(read.claims):
+        for request in claim.spec.devices.requests:
             counts = [source.count for source in request.first_available]
             counts += [request.exactly.count] if request.exactly is not None else []
             if min(counts, default=0) < 0:
                 raise ValueError(f"claims[{number}]: request {request.name}: count {min(counts)} is less than 1")
-        claims.append({**claim, "spec": to_builtins(defaulted(read.spec))})
+        claims.append({**case["claims"][number], "spec": to_builtins(defaulted(claim.spec))})
     return {**case, "claims": claims}
 
 
-def _problems(case: Mapping[str, Any]) -> Iterator[str]:
-    yield from _unknown("", case, _FIELDS)
-    for name in _LISTS:
-        items = case.get(name)
-        if items is not None and not isinstance(items, list):
-            yield f"{name}: {shape(items)} where a list is expected"
-    if not case.get("claims"):
-        yield "claims: missing or empty, so there is nothing to allocate"
-    features = case.get("features")
-    if features is not None and not (isinstance(features, list) and all(isinstance(each, str) for each in features)):
-        yield f"features: a list of names is expected, of {', '.join(GATES)}"
-    if not isinstance(case.get("release", ""), str):
-        yield f"release: {shape(case['release'])} where a text is expected"
-    if not isinstance(case.get("node") or {}, dict):
-        yield f"node: {shape(case['node'])} where an object is expected"
-    for name, kind in _LISTS.items():
-        for number, item in enumerate(case.get(name) or ()):
-            path = f"{name}[{number}]"
-            if not isinstance(item, dict):
-                yield f"{path}: {shape(item)} where an object is expected"
-                continue
-            if "spec" not in item and kind is not DeviceClassSpec:
-                yield f"{path}: spec is missing"
-            yield from _strange(f"{path}.spec", item.get("spec"), inspect.type_info(kind))
-
-
-def _strange(path: str, value: Any, kind: inspect.Type) -> Iterator[str]:
+def _unknown(path: str, value: Any, kind: inspect.Type) -> Iterator[str]:
     """Unknown fields. Wrong types are reported when the object is decoded."""
     if isinstance(kind, inspect.UnionType):
         kind = next((each for each in kind.types if not isinstance(each, inspect.NoneType)), kind)
     if isinstance(kind, inspect.StructType) and isinstance(value, dict):
         fields = {field.encode_name: field.type for field in kind.fields}
-        yield from _unknown(path, value, tuple(fields))
         for name, part in value.items():
+            place = f"{path}.{name}" if path else name
             if name in fields:
-                yield from _strange(f"{path}.{name}", part, fields[name])
+                yield from _unknown(place, part, fields[name])
+            else:
+                near = get_close_matches(name, fields, 1)
+                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(fields)}"
+                yield f"{place}: no such field; {meant}"
     elif isinstance(kind, inspect.DictType) and isinstance(value, dict):
         for name, part in value.items():
-            yield from _strange(f"{path}.{name}", part, kind.value_type)
+            yield from _unknown(f"{path}.{name}", part, kind.value_type)
     elif isinstance(kind, inspect.VarTupleType) and isinstance(value, list):
         for number, part in enumerate(value):
-            yield from _strange(f"{path}[{number}]", part, kind.item_type)
-
-
-def _unknown(path: str, value: Mapping[str, Any], known: tuple[str, ...]) -> Iterator[str]:
-    for name in value:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            yield f"{path}{'.' if path else ''}{name}: no such field; {meant}"
+            yield from _unknown(f"{path}[{number}]", part, kind.item_type)

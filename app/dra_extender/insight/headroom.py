@@ -56,32 +56,15 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
         least = "" if self.complete else "at least "
         what = self.what[:1].upper() + self.what[1:]
         first = f"{what}: {least}{self.fits} more {'fits' if self.fits == 1 else 'fit'}"
-        if not self.nodes:
-            yield f"{first} on {counted(self.of, 'node')}."
-            return
-        yield f"{first}, on {self.nodes} of {counted(self.of, 'node')}."
+        where = f", on {self.nodes} of" if self.nodes else " on"
+        yield f"{first}{where} {counted(self.of, 'node')}."
         for group in self.groups:
             names = ", ".join(group.examples) + (", …" if group.nodes > len(group.examples) else "")
             each = "each of " if group.nodes > 1 else ""
             yield f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}"
-
-
-class HeadroomReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `headroom` answers."""
-
-    now: Headroom
-
-    @property
-    def fits(self) -> bool:
-        """True when at least one pod fits."""
-        return self.now.fits > 0
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        yield from self.now.lines()
         yield f"Not checked: {UNCHECKED}."
-        if not self.now.complete:
-            yield f"Stopped after {counted(self.now.decisions, 'allocation')}; --limit allows more."
+        if not self.complete:
+            yield f"Stopped after {counted(self.decisions, 'allocation')}; --limit allows more."
 
 
 def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:

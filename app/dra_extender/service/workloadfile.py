@@ -9,27 +9,25 @@
           requests:
           - {name: gpu, exactly: {deviceClassName: gpu, count: 1}}
 
-Promises: `read` reads what `text` writes. An error names the file, the field, the problem and what to do.
+Promises: an error names the file, the field, the problem and what to do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import yaml
 
-from dra_extender.api.core import Pod
-from dra_extender.api.decoding import DecodeError, convert, to_builtins
+from dra_extender.api.decoding import DecodeError, convert
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
-from dra_extender.devices.content import digest
 from dra_extender.placement.learner import Expected, ExpectedPod
-from dra_extender.placement.podshape import Load, load_from, load_of
+from dra_extender.placement.podshape import load_from
 from dra_extender.placement.workload import MOST_PODS, MOST_SHAPES
 
 _COUNTED: Final = ("cpu", "memory")
@@ -110,37 +108,3 @@ def _expected(pods: _Pods) -> ExpectedPod:
         ResourceClaim(ObjectMeta(name=f"expected-{number}"), spec) for number, spec in enumerate(pods.claims)
     )
     return ExpectedPod(pods.count, load_from(pods.requests), claims)
-
-
-def seen(pods: Iterable[tuple[Pod, Sequence[ResourceClaim]]]) -> list[ExpectedPod]:
-    """The kinds of these pods, most frequent first. Pods without claims are ignored."""
-    kinds: dict[tuple[Load, tuple[bytes, ...]], ExpectedPod] = {}
-    for pod, claims in pods:
-        if claims:
-            bare = tuple(ResourceClaim(claim.metadata, _bare(claim.spec)) for claim in claims)
-            key = load_of(pod), tuple(digest(claim.spec) for claim in bare)
-            known = kinds.get(key)
-            kinds[key] = ExpectedPod(1 + (known.count if known else 0), key[0], known.claims if known else bare)
-    return sorted(kinds.values(), key=lambda kind: -kind.count)
-
-
-def _bare(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    """Without configuration for drivers, which no decision reads."""
-    return ResourceClaimSpec(msgspec.structs.replace(spec.devices, config=()))
-
-
-def text(pods: Sequence[ExpectedPod]) -> str:
-    """The file for these kinds of pods, or for the first ones if there are too many."""
-    part = min(1.0, (MOST_PODS - MOST_SHAPES) / sum(kind.count for kind in pods))
-    content: dict[str, Any] = {"pods": [_entry(kind, part) for kind in pods[:MOST_SHAPES]]}
-    written: str = yaml.safe_dump(content, sort_keys=False, width=120)
-    return written
-
-
-def _entry(kind: ExpectedPod, part: float) -> dict[str, Any]:
-    requests = {"cpu": f"{kind.load.cpu}m", "memory": str(kind.load.memory)}
-    return {
-        "count": max(1, round(kind.count * part)),
-        "requests": requests,
-        "claims": [to_builtins(claim.spec) for claim in kind.claims],
-    }

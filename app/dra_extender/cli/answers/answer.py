@@ -4,8 +4,8 @@ Promises: standard output has the answer alone; problems go to standard error. T
 `FAILED` if there is no answer.
 
 `--watch` lists once and then watches, as the service does. It answers at most once in `PAUSE` seconds, and only after a
-change. A terminal is redrawn; elsewhere answers are printed one after the other. Ctrl-C and SIGTERM end it with the
-exit status of the last answer.
+change. A terminal is redrawn; elsewhere answers are printed one after the other. Ctrl-C ends it with the exit status of
+the last answer.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import shutil
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final, Literal, ParamSpec
 
@@ -28,8 +27,8 @@ from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.cli.cluster import Snapshot, connected, read
-from dra_extender.cli.options import Form
 from dra_extender.cli.output import FAILED, complain, is_coloured, note
+from dra_extender.cli.questions import Form
 from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import text_of
@@ -119,22 +118,7 @@ def complaining(answer: Callable[Given, Coroutine[Any, Any, int]]) -> Callable[G
     return answering
 
 
-# --- once, or until a signal ------------------------------------------------------------------------------------------
-
-
-class Live:
-    """The cluster as watches keep it. `changed` is set with every change."""
-
-    def __init__(self, features: FeatureGates) -> None:
-        self.changed = asyncio.Event()
-        self._cluster = Cluster(features)
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self._cluster)
-
-    def apply(self, event: ClusterEvent) -> None:
-        self._cluster.apply(event)
-        self.changed.set()
+# --- once, or until Ctrl-C --------------------------------------------------------------------------------------------
 
 
 async def ask(source: Source, answering: Answering, *, evictions: bool = False, watch: bool = False) -> int:
@@ -155,72 +139,42 @@ async def ask(source: Source, answering: Answering, *, evictions: bool = False, 
 
 
 async def follow(source: Source, answering: Answering, *, evictions: bool = False) -> int:
-    """Print answers until a signal. Returns the exit status. Raises UnanswerableError without a first answer."""
+    """Print answers until cancelled. Returns the exit status. Raises UnanswerableError without a first answer."""
     if source.from_file:
         raise UnanswerableError("--watch needs a cluster: the file of --from does not change")
     logs.configure("error")
     async with AsyncExitStack() as stack:
         with unanswerable():
             client, served = await stack.enter_async_context(connected(source))
-            live = Live(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
-        end = await stack.enter_async_context(_ended())
-        watches = Watches(client, served, live.apply, budgets=evictions, on_synced=live.changed.set)
-        following = asyncio.create_task(watches.run())
-        following.add_done_callback(lambda _: end.set())
+            cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
+        changed = asyncio.Event()
+
+        def apply(event: ClusterEvent) -> None:
+            cluster.apply(event)
+            changed.set()
+
+        watches = Watches(client, served, apply, budgets=evictions, on_synced=changed.set)
+        watching = asyncio.create_task(watches.run())
+        watching.add_done_callback(lambda _: changed.set())
+        screen = Screen(Snapshot(cluster))
         try:
-            status = await _answered(live, watches, answering, end)
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), GAP if watches.synced else PAUSE)
+                if watching.done():
+                    raise UnanswerableError("the API server was set back to an older state: start again")
+                trouble = _trouble(watches.progress())
+                if watches.synced:
+                    screen.show(answering if changed.is_set() else None, trouble)
+                elif trouble:
+                    raise UnanswerableError(trouble)
+                changed.clear()
+                await asyncio.sleep(PAUSE if watches.synced else 0)
+        except asyncio.CancelledError:  # by Ctrl-C
+            return screen.status
         finally:
-            following.cancel()
-            await asyncio.wait([following])
-        if not following.cancelled():
-            raise UnanswerableError("the API server was set back to an older state: start again")
-        return status
-
-
-@asynccontextmanager
-async def _ended() -> AsyncIterator[asyncio.Event]:
-    """Set by Ctrl-C and SIGTERM."""
-    loop, end = asyncio.get_running_loop(), asyncio.Event()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, end.set)
-    try:
-        yield end
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-async def _answered(live: Live, watches: Watches, answering: Answering, end: asyncio.Event) -> int:
-    screen = Screen()
-    found: Answer | None = None
-    shown: tuple[Answer, str] | None = None
-    while not await _either(live.changed, end, GAP if watches.synced else PAUSE):
-        trouble = _trouble(watches.progress())
-        if not watches.synced:
-            if trouble:
-                raise UnanswerableError(trouble)
-            continue
-        if found is None or live.changed.is_set():
-            live.changed.clear()
-            found = _tried(answering, live.snapshot(), first=found is None)
-        if shown != (found, trouble):
-            shown = found, trouble
-            screen.show(found, trouble, live.snapshot())
-        if await _either(end, end, PAUSE):
-            break
-    return found.status if found is not None else FAILED
-
-
-async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> bool:
-    """Wait for one of the events, but not longer than that. True for `end`."""
-    waiting = [asyncio.ensure_future(each.wait()) for each in (event, end)]
-    try:
-        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
-    return end.is_set()
+            watching.cancel()
+            await asyncio.wait([watching])
 
 
 def _trouble(kinds: Sequence[Progress]) -> str:
@@ -231,30 +185,28 @@ def _trouble(kinds: Sequence[Progress]) -> str:
     return ""
 
 
-def _tried(answering: Answering, snapshot: Snapshot, *, first: bool) -> Answer:
-    """The object of the request has to exist at first; it may be deleted and created again later."""
-    try:
-        return answering(snapshot)
-    except UnanswerableError as problem:
-        if first:
-            raise
-        return Answer("", FAILED, str(problem))
-
-
 class Screen:
-    """Prints answers."""
+    """Prints answers about a cluster that changes. `status`: that of the last answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.status = FAILED
+        self._snapshot = snapshot
         self._terminal = sys.stdout.isatty()
-        self._first = True
+        self._found: Answer | None = None
+        self._trouble = ""
 
-    def show(self, found: Answer, trouble: str, snapshot: Snapshot) -> None:
-        """One more answer."""
+    def show(self, answering: Answering | None, trouble: str) -> None:
+        """Print the answer if it is another one. None: nothing has changed but perhaps the `trouble`."""
+        found, before = self._found, self._found
+        if answering is not None:
+            found = self._answer(answering)
+        if found is None or (found, trouble) == (before, self._trouble):
+            return
+        self._found, self._trouble, self.status = found, trouble, found.status
         if self._terminal:
             typer.echo(_CLEAR, nl=False)
-        elif found.between and not self._first:
+        elif found.between and before is not None:
             typer.echo(found.between)
-        self._first = False
         if found.text:
             typer.echo(_cut(found.text) if self._terminal else found.text)
         for problem in filter(None, (found.complaint, trouble)):
@@ -263,7 +215,16 @@ class Screen:
             footer = f"{datetime.now():%H:%M:%S}  watching; Ctrl-C ends"
             typer.secho(footer, dim=True, color=is_coloured(sys.stdout))
         else:
-            note(snapshot.cluster.problems)
+            note(self._snapshot.cluster.problems)
+
+    def _answer(self, answering: Answering) -> Answer:
+        """The object of the request has to exist at first; it may be deleted and created again later."""
+        try:
+            return answering(self._snapshot)
+        except UnanswerableError as problem:
+            if self._found is None:
+                raise
+            return Answer("", FAILED, str(problem))
 
 
 def _cut(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import typer
@@ -10,12 +9,11 @@ import typer
 from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, text_of_option, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import Answering
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
 from dra_extender.insight.compaction.moves import EvictionRules
-from dra_extender.insight.headroom import HeadroomReport, class_request, headroom
+from dra_extender.insight.headroom import class_request, headroom
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.whatif import what_if
@@ -40,13 +38,9 @@ async def answer_headroom(given: HeadroomOptions) -> int:
                 what, claims = f"pods with {request.name}", request.claims
             else:
                 what, claims = class_request(view, given.device_class or "", given.count)
-        report = HeadroomReport(now=headroom(view, what, claims, most=given.limit))
-        return answered(
-            report,
-            given.output,
-            lambda: wrapped(report.lines(), terminal_width()),
-            YES if report.fits else NO,
-        )
+        found = headroom(view, what, claims, most=given.limit)
+        status = YES if found.fits else NO
+        return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
 
     return await ask(given, answering, watch=given.watch)
 
@@ -111,11 +105,3 @@ async def answer_compact(given: CompactOptions) -> int:
         return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)
 
     return await ask(given, answering, evictions=True)
-
-
-ANSWERS: Final[Mapping[str, Answering]] = {
-    "headroom": answer_headroom,
-    "whatif": answer_what_if,
-    "compact": answer_compact,
-}
-"""By command."""

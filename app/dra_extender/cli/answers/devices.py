@@ -1,4 +1,4 @@
-"""The answers of `devices`, `top`, `audit` and `workload`, and their tables."""
+"""The answers of `devices`, `top` and `audit`, and their tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import typer
 
 from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, unanswerable
 from dra_extender.cli.cluster import Snapshot
-from dra_extender.cli.options import Answering
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
-from dra_extender.cli.source import Source
 from dra_extender.devices.audit import Violation
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.report import (
@@ -31,8 +29,6 @@ from dra_extender.insight.devicereport.report import (
 )
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
-from dra_extender.scheduling.claims import Unschedulable, resolve_claims
-from dra_extender.service import workloadfile
 
 NONE: Final = "-"
 _HEAD: Final = ("NODE", "DRIVER", "DEVICE", "STATE", "DETAILS")
@@ -133,30 +129,6 @@ def _audited(found: Sequence[Violation], allocated: int) -> str:
     lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
     total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
     return wrapped([*lines, total], terminal_width())
-
-
-@complaining
-async def workload(given: Source) -> int:
-    """Print the workload file. Returns the exit status."""
-    return await ask(given, _workload)
-
-
-def _workload(snapshot: Snapshot) -> Answer:
-    cluster = snapshot.cluster
-    found = ((pod, resolve_claims(pod, cluster.ledger.get, cluster.features)) for pod in snapshot.pods)
-    kinds = workloadfile.seen((pod, claims) for pod, claims in found if not isinstance(claims, Unschedulable))
-    if not kinds:
-        return Answer("", NO, "no pod uses devices: there is nothing to write")
-    return Answer(workloadfile.text(kinds).rstrip("\n"), YES)
-
-
-ANSWERS: Final[Mapping[str, Answering]] = {
-    "devices": list_devices,
-    "top": sum_devices,
-    "audit": audit,
-    "workload": workload,
-}
-"""By command."""
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
