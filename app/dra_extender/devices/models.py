@@ -125,6 +125,9 @@ class DeviceModel:
         self.memo: dict[Any, Any] = {}
         """Results that follow from the traits alone, by key. Write with `remember`, which bounds the size."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceModel, (self.traits,)
+
     @property
     def bare(self) -> bytes:
         """Digest of the traits without attributes."""

@@ -168,6 +168,9 @@ class NodeView:
         self._bits: dict[DeviceID, int] | None = None
         self._traits: tuple[int, int] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NodeView, (self.node, self.pools, self.error)
+
     def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
         """Keep `value` under `key` in `masks`, which has at most `most` entries."""
         if len(self.masks) >= most:
