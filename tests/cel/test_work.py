@@ -19,12 +19,9 @@ from dra_extender.cel import (
     Work,
     WorkExceeded,
     compile_selector,
-    interpreter,
     unlimited,
     work,
 )
-from dra_extender.cel.frame import Frame
-from dra_extender.cel.work import Patterns
 from tests.support.cel.devices import view_of
 from tests.support.cel.expressions import SELECTORS
 from tests.support.counting import calls
@@ -102,33 +99,6 @@ def test_more_allowance_never_changes_the_answer(expression: str, allowed: int) 
         assert charged(program) > allowed
     else:
         assert charged(program) <= allowed
-
-
-class Watched(Frame):
-    """Frames that can be looked at when their evaluation is over."""
-
-    __slots__ = ()
-    last: Frame
-
-    def __init__(self, view: DeviceView, variables: int, work: Work, patterns: Patterns) -> None:
-        super().__init__(view, variables, work, patterns)
-        Watched.last = self
-
-
-@pytest.mark.slow
-@settings(max_examples=examples(50))
-@given(SELECTORS)
-def test_after_an_answer_no_value_counts_any_more(expression: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "Frame", Watched)
-        program = compiled(expression)
-        try:
-            if program is None:
-                return
-            program.evaluate(VIEW, Work(200_000))
-        except (CelRuntimeError, WorkExceeded):
-            return
-        assert (Watched.last.kept, Watched.last.passing) == (0, 0)
 
 
 @pytest.fixture

@@ -80,11 +80,8 @@ def call(operands: tuple[Evaluate, ...], run: Run, cost: Cost | None, both: bool
     both = both and len(operands) == 2
 
     def evaluate(frame: Frame) -> Any:
-        before = frame.passing
         values = _pair(operands, frame) if both else [operand(frame) for operand in operands]
         result = run(frame, *values)
-        if frame.passing > before:
-            frame.done(before, result)
         frame.add_cost(1 if cost is None else cost(values, result))
         return result
 
@@ -141,9 +138,7 @@ def equality(node: Call, operands: tuple[Evaluate, ...], cost: Cost) -> Evaluate
     compare = equal_sum if is_sum(node.args[0]) else equal
 
     def evaluate(frame: Frame) -> bool:
-        before = frame.passing
         values = _pair(operands, frame)
-        frame.passing = before  # the result is a bool
         units = length(values) >> _CHARACTERS
         if units:
             frame.charge(units)

@@ -41,27 +41,23 @@ Evaluate = Callable[[Frame], Any]
 
 
 class Lazy:
-    """A `cel.bind` variable: evaluated when first used, even if that fails. `kept`: how many bytes its value takes."""
+    """A `cel.bind` variable: evaluated when first used, even if that fails."""
 
-    __slots__ = ("_evaluate", "_fault", "_value", "kept")
+    __slots__ = ("_evaluate", "_fault", "_value")
 
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate: Evaluate | None = evaluate
         self._value: Any = None
         self._fault: Fault | None = None
-        self.kept = 0
 
     def get(self, frame: Frame) -> Any:
         evaluate = self._evaluate
         if evaluate is not None:
             self._evaluate = None
-            before = frame.passing
             try:
                 self._value = evaluate(frame)
             except Fault as fault:
                 self._fault = fault.with_traceback(None)  # which would keep every value on the way alive
-                frame.passing = before
-            self.kept = frame.remember(before)
         if self._fault is not None:
             raise self._fault
         return self._value

@@ -123,10 +123,7 @@ class _Builder:
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
-            before = frame.passing
             value, optional = qualify(frame, evaluate_base(frame), qualifiers)
-            if frame.passing > before:
-                frame.done(before, value)
             return Option(value) if optional else value
 
         def test(frame: Frame) -> bool:
@@ -165,13 +162,11 @@ class _Builder:
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
-            before = frame.passing
             for term in terms:
                 try:
                     value = term(frame)
                 except Fault as error:
                     fault = fault or error.with_traceback(None)
-                    frame.passing = before
                     continue
                 if value is decisive:
                     return bool(value)
@@ -327,15 +322,11 @@ class _Builder:
         evaluate_body = self.build(node.arguments[0])
 
         def evaluate(frame: Frame) -> Any:
-            before, variable = frame.passing, Lazy(initial)
-            frame.values[index] = variable
-            result = None
+            frame.values[index] = Lazy(initial)
             try:
-                result = evaluate_body(frame)
+                return evaluate_body(frame)
             finally:
                 frame.values[index] = None
-                frame.forget(before, variable.kept, result)
-            return result
 
         return evaluate
 

@@ -50,9 +50,8 @@ def _quantifier(decisive: bool) -> Loop:
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
-            before = frame.passing
             values = range_(frame)
-            during, left = frame.passing, size_of(values)
+            left = size_of(values)
             decided = False
             for _ in _rounds(frame, values, indexes, step):
                 frame.add_cost(step_cost)
@@ -61,7 +60,6 @@ def _quantifier(decisive: bool) -> Loop:
                     value = predicate(frame)
                 except Fault as error:
                     fault = fault or error.with_traceback(None)
-                    frame.passing = during
                     continue
                 if value is decisive:
                     decided = True
@@ -71,7 +69,6 @@ def _quantifier(decisive: bool) -> Loop:
                 if value.__class__ is not bool:
                     fault = fault or Fault("no such overload")
             frame.cost += 1
-            frame.passing = before
             if fault is not None and not decided:
                 raise fault
             return decisive if decided else not decisive
@@ -86,13 +83,11 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
 
     def evaluate(frame: Frame) -> bool:
         count = 0
-        before = frame.passing
         for _ in _rounds(frame, range_(frame), indexes, step):
             if _holds(predicate(frame)):
                 count += 1
                 frame.cost += 2
         frame.cost += 2
-        frame.passing = before
         return count == 1
 
     return evaluate

@@ -5,10 +5,8 @@ Neither is Kubernetes' cost (`cost.py`). That is a part of the answer; it measur
 One unit of work is about one microsecond of CPython on a slow machine: the evaluation of one node of an expression, or
 a kilobyte of text that is copied. Work is charged before it is done, inside single operations too.
 
-The memory limit covers all values that are alive at one time. Values smaller than `SMALL` are not counted: Kubernetes'
-cost bounds how many of them there can be. Of the others, those of variables (`kept`) go with their variables; the rest
-is `passing`. When a part of an expression has been evaluated, what it made on the way is gone if the result is a number
-or bool, and all but the result if it is a text. Other results may refer to anything that was made.
+The memory limit covers all values that an evaluation makes, also those that it does not need any more. Values smaller
+than `SMALL` are not counted: Kubernetes' cost bounds how many of them there can be.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from dra_extender.cel.errors import Abort
 from dra_extender.cel.values import Opaque, Option, UInt
 
 LIMIT: Final = 64 * 2**20
-"""How many bytes the values of an evaluation may take at one time."""
+"""How many bytes the values that an evaluation makes may take."""
 
 SMALL: Final = 1024
 MANY: Final = 128
@@ -67,13 +65,12 @@ def unlimited() -> Work:
 class Meter:
     """Counts the work and the memory of one compilation or evaluation, and holds the patterns that it may use."""
 
-    __slots__ = ("kept", "passing", "patterns", "work")
+    __slots__ = ("made", "patterns", "work")
 
     def __init__(self, work: Work, patterns: Patterns | None = None) -> None:
         self.work = work
         self.patterns: Patterns = {} if patterns is None else patterns
-        self.kept = 0
-        self.passing = 0
+        self.made = 0
 
     def charge(self, units: int) -> None:
         """Take off some units of work. Raises WorkExceeded when there are not as many left."""
@@ -81,7 +78,7 @@ class Meter:
 
     def room(self, size: int) -> None:
         """Check that the limit allows another value of this size, in bytes. Raises Abort."""
-        if size >= SMALL and self.kept + self.passing + size > LIMIT:
+        if size >= SMALL and self.made + size > LIMIT:
             raise Abort(f"operation cancelled: the values take more than {LIMIT >> 20} MiB of memory", "too large")
 
     def keep(self, value: Any, size: int | None = None) -> None:
@@ -90,28 +87,7 @@ class Meter:
             size = own_bytes(value)
         if size >= SMALL:
             self.room(size)
-            self.passing += size
-
-    def done(self, before: int, result: Any) -> None:
-        """A part has been evaluated; `before` is what was `passing` when that began."""
-        kind = result.__class__
-        if kind in _PLAIN:
-            self.passing = before
-        elif kind is str or kind is bytes:
-            self.passing = min(self.passing, before + own_bytes(result))
-
-    def remember(self, before: int) -> int:
-        """Count what was made since `before` as a variable's. Returns how many bytes it takes."""
-        size = self.passing - before
-        self.passing = before
-        self.kept += size
-        return size
-
-    def forget(self, before: int, size: int, result: Any) -> None:
-        """A variable of this size goes out of scope; the result of its body, begun at `before`, may refer to it."""
-        self.kept -= size
-        self.passing += size
-        self.done(before, result)
+            self.made += size
 
 
 # --- Sizes ----------------------------------------------------------------------------------------------------------
