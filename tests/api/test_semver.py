@@ -59,9 +59,9 @@ def test_a_version_shows_its_numbers_and_cannot_be_changed() -> None:
     version = Semver.parse("1.2.3-rc.1+b7")
     assert (version.major, version.minor, version.patch, str(version)) == (1, 2, 3, "1.2.3-rc.1+b7")
     assert copy.deepcopy(version) == version
-    assert version != "1.2.3-rc.1+b7"
-    with pytest.raises(AttributeError, match="cannot be changed"):
-        version.text = "2.0.0"
+    assert version != "1.2.3-rc.1+b7"  # type: ignore[comparison-overlap]
+    with pytest.raises(AttributeError, match="cannot assign"):
+        version.text = "2.0.0"  # type: ignore[misc]
 
 
 def test_a_version_text_is_text_that_can_be_told_from_a_string_attribute() -> None:

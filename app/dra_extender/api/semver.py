@@ -8,7 +8,8 @@ equality.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 _TEXT: Final = re.compile(
     r"(?P<major>0|[1-9][0-9]*)\.(?P<minor>0|[1-9][0-9]*)\.(?P<patch>0|[1-9][0-9]*)"
@@ -28,23 +29,12 @@ class VersionText(str):
     __slots__ = ()
 
 
+@dataclass(frozen=True, order=True, slots=True)
 class Semver:
     """A parsed version. `key` orders versions by precedence."""
 
-    __slots__ = ("key", "text")
-
-    key: _Key
-    text: str
-
-    def __init__(self, key: _Key, text: str) -> None:
-        object.__setattr__(self, "key", key)
-        object.__setattr__(self, "text", text)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a Semver cannot be changed ({name})")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Semver cannot be changed ({name})")
+    key: _Key = field(repr=False)
+    text: str = field(compare=False)
 
     @classmethod
     def parse(cls, text: str, normalize: bool = False) -> Semver:
@@ -73,32 +63,8 @@ class Semver:
     def patch(self) -> int:
         return self.key[2]
 
-    def __eq__(self, other: object) -> bool:
-        return self.key == other.key if isinstance(other, Semver) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __lt__(self, other: object) -> bool:
-        return self.key < other.key if isinstance(other, Semver) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return self.key <= other.key if isinstance(other, Semver) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return self.key > other.key if isinstance(other, Semver) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return self.key >= other.key if isinstance(other, Semver) else NotImplemented
-
     def __str__(self) -> str:
         return self.text
-
-    def __repr__(self) -> str:
-        return f"Semver({self.text!r})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Semver, (self.key, self.text)
 
 
 def _invalid(text: str, problem: str) -> ValueError:
