@@ -10,6 +10,8 @@ concerns all nodes in 1.36, and in 1.37 the nodes that it selects, like any othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -30,6 +32,7 @@ from dra_extender.devices.validity import (
     with_devices,
 )
 
+T = TypeVar("T")
 DevicesOf = Callable[[ResourceSlice], DeviceList]
 """The devices of a slice, with the taints of rules."""
 
@@ -96,7 +99,8 @@ def gather_pool(
         if everywhere.newest > generation:
             return None
         if not is_complete(wanted, everywhere.count(generation)):
-            return Pool(id, incomplete=True, gap=next((gap for item in slices if (gap := gap_of(item, features))), ""))
+            gaps = [gap for item in slices if (gap := gap_of(item, features))]
+            return Pool(id, incomplete=True, gap=gaps[0]) if gaps else Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
         others = [item for item in everywhere.with_counters(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
@@ -186,8 +190,10 @@ def _assemble(
             selections.append(selection)
     return Pool(
         id,
-        device_lists,
+        _joined([found.names for found in device_lists]),
+        _joined([found.models for found in device_lists]),
         tuple(selections),
+        late=any(found.late for found in device_lists),
         counters=counters,
         consumers=_consumers(usable + others) if counters else (),
         groups=_groups(usable + others) if counters else (),
@@ -196,6 +202,11 @@ def _assemble(
         skips=skips,
         unmatchable=unmatchable,
     )
+
+
+def _joined(parts: Sequence[tuple[T, ...]]) -> tuple[T, ...]:
+    """All parts; a single one is shared."""
+    return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
 
 def _groups(slices: Sequence[ResourceSlice]) -> tuple[tuple[str, SetGroups], ...]:

@@ -12,6 +12,7 @@ Promises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
@@ -44,20 +45,19 @@ class HeldError(Exception):
         self.device = device
 
 
+@dataclass(eq=False, slots=True)
 class Hold:
     """Devices promised to a claim whose write is not known to be stored yet. Only the ledger changes it."""
 
-    __slots__ = ("allocation", "claim_uid", "owner", "written_version")
-
-    def __init__(self, claim_uid: str, allocation: AllocationResult, owner: str) -> None:
-        self.claim_uid = claim_uid
-        self.allocation = allocation
-        self.owner = owner
-        """UID of the pod the decision was made for."""
-        self.written_version: int | None = None
-        """resourceVersion of our write once it was accepted."""
+    claim_uid: str
+    allocation: AllocationResult
+    owner: str
+    """UID of the pod the decision was made for."""
+    written_version: int | None = None
+    """resourceVersion of our write once it was accepted."""
 
 
+@dataclass(eq=False, slots=True)
 class _Record:
     """The known state of one claim, and two bounds of the age of its allocation.
 
@@ -66,18 +66,15 @@ class _Record:
     version from then on; 0 if it showed none. The allocation is not younger than this version.
     """
 
-    __slots__ = ("bare", "claim", "hold", "seen", "shown", "since", "stored", "uses")
-
-    def __init__(self) -> None:
-        self.claim: ResourceClaim | None = None
-        self.hold: Hold | None = None
-        self.seen = 0
-        self.shown: Uses | None = None
-        """What the watch showed last; None: no allocation."""
-        self.stored: Uses = {}
-        self.uses: Uses = {}
-        self.bare = 0
-        self.since = 0
+    claim: ResourceClaim | None = None
+    hold: Hold | None = None
+    seen: int = 0
+    shown: Uses | None = None
+    """What the watch showed last; None: no allocation."""
+    stored: Uses = field(default_factory=dict)
+    uses: Uses = field(default_factory=dict)
+    bare: int = 0
+    since: int = 0
 
     @property
     def node(self) -> str:

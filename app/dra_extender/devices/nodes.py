@@ -12,6 +12,7 @@ structured/internal/incubating/pools_incubating.go).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
@@ -73,38 +74,34 @@ Visible = tuple[Hashable, ...]
 """What a node sees of a pool: names of its own slices, and the visibility of each open slice."""
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class SeenPool:
     """A pool as one or more nodes see it, or the error in its node selection."""
 
-    __slots__ = ("__weakref__", "error", "pool", "revision", "state")
-
-    def __init__(self, pool: Pool | None, error: str = "") -> None:
-        self.pool = pool
-        self.error = error
-        self.revision = -1
-        """The revision of the ledger that `state` was computed from."""
-        self.state: PoolState | None = None
+    pool: Pool | None
+    error: str = ""
+    revision: int = -1
+    """The revision of the ledger that `state` was computed from."""
+    state: PoolState | None = None
 
 
 _Ordered = tuple[tuple[bool, PoolID], SeenPool]
 
 
+@dataclass(eq=False, slots=True)
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
     `found`: the pools that it sees, by ID. The pools in `stale`, or all pools if `new`, must be computed again.
     """
 
-    __slots__ = ("error", "found", "index", "new", "node", "pools", "stale")
-
-    def __init__(self, index: int, node: Node) -> None:
-        self.index = index
-        self.node = node
-        self.pools: tuple[SeenPool, ...] = ()
-        self.error = ""
-        self.found: dict[PoolID, SeenPool] = {}
-        self.stale: set[PoolID] = set()
-        self.new = True
+    index: int
+    node: Node
+    pools: tuple[SeenPool, ...] = ()
+    error: str = ""
+    found: dict[PoolID, SeenPool] = field(default_factory=dict)
+    stale: set[PoolID] = field(default_factory=set)
+    new: bool = True
 
 
 class Nodes(Mapping[str, Node]):

@@ -9,34 +9,33 @@ Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from dra_extender.api.resource import DeviceID
 from dra_extender.devices.compatibility import SetGroups
-from dra_extender.devices.models import REMEMBERED, Consumption, DeviceList, DeviceModel
+from dra_extender.devices.models import REMEMBERED, Consumption, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
 
 NOTHING: Final[Mapping[Any, Any]] = {}
 
 
-class PooledDevice:
+class PooledDevice(msgspec.Struct, frozen=True, eq=False):
     """A device in its pool: its ID, its model and its node selection."""
 
-    __slots__ = ("id", "model", "selection")
-
-    def __init__(self, id: DeviceID, model: DeviceModel, selection: NodeSelection) -> None:
-        self.id = id
-        self.model = model
-        self.selection = selection
-
-    def __repr__(self) -> str:
-        return f"PooledDevice({'/'.join(self.id)})"
+    id: DeviceID
+    model: DeviceModel
+    selection: NodeSelection
 
 
-class Pool:
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
+class Pool(msgspec.Struct, frozen=True, eq=False):
     """One pool as a node sees it: the devices of its slices, in order. Immutable.
 
     `names`, `models` and `selections` belong to its devices, in search order. A pool that is `incomplete` or `invalid`
@@ -45,66 +44,40 @@ class Pool:
     with their compatibility groups, if some has any.
     """
 
-    __slots__ = (
-        "consumers", "counters", "elsewhere", "gap", "groups", "id", "incomplete", "invalid", "late", "models", "names",
-        "selections", "skips", "unmatchable", "unserved",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        id: PoolID,
-        device_lists: Sequence[DeviceList] = (),
-        selections: tuple[NodeSelection, ...] = (),
-        *,
-        counters: Mapping[str, Mapping[str, int]] | None = None,
-        consumers: tuple[tuple[str, Consumption], ...] = (),
-        groups: tuple[tuple[str, SetGroups], ...] = (),
-        elsewhere: int = 0,
-        unserved: int = 0,
-        skips: Mapping[int, tuple[str, ...]] | None = None,
-        unmatchable: Mapping[int, str] | None = None,
-        incomplete: bool = False,
-        gap: str = "",
-        invalid: str = "",
-    ) -> None:
-        self.id = id
-        self.names: tuple[str, ...]
-        self.models: tuple[DeviceModel, ...]
-        if len(device_lists) == 1:
-            self.names, self.models = device_lists[0].names, device_lists[0].models
-        else:
-            self.names = tuple(chain.from_iterable(device_list.names for device_list in device_lists))
-            self.models = tuple(chain.from_iterable(device_list.models for device_list in device_lists))
-        self.selections = selections
-        self.counters = counters or NOTHING
-        self.consumers = consumers
-        self.groups = groups
-        self.elsewhere = elsewhere
-        """Mask of the devices whose own node selection excludes this node."""
-        self.unserved = unserved
-        """Mask of the devices that skip operations of the kubelet which the node does not do without."""
-        self.skips = skips or NOTHING
-        """The operations that a device skips."""
-        self.unmatchable = unmatchable or NOTHING
-        """Devices whose own node selection is invalid, with the reason."""
-        self.incomplete = incomplete
-        self.gap = gap or "not all of its slices are published yet"
-        """Why it is incomplete."""
-        self.invalid = invalid
-        self.late = any(device_list.late for device_list in device_lists)
-        """Pools with binding conditions are searched last."""
+    id: PoolID
+    names: tuple[str, ...] = ()
+    models: tuple[DeviceModel, ...] = ()
+    selections: tuple[NodeSelection, ...] = ()
+    late: bool = False
+    """Pools with binding conditions are searched last."""
+    counters: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=_nothing)
+    consumers: tuple[tuple[str, Consumption], ...] = ()
+    groups: tuple[tuple[str, SetGroups], ...] = ()
+    elsewhere: int = 0
+    """Mask of the devices whose own node selection excludes this node."""
+    unserved: int = 0
+    """Mask of the devices that skip operations of the kubelet which the node does not do without."""
+    skips: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=_nothing)
+    """The operations that a device skips."""
+    unmatchable: Mapping[int, str] = msgspec.field(default_factory=_nothing)
+    """Devices whose own node selection is invalid, with the reason."""
+    incomplete: bool = False
+    gap: str = "not all of its slices are published yet"
+    """Why it is incomplete."""
+    invalid: str = ""
 
     def reordered(self, order: Sequence[int]) -> Pool:
         """The same pool with its devices in another order, given by their present positions."""
-        found = copy(self)
-        found.names = tuple(self.names[position] for position in order)
-        found.models = tuple(self.models[position] for position in order)
-        found.selections = tuple(self.selections[position] for position in order)
-        found.elsewhere = sum((self.elsewhere >> old & 1) << new for new, old in enumerate(order))
-        found.unserved = sum((self.unserved >> old & 1) << new for new, old in enumerate(order))
-        found.skips = {new: self.skips[old] for new, old in enumerate(order) if old in self.skips}
-        found.unmatchable = {new: self.unmatchable[old] for new, old in enumerate(order) if old in self.unmatchable}
-        return found
+        return msgspec.structs.replace(
+            self,
+            names=tuple(self.names[position] for position in order),
+            models=tuple(self.models[position] for position in order),
+            selections=tuple(self.selections[position] for position in order),
+            elsewhere=sum((self.elsewhere >> old & 1) << new for new, old in enumerate(order)),
+            unserved=sum((self.unserved >> old & 1) << new for new, old in enumerate(order)),
+            skips={new: self.skips[old] for new, old in enumerate(order) if old in self.skips},
+            unmatchable={new: self.unmatchable[old] for new, old in enumerate(order) if old in self.unmatchable},
+        )
 
     @property
     def devices(self) -> tuple[PooledDevice, ...]:

@@ -12,6 +12,7 @@ Rules: Kubernetes 1.36, dynamic-resource-allocation/structured/internal/allocate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from dra_extender.api.features import FeatureGates
@@ -130,29 +131,25 @@ def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
     return PoolHoldings(first.owned | second.owned, shared)
 
 
+@dataclass(eq=False, slots=True)
 class DeviceUse:
     """The users of one device: claims (by UID) that own it, and shares by (claim UID, share ID)."""
 
-    __slots__ = ("owners", "shares")
-
-    def __init__(self) -> None:
-        self.owners: set[str] = set()
-        self.shares: dict[tuple[str, str], Mapping[str, Quantity]] = {}
+    owners: set[str] = field(default_factory=set)
+    shares: dict[tuple[str, str], Mapping[str, Quantity]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.owners or self.shares)
 
 
+@dataclass(eq=False, slots=True)
 class PoolUse:
     """The devices of one pool that are in use, by name. A pool without any has no entry and counts as revision 0."""
 
-    __slots__ = ("devices", "holdings", "revision")
-
-    def __init__(self) -> None:
-        self.devices: dict[str, DeviceUse] = {}
-        self.revision = 0
-        self.holdings: PoolHoldings | None = None
-        """What the ledger made of the present revision."""
+    devices: dict[str, DeviceUse] = field(default_factory=dict)
+    revision: int = 0
+    holdings: PoolHoldings | None = None
+    """What the ledger made of the present revision."""
 
 
 class UsageIndex:

@@ -17,7 +17,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import PoolStates
-from dra_extender.devices.models import DeviceList, DeviceModel, Traits, traits_of
+from dra_extender.devices.models import DeviceModel, Traits, traits_of
 from dra_extender.devices.nodes import SeenNode, SeenPool
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.pools import Pool
@@ -45,10 +45,8 @@ class Keys:
 
     def of(self, *devices: Traits) -> EquivalenceKey:
         somewhere = NodeSelection(specimen(ResourceSliceSpec))
-        named = tuple(Device(name=f"d{index}") for index, _ in enumerate(devices))
-        pool = Pool(
-            ("same", "p"), (DeviceList(named, tuple(map(DeviceModel, devices))),), tuple(somewhere for _ in devices)
-        )
+        names = tuple(f"d{index}" for index, _ in enumerate(devices))
+        pool = Pool(("same", "p"), names, tuple(map(DeviceModel, devices)), tuple(somewhere for _ in devices))
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
         seen.pools = (SeenPool(pool),)
         return self._keys.of(seen, self._ledger)
