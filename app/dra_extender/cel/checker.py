@@ -8,42 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dra_extender.cel import types
+from dra_extender.cel import syntax, types
 from dra_extender.cel.declarations import Overload
 from dra_extender.cel.environment import MESSAGES, Environment, global_name, hint_for_overload, no_overload, undeclared
 from dra_extender.cel.errors import CelCompileError
-from dra_extender.cel.syntax import (
-    Call,
-    Conditional,
-    Expr,
-    Ident,
-    Index,
-    ListNode,
-    Literal,
-    Logic,
-    Macro,
-    MapNode,
-    Message,
-    Select,
-    Variable,
-    dotted,
-    walk,
-)
-from dra_extender.cel.types import (
-    ANY,
-    BOOL,
-    DEVICE,
-    DYN,
-    INT,
-    STRING,
-    Substitution,
-    Type,
-    TypeTooLarge,
-    list_of,
-    map_of,
-    most_general,
-    optional_of,
-)
+from dra_extender.cel.syntax import Expr, Variable, dotted, walk
+from dra_extender.cel.types import Substitution, Type, TypeTooLarge, list_of, map_of
 from dra_extender.cel.values import UInt
 from dra_extender.cel.work import Work
 
@@ -53,7 +23,7 @@ _READ: Final = 4
 """How many characters of a qualified name are put together per unit of work."""
 
 _LITERALS: Final[dict[type, Type]] = {
-    bool: BOOL, int: INT, UInt: types.UINT, float: types.DOUBLE, str: STRING, bytes: types.BYTES,
+    bool: types.BOOL, int: types.INT, UInt: types.UINT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES,
     type(None): types.NULL,
 }  # fmt: skip
 
@@ -104,24 +74,24 @@ class _Checker:
 
     # --- Names ------------------------------------------------------------------------------------------------------
 
-    def _literal(self, node: Literal) -> Type:
+    def _literal(self, node: syntax.Literal) -> Type:
         return _LITERALS[node.value.__class__]
 
-    def _ident(self, node: Ident) -> Type:
+    def _ident(self, node: syntax.Ident) -> Type:
         name = node.name.removeprefix(".")
         variable = self._scope.get(name)
         if variable is not None:
             node.variable = variable
             return variable.type
         if name == "device":
-            return DEVICE
+            return types.DEVICE
         found = global_name(name)
         if found is None:
             raise undeclared(self._expression, node, name, "the only variable is device")
         kind, node.constant = found
         return kind
 
-    def _select(self, node: Select) -> Type:
+    def _select(self, node: syntax.Select) -> Type:
         name = None if node.test or node.optional else dotted(node)
         if name is not None:
             self._work.charge(len(name) // _READ)
@@ -131,26 +101,26 @@ class _Checker:
                 return kind
         kind = self._field(node)
         if node.test:
-            return BOOL
+            return types.BOOL
         return self.bound.resolve(kind)
 
-    def _field(self, node: Select) -> Type:
+    def _field(self, node: syntax.Select) -> Type:
         operand = self.bound.resolve(self.check(node.operand))
         unwrapped = operand.params[0] if operand.is_optional else operand
         if unwrapped.kind == "map":
             kind = unwrapped.params[1]
-        elif unwrapped == DEVICE:
+        elif unwrapped == types.DEVICE:
             kind = self._member(node)
         elif unwrapped.kind == "param":
-            self.bound.fits(DYN, unwrapped)
-            kind = DYN
+            self.bound.fits(types.DYN, unwrapped)
+            kind = types.DYN
         elif unwrapped.is_dynamic:
-            kind = DYN
+            kind = types.DYN
         else:
             raise self._error(f"type '{unwrapped}' does not support field selection", node)
-        return optional_of(kind) if operand.is_optional or node.optional else kind
+        return types.optional_of(kind) if operand.is_optional or node.optional else kind
 
-    def _member(self, node: Select) -> Type:
+    def _member(self, node: syntax.Select) -> Type:
         kind = self._fields.get(node.field)
         if kind is None:
             raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(self._fields))}")
@@ -158,7 +128,7 @@ class _Checker:
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: syntax.Call) -> Type:
         arguments = list(map(self.check, node.args))
         target = node.target
         if target is not None:
@@ -197,7 +167,7 @@ class _Checker:
             if result is None:
                 result = found
             elif not result.is_dynamic and found != result:
-                result = DYN
+                result = types.DYN
         if result is None:
             shown = [self._shown(kind) for kind in arguments]
             hint = hint_for_overload(name, member, [self.bound.resolve(kind) for kind in arguments])
@@ -211,16 +181,16 @@ class _Checker:
         fresh = {name: self._new_variable() for name in overload.variables}
         return tuple(_rename(part, fresh) for part in overload.params), _rename(overload.result, fresh)
 
-    def _index(self, node: Index) -> Type:
+    def _index(self, node: syntax.Index) -> Type:
         operand, key = self.check(node.operand), self.check(node.key)
         return self._result(node, "_[?_]" if node.optional else "_[_]", operand, key)
 
-    def _logic(self, node: Logic) -> Type:
+    def _logic(self, node: syntax.Logic) -> Type:
         for term in node.terms:
-            self._require(term, BOOL, self.check(term))
-        return BOOL
+            self._require(term, types.BOOL, self.check(term))
+        return types.BOOL
 
-    def _conditional(self, node: Conditional) -> Type:
+    def _conditional(self, node: syntax.Conditional) -> Type:
         return self._result(node, "_?_:_", self.check(node.test), self.check(node.then), self.check(node.otherwise))
 
     # --- Aggregates -------------------------------------------------------------------------------------------------
@@ -229,7 +199,7 @@ class _Checker:
         """The type of elements of both types. Mixed literals are refused later, unless they are for format."""
         if joined is None:
             return kind
-        return most_general(joined, kind) if self.bound.fits(joined, kind) else DYN
+        return types.most_general(joined, kind) if self.bound.fits(joined, kind) else types.DYN
 
     def _unwrapped(self, node: Expr, optional: bool) -> Type:
         kind = self.check(node)
@@ -241,13 +211,13 @@ class _Checker:
             raise self._error(f"expected an optional but found '{self._shown(kind)}'", node)
         return kind
 
-    def _list(self, node: ListNode) -> Type:
+    def _list(self, node: syntax.ListNode) -> Type:
         joined: Type | None = None
         for element, optional in zip(node.elements, node.optional, strict=True):
             joined = self._join(joined, self._unwrapped(element, optional))
         return list_of(self._new_variable() if joined is None else joined)
 
-    def _map(self, node: MapNode) -> Type:
+    def _map(self, node: syntax.MapNode) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in zip(node.keys, node.values, node.optional, strict=True):
@@ -257,7 +227,7 @@ class _Checker:
             return map_of(self._new_variable(), self._new_variable())
         return map_of(keys, values)
 
-    def _message(self, node: Message) -> Type:
+    def _message(self, node: syntax.Message) -> Type:
         node.name = node.name.removeprefix(".")
         message = MESSAGES.get(node.name)
         if message is None:
@@ -271,7 +241,7 @@ class _Checker:
 
     # --- Macros -----------------------------------------------------------------------------------------------------
 
-    def _macro(self, node: Macro) -> Type:
+    def _macro(self, node: syntax.Macro) -> Type:
         if node.name == "bind":
             return self._within(node, (self.check(node.range),), node.arguments[0])
         if node.name == "optMap" or node.name == "optFlatMap":
@@ -280,7 +250,7 @@ class _Checker:
             return self._sorting(node)
         return self._loop(node)
 
-    def _bind_variables(self, node: Macro, kinds: tuple[Type, ...]) -> dict[str, Variable]:
+    def _bind_variables(self, node: syntax.Macro, kinds: tuple[Type, ...]) -> dict[str, Variable]:
         """Enter the scope of a macro; returns the scope around it."""
         outer = self._scope
         bound = []
@@ -292,13 +262,13 @@ class _Checker:
         self._scope = {**outer, **{variable.name: variable for variable in bound}}
         return outer
 
-    def _within(self, node: Macro, kinds: tuple[Type, ...], body: Expr) -> Type:
+    def _within(self, node: syntax.Macro, kinds: tuple[Type, ...], body: Expr) -> Type:
         outer = self._bind_variables(node, kinds)
         kind = self.check(body)
         self._scope = outer
         return self.bound.resolve(kind)
 
-    def _unwrapping(self, node: Macro) -> Type:
+    def _unwrapping(self, node: syntax.Macro) -> Type:
         """`o.hasValue() ? optional.of(body) : optional.none()`, without `optional.of` for optFlatMap."""
         target = self.check(node.range)
         self._result(node, "hasValue", target, member=True)
@@ -306,9 +276,9 @@ class _Checker:
         body = self._within(node, (value,), node.arguments[0])
         if node.name == "optMap":
             body = self._result(node, "optional.of", body)
-        return self._result(node, "_?_:_", BOOL, body, self._result(node, "optional.none"))
+        return self._result(node, "_?_:_", types.BOOL, body, self._result(node, "optional.none"))
 
-    def _sorting(self, node: Macro) -> Type:
+    def _sorting(self, node: syntax.Macro) -> Type:
         """`list.@sortByAssociatedKeys(list.map(x, key))`"""
         target = self.check(node.range)
         element = self._ranges(node, target)[0]
@@ -318,45 +288,45 @@ class _Checker:
         node.keyed = len(overloads) == 1
         return kind
 
-    def _loop(self, node: Macro) -> Type:
+    def _loop(self, node: syntax.Macro) -> Type:
         kinds = self._ranges(node, self.check(node.range))
         outer = self._bind_variables(node, kinds)
         kind = self._fold(node, kinds)
         self._scope = outer
         return self.bound.resolve(kind)
 
-    def _ranges(self, node: Macro, range_: Type) -> tuple[Type, ...]:
+    def _ranges(self, node: syntax.Macro, range_: Type) -> tuple[Type, ...]:
         """The types of the variables of a loop."""
         range_ = self.bound.resolve(range_)
         two = len(node.variables) == 2
         if range_.kind == "list":
-            return (INT, range_.params[0]) if two else range_.params
+            return (types.INT, range_.params[0]) if two else range_.params
         if range_.kind == "map":
             return range_.params if two else range_.params[:1]
         if range_.kind == "dyn" or range_.kind == "param":
-            self.bound.fits(DYN, range_)
-            return (DYN, DYN) if two else (DYN,)
-        hint = "attributes can be iterated only with the feature DRAListTypeAttributes" if range_ == ANY else ""
+            self.bound.fits(types.DYN, range_)
+            return (types.DYN, types.DYN) if two else (types.DYN,)
+        hint = "attributes can be iterated only with the feature DRAListTypeAttributes" if range_ == types.ANY else ""
         raise self._error(
             f"expression of type '{range_}' cannot be range of a comprehension (must be list, map, or dynamic)",
             node.range,
             hint,
         )
 
-    def _fold(self, node: Macro, kinds: tuple[Type, ...]) -> Type:
+    def _fold(self, node: syntax.Macro, kinds: tuple[Type, ...]) -> Type:
         """The type of the result of a loop, whose variables are in scope."""
         name = node.name
         *tests, body = node.arguments
         if name == "all" or name == "exists":
-            self._require(body, BOOL, self.check(body))
-            return BOOL
+            self._require(body, types.BOOL, self.check(body))
+            return types.BOOL
         if name == "exists_one" or name == "existsOne":
-            self._result(body, "_?_:_", self.check(body), INT, INT)
-            return BOOL
+            self._result(body, "_?_:_", self.check(body), types.INT, types.INT)
+            return types.BOOL
         if name == "filter":
             element = self._appended(node, kinds[0])
             return self._result(body, "_?_:_", self.check(body), element, element)
-        test = self.check(tests[0]) if tests else BOOL
+        test = self.check(tests[0]) if tests else types.BOOL
         if name == "map" or name == "transformList":
             step = self._appended(node, self.check(body))
         else:
@@ -367,7 +337,7 @@ class _Checker:
         """The type of `[] + [element]`."""
         return self._result(node, "_+_", list_of(self._new_variable()), list_of(element))
 
-    def _inserted(self, node: Macro, key: Type, value: Type) -> Type:
+    def _inserted(self, node: syntax.Macro, key: Type, value: Type) -> Type:
         """The type of an empty map after an entry, or the entries of a map, were inserted."""
         empty = map_of(self._new_variable(), self._new_variable())
         if node.name == "transformMap":
@@ -375,8 +345,9 @@ class _Checker:
         return self._result(node, "cel.@mapInsert", empty, value)
 
     _METHODS: Final[dict[type, Any]] = {
-        Literal: _literal, Ident: _ident, Select: _select, Call: _call, Index: _index, Logic: _logic,
-        Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
+        syntax.Literal: _literal, syntax.Ident: _ident, syntax.Select: _select, syntax.Index: _index,
+        syntax.Call: _call, syntax.Logic: _logic, syntax.Conditional: _conditional, syntax.ListNode: _list,
+        syntax.MapNode: _map, syntax.Message: _message, syntax.Macro: _macro,
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ To add a field that selectors read, add it to `PublishedDevice`, which takes it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import msgspec
@@ -272,7 +272,7 @@ class _Reader:
         self._aliases: dict[Variable, Path] = {}
         """Variables of `cel.bind` that stand for a part of the device."""
 
-    def visit(self, node: Expr) -> tuple[Expr, ...]:
+    def visit(self, node: Expr) -> Sequence[Expr]:
         """Note what the node reads. The parts of it that are still to be visited."""
         path = self._resolve(node)
         if path is not None:

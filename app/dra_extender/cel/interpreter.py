@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dra_extender.cel import syntax
 from dra_extender.cel.calls import (
     BY_OVERLOAD,
     FRAGILE,
@@ -40,21 +41,7 @@ from dra_extender.cel.frame import (
     tests_optional,
 )
 from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
-from dra_extender.cel.syntax import (
-    Call,
-    Conditional,
-    Expr,
-    Ident,
-    Index,
-    ListNode,
-    Literal,
-    Logic,
-    Macro,
-    MapNode,
-    Message,
-    Select,
-    weight,
-)
+from dra_extender.cel.syntax import Expr, weight
 from dra_extender.cel.values import NONE, Map, Option, map_key
 from dra_extender.cel.work import MANY, Patterns, Work
 
@@ -91,10 +78,10 @@ class _Builder:
 
     # --- Names ------------------------------------------------------------------------------------------------------
 
-    def _literal(self, node: Literal) -> Evaluate:
+    def _literal(self, node: syntax.Literal) -> Evaluate:
         return Constant(node.value)
 
-    def _ident(self, node: Ident, cost: int = 1) -> Evaluate:
+    def _ident(self, node: syntax.Ident, cost: int = 1) -> Evaluate:
         variable = node.variable
         if variable is None:
 
@@ -114,12 +101,12 @@ class _Builder:
 
         return evaluate
 
-    def _selection(self, node: Select | Index, cost: int = 1, *, branch: bool = False) -> Evaluate:
+    def _selection(self, node: syntax.Select | syntax.Index, cost: int = 1, *, branch: bool = False) -> Evaluate:
         """A chain of selections, evaluated as one: what is optional in it makes all that follows optional. It may be a
         branch of a conditional.
         """
         base, qualifiers = self._chain(node)
-        evaluate_base = self._ident(base, 0) if isinstance(base, Ident) else self.build(base)
+        evaluate_base = self._ident(base, 0) if isinstance(base, syntax.Ident) else self.build(base)
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
@@ -133,20 +120,20 @@ class _Builder:
             frame.cost += 1
             return look_up(value, qualifiers[-1][1])[1]
 
-        if isinstance(node, Select) and node.test and not (branch and tests_optional(node)):
+        if isinstance(node, syntax.Select) and node.test and not (branch and tests_optional(node)):
             return test
-        is_read = isinstance(base, Ident) and base.variable is None
+        is_read = isinstance(base, syntax.Ident) and base.variable is None
         read = device_read(qualifiers) if is_read else None
         return evaluate if read is None else reading(read, cost + len(qualifiers), evaluate)
 
     def _chain(self, node: Expr) -> tuple[Expr, tuple[Qualifier, ...]]:
         qualifiers: list[Qualifier] = []
         while True:
-            if isinstance(node, Select) and not (node.test and qualifiers):
+            if isinstance(node, syntax.Select) and not (node.test and qualifiers):
                 qualifiers.append((None, node.field, node.optional))
-            elif isinstance(node, Index):
+            elif isinstance(node, syntax.Index):
                 key = node.key
-                if isinstance(key, Literal):
+                if isinstance(key, syntax.Literal):
                     qualifiers.append((None, key.value, node.optional))
                 else:
                     qualifiers.append((self._part(key), None, node.optional))
@@ -156,7 +143,7 @@ class _Builder:
 
     # --- Logic ------------------------------------------------------------------------------------------------------
 
-    def _logic(self, node: Logic) -> Evaluate:
+    def _logic(self, node: syntax.Logic) -> Evaluate:
         terms = tuple(map(self.build, node.terms))
         decisive = not node.is_and
 
@@ -178,7 +165,7 @@ class _Builder:
 
         return evaluate
 
-    def _conditional(self, node: Conditional) -> Evaluate:
+    def _conditional(self, node: syntax.Conditional) -> Evaluate:
         test, then, otherwise = self.build(node.test), self._branch(node.then), self._branch(node.otherwise)
 
         def evaluate(frame: Frame) -> Any:
@@ -193,21 +180,21 @@ class _Builder:
 
     def _part(self, node: Expr, *, branch: bool = False) -> Evaluate:
         """A branch or an index: there a selection is cheaper by one."""
-        if isinstance(node, Ident):
+        if isinstance(node, syntax.Ident):
             return self._ident(node, 0)
-        if isinstance(node, Select | Index):
+        if isinstance(node, syntax.Select | syntax.Index):
             return self._selection(node, 0, branch=branch)
         return self.build(node)
 
     def _branch(self, node: Expr) -> Evaluate:
         evaluate = self._part(node, branch=True)
-        if isinstance(node, Literal | Ident | Select | Index | Conditional):
+        if isinstance(node, syntax.Literal | syntax.Ident | syntax.Select | syntax.Index | syntax.Conditional):
             return evaluate
         return lambda frame: renewed_if_optional(evaluate(frame))
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Evaluate:
+    def _call(self, node: syntax.Call) -> Evaluate:
         name = node.function
         if name == "or" or name == "orValue":
             return self._or_else(node)
@@ -218,7 +205,7 @@ class _Builder:
         cost = self._cost(node)
         if cost is not None and (name == "_==_" or name == "_!=_"):
             return equality(node, operands, cost)
-        if name == "@in" and isinstance(node.args[1], Literal):
+        if name == "@in" and isinstance(node.args[1], syntax.Literal):
             constants = members(node)
             if constants is not None:
                 return membership(operands[0], constants)
@@ -226,7 +213,7 @@ class _Builder:
         evaluate = call(operands, counted(name, self._functions[name].run(node.overloads)), cost, both)
         return remembered(name, operands[0], evaluate) if len(operands) == 1 else evaluate
 
-    def _cost(self, node: Call) -> Cost | None:
+    def _cost(self, node: syntax.Call) -> Cost | None:
         """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
         if node.function == "matches" and node.target is None:
             return None
@@ -234,7 +221,7 @@ class _Builder:
             return None
         return CALLS.get(node.function)
 
-    def _or_else(self, node: Call) -> Evaluate:
+    def _or_else(self, node: syntax.Call) -> Evaluate:
         """Evaluate the argument only if the optional is empty. A value of another type is returned unchanged."""
         option, other = map(self.build, node.children)
         unwrap = node.function == "orValue"
@@ -251,7 +238,7 @@ class _Builder:
 
     # --- Aggregates -------------------------------------------------------------------------------------------------
 
-    def _list(self, node: ListNode) -> Evaluate:
+    def _list(self, node: syntax.ListNode) -> Evaluate:
         elements = tuple(zip(map(self.build, node.elements), node.optional, strict=True))
 
         def evaluate(frame: Frame) -> list[Any]:
@@ -269,7 +256,7 @@ class _Builder:
 
         return evaluate
 
-    def _map(self, node: MapNode) -> Evaluate:
+    def _map(self, node: syntax.MapNode) -> Evaluate:
         entries = tuple(
             zip(map(self.build, node.keys), map(self.build, node.values), node.optional, strict=True),
         )
@@ -285,7 +272,7 @@ class _Builder:
 
         return evaluate
 
-    def _message(self, node: Message) -> Evaluate:
+    def _message(self, node: syntax.Message) -> Evaluate:
         message = MESSAGES[node.name]
         fields = tuple(zip(node.fields, map(self.build, node.values), node.optional, strict=True))
 
@@ -301,7 +288,7 @@ class _Builder:
 
     # --- Macros -----------------------------------------------------------------------------------------------------
 
-    def _macro(self, node: Macro) -> Evaluate:
+    def _macro(self, node: syntax.Macro) -> Evaluate:
         for variable in node.bound:
             self.variables = max(self.variables, variable.index + 1)
         if node.name == "bind":
@@ -316,7 +303,7 @@ class _Builder:
             return sort_by(range_, indexes[0], arguments[0], step, fragile=node.keyed)
         return LOOPS[node.name](range_, indexes, arguments, step)
 
-    def _bind(self, node: Macro) -> Evaluate:
+    def _bind(self, node: syntax.Macro) -> Evaluate:
         index, initial = node.bound[0].index, self.build(node.range)
         self._lazy.add(index)
         evaluate_body = self.build(node.arguments[0])
@@ -331,8 +318,9 @@ class _Builder:
         return evaluate
 
     _METHODS: Final[dict[type, Any]] = {
-        Literal: _literal, Ident: _ident, Select: _selection, Index: _selection, Call: _call, Logic: _logic,
-        Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
+        syntax.Literal: _literal, syntax.Ident: _ident, syntax.Select: _selection, syntax.Index: _selection,
+        syntax.Call: _call, syntax.Logic: _logic, syntax.Conditional: _conditional, syntax.ListNode: _list,
+        syntax.MapNode: _map, syntax.Message: _message, syntax.Macro: _macro,
     }  # fmt: skip
 
 

@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from dra_extender.cel import syntax
 from dra_extender.cel.errors import CelCompileError
-from dra_extender.cel.syntax import (
-    Call,
-    Conditional,
-    Expr,
-    Ident,
-    Index,
-    ListNode,
-    Literal,
-    Logic,
-    Macro,
-    MapNode,
-    Message,
-    Select,
-)
+from dra_extender.cel.syntax import Expr
 from dra_extender.cel.tokens import END, Token, byte_string, double, integer, string, tokenize, unsigned
 
 T = TypeVar("T")
@@ -153,7 +141,7 @@ class _Parser:
             self._expect(":")
             otherwise = self.expression()
             self._deepen(test, depth, self.depth)
-            node = Conditional(offset, node, then, otherwise)
+            node = syntax.Conditional(offset, node, then, otherwise)
         self._expressions -= 1
         return node
 
@@ -177,10 +165,10 @@ class _Parser:
             if operator.kind in _CHAINED:
                 self.depth = depth
                 # A term in parentheses that is a chain of the same kind stays a term: an error in it is one error.
-                node = Logic(operator.offset, operator.kind == "&&", tuple(operands))
+                node = syntax.Logic(operator.offset, operator.kind == "&&", tuple(operands))
             else:
                 self._deepen(depth)
-                node = Call(operator.offset, _OPERATORS[found][operator.kind], None, tuple(operands))
+                node = syntax.Call(operator.offset, _OPERATORS[found][operator.kind], None, tuple(operands))
         self._relations, self._calculations = relations, calculations
         return node
 
@@ -207,10 +195,10 @@ class _Parser:
             key = self.expression()
             self._expect("]")
             self._deepen(depth, self.depth)
-            node = Index(offset, node, key, optional=optional)
+            node = syntax.Index(offset, node, key, optional=optional)
         if signs % 2 == 0:
             return node
-        return Call(sign.offset, f"{sign.kind}_", None, (node,))
+        return syntax.Call(sign.offset, f"{sign.kind}_", None, (node,))
 
     # --- Selections -------------------------------------------------------------------------------------------------
 
@@ -225,7 +213,7 @@ class _Parser:
             self._deepen(depth, self.depth)
             return _method_or_macro(self._expression, name, operand, args)
         self._deepen(self.depth)
-        return Select(dot.offset, operand, name.text, optional=optional)
+        return syntax.Select(dot.offset, operand, name.text, optional=optional)
 
     def _arguments(self) -> tuple[Expr, ...]:
         """`(a, b)`; `depth` becomes the largest of the arguments."""
@@ -255,16 +243,16 @@ class _Parser:
         try:
             if kind == "string":
                 value = byte_string(text) if text[0] in "bB" else string(text)
-                return Literal(offset, value)
+                return syntax.Literal(offset, value)
             if kind == "int":
-                return Literal(offset, integer(text, negative))
+                return syntax.Literal(offset, integer(text, negative))
             if kind == "float":
-                return Literal(offset, double(text, negative))
+                return syntax.Literal(offset, double(text, negative))
             if kind == "uint":
-                return Literal(offset, unsigned(text))
+                return syntax.Literal(offset, unsigned(text))
         except ValueError as error:
             raise self._error(str(error), offset) from None
-        return Literal(offset, _CONSTANTS[kind])
+        return syntax.Literal(offset, _CONSTANTS[kind])
 
     def _parentheses(self) -> Expr:
         self._next()
@@ -286,9 +274,9 @@ class _Parser:
         if self.token.kind == "(":
             args = self._arguments()
             if prefix:
-                return Call(token.offset, prefix + token.text, None, args)
+                return syntax.Call(token.offset, prefix + token.text, None, args)
             return _function_or_macro(self._expression, token, args)
-        return Ident(offset, prefix + token.text)
+        return syntax.Ident(offset, prefix + token.text)
 
     def _message(self, name: str, offset: int) -> Expr | None:
         """A message, if what follows are more names and a brace; otherwise nothing is consumed."""
@@ -300,11 +288,11 @@ class _Parser:
             return None
         self._place, self.token = place, self._tokens[place]
         fields, values, optional = self._entries(lambda: self._expect("name").text)
-        return Message(offset, name, fields, values, optional)
+        return syntax.Message(offset, name, fields, values, optional)
 
     def _map(self) -> Expr:
         offset = self.token.offset
-        return MapNode(offset, *self._entries(self.expression))
+        return syntax.MapNode(offset, *self._entries(self.expression))
 
     def _entries(self, key: Callable[[], T]) -> tuple[tuple[T, ...], tuple[Expr, ...], tuple[bool, ...]]:
         """`{?key: value, …}`; `key` parses what is before the colon."""
@@ -327,7 +315,7 @@ class _Parser:
         for is_optional in self._items("]"):
             optional.append(is_optional)
             elements.append(self.expression())
-        return ListNode(offset, tuple(elements), tuple(optional))
+        return syntax.ListNode(offset, tuple(elements), tuple(optional))
 
     def _items(self, closing: str) -> Iterator[bool]:
         """Whether each item of `a, ?b]` is optional; the caller parses the item. A comma may follow the last one."""
@@ -357,42 +345,42 @@ _TWO_VARIABLES: Final = {
     ("transformMap", 3), ("transformMap", 4), ("transformMapEntry", 3), ("transformMapEntry", 4),
 }  # fmt: skip
 _UNWRAPPING: Final = {("optMap", 2), ("optFlatMap", 2)}
-_SORTABLE: Final = (ListNode, Ident, Select, Index, Call, Logic, Conditional, Macro)
+_NO_LISTS: Final = (syntax.Literal, syntax.MapNode, syntax.Message)
 
 
 def _function_or_macro(expression: str, name: Token, args: tuple[Expr, ...]) -> Expr:
     """The node of `name(args)`. Raises CelCompileError when it is `has` of anything but a selection."""
     if name.text != "has" or len(args) != 1:
-        return Call(name.offset, name.text, None, args)
+        return syntax.Call(name.offset, name.text, None, args)
     operand = args[0]
-    if not isinstance(operand, Select) or operand.optional:
+    if not isinstance(operand, syntax.Select) or operand.optional:
         hint = "has() takes a selection: has(device.attributes.x.y)"
         problem = "invalid argument to has()"
         raise CelCompileError(problem, expression, operand.offset, hint, upstream=f"{problem} macro")
-    return Select(name.offset, operand.operand, operand.field, test=True)
+    return syntax.Select(name.offset, operand.operand, operand.field, test=True)
 
 
 def _method_or_macro(expression: str, name: Token, target: Expr, args: tuple[Expr, ...]) -> Expr:
     """The node of `target.name(args)`. Raises CelCompileError for arguments that a macro does not take."""
     form, offset = (name.text, len(args)), name.offset
     if form in _ONE_VARIABLE or form in _UNWRAPPING:
-        return Macro(offset, name.text, target, (_variable(expression, args[0]),), args[1:])
+        return syntax.Macro(offset, name.text, target, (_variable(expression, args[0]),), args[1:])
     if form in _TWO_VARIABLES:
         first, second = _variable(expression, args[0]), _variable(expression, args[1])
         if first == second:
             raise CelCompileError(f"duplicate variable name: {first}", expression, args[1].offset)
-        return Macro(offset, name.text, target, (first, second), args[2:])
-    if form == ("bind", 3) and isinstance(target, Ident) and target.name == "cel":
-        return Macro(offset, "bind", args[1], (_variable(expression, args[0]),), args[2:])
+        return syntax.Macro(offset, name.text, target, (first, second), args[2:])
+    if form == ("bind", 3) and isinstance(target, syntax.Ident) and target.name == "cel":
+        return syntax.Macro(offset, "bind", args[1], (_variable(expression, args[0]),), args[2:])
     if form == ("sortBy", 2):
-        if not isinstance(target, _SORTABLE):
+        if isinstance(target, _NO_LISTS):
             raise CelCompileError("sortBy() needs a list", expression, target.offset)
-        return Macro(offset, "sortBy", target, (_variable(expression, args[0]),), args[1:])
-    return Call(offset, name.text, target, args)
+        return syntax.Macro(offset, "sortBy", target, (_variable(expression, args[0]),), args[1:])
+    return syntax.Call(offset, name.text, target, args)
 
 
 def _variable(expression: str, node: Expr) -> str:
-    if not isinstance(node, Ident):
+    if not isinstance(node, syntax.Ident):
         problem = "the argument must be a simple name"
         raise CelCompileError(problem, expression, node.offset, upstream="argument is not an identifier")
     if node.name == "__result__":

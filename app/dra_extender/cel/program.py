@@ -272,18 +272,12 @@ def _compile_pattern(expression: str, call: Call, meter: Meter) -> None:
 
 
 def _replace_children(node: Expr, folded: dict[int, Expr]) -> None:
-    if not any(id(child) in folded for child in node.children):
-        return
-    for slot in _slots(node):
-        part = getattr(node, slot)
-        if isinstance(part, Expr):
-            setattr(node, slot, folded.get(id(part), part))
-        elif isinstance(part, tuple):
-            setattr(node, slot, tuple(folded.get(id(item), item) if isinstance(item, Expr) else item for item in part))
-
-
-def _slots(node: Expr) -> tuple[str, ...]:
-    return tuple(slot for slot in node.__class__.__slots__ if slot not in ("offset", "type"))
+    for name in node.PARTS:
+        part = getattr(node, name)
+        if isinstance(part, tuple):
+            setattr(node, name, tuple([folded.get(id(item), item) for item in part]))
+        elif part is not None:
+            setattr(node, name, folded.get(id(part), part))
 
 
 def _constant(node: Expr, functions: Functions, meter: Meter) -> Literal | None:

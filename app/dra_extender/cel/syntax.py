@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import Any
+from typing import Any, ClassVar
 
 from dra_extender.cel.declarations import Overload
 from dra_extender.cel.types import DYN, Type
@@ -12,14 +12,27 @@ from dra_extender.cel.types import DYN, Type
 
 @dataclass(slots=True, eq=False)
 class Expr:
-    """A part of an expression. `offset` is its place in the text, `type` what the checker found."""
+    """A part of an expression. `offset` is its place in the text, `type` what the checker found.
+
+    `PARTS` are the fields that have expressions, or tuples of them.
+    """
+
+    PARTS: ClassVar[tuple[str, ...]] = ()
 
     offset: int
     type: Type = attribute(default=DYN, init=False)
 
     @property
-    def children(self) -> tuple[Expr, ...]:
-        return ()
+    def children(self) -> list[Expr]:
+        """The expressions that it is made of; of a call, the receiver comes before the arguments."""
+        found: list[Expr] = []
+        for name in self.PARTS:
+            part = getattr(self, name)
+            if part.__class__ is tuple:
+                found += part
+            elif part is not None:
+                found.append(part)
+        return found
 
 
 @dataclass(slots=True, eq=False)
@@ -54,107 +67,82 @@ class Select(Expr):
     The checker sets `constant` when it is the name of a type, such as `net.IP`.
     """
 
+    PARTS: ClassVar = ("operand",)
     operand: Expr
     field: str
     optional: bool = False
     test: bool = False
     constant: Any = attribute(default=None, init=False)
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.operand,)
-
 
 @dataclass(slots=True, eq=False)
 class Index(Expr):
     """`operand[key]` or `operand[?key]`."""
 
+    PARTS: ClassVar = ("operand", "key")
     operand: Expr
     key: Expr
     optional: bool = False
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.operand, self.key)
 
 
 @dataclass(slots=True, eq=False)
 class Logic(Expr):
     """`a && b && c` or `a || b || c`: one node however many terms."""
 
+    PARTS: ClassVar = ("terms",)
     is_and: bool
     terms: tuple[Expr, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.terms
 
 
 @dataclass(slots=True, eq=False)
 class Conditional(Expr):
     """`test ? then : otherwise`."""
 
+    PARTS: ClassVar = ("test", "then", "otherwise")
     test: Expr
     then: Expr
     otherwise: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.test, self.then, self.otherwise)
 
 
 @dataclass(slots=True, eq=False)
 class Call(Expr):
     """A function, method or operator. The checker clears `target` when it was a namespace, and sets `overloads`."""
 
+    PARTS: ClassVar = ("target", "args")
     function: str
     target: Expr | None
     args: tuple[Expr, ...]
     overloads: tuple[Overload, ...] = attribute(default=(), init=False)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The receiver, if any, and the arguments."""
-        return self.args if self.target is None else (self.target, *self.args)
 
 
 @dataclass(slots=True, eq=False)
 class ListNode(Expr):
     """`[a, ?b]`; `optional` is true for elements that are optionals."""
 
+    PARTS: ClassVar = ("elements",)
     elements: tuple[Expr, ...]
     optional: tuple[bool, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.elements
 
 
 @dataclass(slots=True, eq=False)
 class MapNode(Expr):
     """`{key: value, ?key: optional}`."""
 
+    PARTS: ClassVar = ("keys", "values")
     keys: tuple[Expr, ...]
     values: tuple[Expr, ...]
     optional: tuple[bool, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return tuple(node for entry in zip(self.keys, self.values, strict=True) for node in entry)
 
 
 @dataclass(slots=True, eq=False)
 class Message(Expr):
     """`google.protobuf.Int64Value{value: 1}`."""
 
+    PARTS: ClassVar = ("values",)
     name: str
     fields: tuple[str, ...]
     values: tuple[Expr, ...]
     optional: tuple[bool, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.values
 
 
 @dataclass(slots=True, eq=False)
@@ -165,16 +153,13 @@ class Macro(Expr):
     checker sets `bound`, and `keyed` for a `sortBy` whose type of keys is known.
     """
 
+    PARTS: ClassVar = ("range", "arguments")
     name: str
     range: Expr
     variables: tuple[str, ...]
     arguments: tuple[Expr, ...]
     bound: tuple[Variable, ...] = attribute(default=(), init=False)
     keyed: bool = attribute(default=False, init=False)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.range, *self.arguments)
 
 
 def dotted(node: Expr) -> str | None:
