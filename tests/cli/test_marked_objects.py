@@ -14,6 +14,7 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.cli.answers import capacity, devices, why
 from dra_extender.cli.answers.answer import answered
 from dra_extender.cli.answers.devices import list_devices, sum_devices
+from dra_extender.cli.cluster import section
 from dra_extender.cli.main import app
 from dra_extender.cli.output import YES, complain, note
 from dra_extender.cli.questions import (
@@ -72,7 +73,10 @@ def documents() -> list[Json]:
             pod("waits"),
             claim("picky", count=1, selectors=[selector]),
             pod("picky"),
-            {"kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"}, "spec": {}},
+            *(
+                {"kind": kind, "metadata": {"name": "g", "namespace": "default"}, "spec": {}}
+                for kind in ("PodDisruptionBudget", "PodGroup", "CoschedulingPodGroup")
+            ),
         ]
     ).documents
 
@@ -80,7 +84,7 @@ def documents() -> list[Json]:
 def written(found: list[Json], file: Path) -> str:
     objects: dict[str, list[Json]] = {}
     for document in found:
-        objects.setdefault(KINDS[document["kind"]].plural, []).append(document)
+        objects.setdefault(section(KINDS[document["kind"]]), []).append(document)
     file.write_text(json.dumps({"kind": KIND, "format": FORMAT, "objects": objects}))
     return str(file)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.case import Case
-from tests.e2e.components import offered, release
+from tests.e2e.components import metric, offered, release
 from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
 from tests.e2e.ground import Ground
 from tests.e2e.skipping import skip_without
@@ -67,6 +67,17 @@ MEMBER: dict[str, Any] = {"schedulingGroup": {"podGroupName": "group"}}
 
 def reservations(case: Case, claim: str) -> list[dict[str, str]]:
     return list(case.stored_claim(claim)["status"]["reservedFor"])
+
+
+def test_the_groups_of_the_cluster_are_read(case: Case, ground: Ground) -> None:
+    def known(what: str = "objects") -> float:
+        return metric(ground.extender.metrics(), f"dra_extender_{what}", kind="PodGroup")
+
+    before = known()
+    where, gang = case.where("gang"), {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    case.apply({"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": where, "spec": gang})
+    ground.eventually(lambda: known() == before + 1, "the group")
+    assert known("undecodable_objects") == 0
 
 
 def test_the_pods_of_a_group_share_the_claim_made_for_it(case: Case, ground: Ground) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -12,36 +10,15 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import Served, discover
 from dra_extender.service import supervision
 from dra_extender.service.service import Service
-from embedded_cluster.apiserver import kinds, printers, schema
-from embedded_cluster.apiserver.registry import Kind
-from embedded_cluster.apiserver.strategy import RESTStrategy
 from tests.support.patience import LONGEST, until
+from tests.support.service.podgroups import CORE, COSCHEDULING, coscheduled, gang, serve_pod_groups
 from tests.support.service.world import StartService, World
-
-CORE, EXTRA = "scheduling.k8s.io", "scheduling.x-k8s.io"
-
-
-def kind(group: str, version: str) -> Kind:
-    return Kind(group, version, "PodGroup", "podgroups", True, RESTStrategy(), printers.PLAIN)
 
 
 @pytest.fixture(autouse=True)
 def pod_groups_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the API server of these tests. The spec of a custom resource may be anything."""
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, kind(CORE, "v1alpha2"), kind(EXTRA, "v1alpha1")))
-    fields = {**schema.struct("V1alpha2PodGroup").fields, "spec": schema.FieldSchema("any", "object")}
-    monkeypatch.setitem(schema._structs, "V1alpha1PodGroup", schema.FieldSchema("struct", "PodGroup", fields=fields))
+    serve_pod_groups(monkeypatch)
     monkeypatch.setattr(supervision, "PERIOD", 0.05)
-
-
-def gang(size: int) -> dict[str, Any]:
-    spec = {"schedulingPolicy": {"gang": {"minCount": size}}}
-    return {"apiVersion": f"{CORE}/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
-
-
-def coscheduled(size: Any) -> dict[str, Any]:
-    spec = {"minMember": size}
-    return {"apiVersion": f"{EXTRA}/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
 
 
 def size(service: Service, group: str = CORE) -> int | None:
@@ -54,14 +31,14 @@ async def test_groups_of_both_apis_are_followed(world: World, start_service: Sta
     made = world.store.create(gang(2))
     world.store.create(coscheduled(5))
     async with start_service() as service:
-        await until(lambda: (size(service), size(service, EXTRA)) == (2, 5))
+        await until(lambda: (size(service), size(service, COSCHEDULING)) == (2, 5))
         made["spec"]["schedulingPolicy"]["gang"]["minCount"] = 3
         world.store.update(made)
         await until(lambda: size(service) == 3)
         async with await KubeClient.connect(ClientSettings(server=world.api.url)) as client:
             await client.delete(f"/apis/{CORE}/v1alpha2/namespaces/default/podgroups/g")
         await until(lambda: size(service) is None)
-        assert size(service, EXTRA) == 5
+        assert size(service, COSCHEDULING) == 5
 
 
 async def test_an_api_that_appears_later_or_goes_is_noticed(
@@ -106,4 +83,4 @@ async def test_an_undecodable_group_is_reported_and_affects_no_other(world: Worl
     async with start_service() as service:
         await until(lambda: size(service) == 2 and service.replica.running.cluster.problems)
         (problem,) = service.replica.running.cluster.problems
-        assert (str(problem.object), size(service, EXTRA)) == ("CoschedulingPodGroup default/g", None)
+        assert (str(problem.object), size(service, COSCHEDULING)) == ("CoschedulingPodGroup default/g", None)

@@ -10,7 +10,8 @@ from msgspec import inspect
 
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.kube.resources import Served, watched_kinds
+from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
+from dra_extender.kube.resources import POD_GROUPS, Served, watched_kinds
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -23,10 +24,13 @@ KEY: Final = "<key>"
 
 STRUCTS: Final[dict[str, type[Any]]] = {
     each.__name__: each
-    for each in (Node, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule, PodDisruptionBudget)
+    for each in (
+        *(Node, Pod, ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule),
+        *(PodDisruptionBudget, PodGroup, CoschedulingPodGroup),
+    )
 }
 """Every kind that is decoded."""
-KINDS: Final = {kind.kind: kind for kind in watched_kinds(Served("v1", "v1"), budgets=True)}
+KINDS: Final = {kind.kind: kind for kind in watched_kinds(Served("v1", "v1", pod_groups=POD_GROUPS), budgets=True)}
 assert KINDS.keys() == STRUCTS.keys()
 
 

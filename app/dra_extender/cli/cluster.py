@@ -34,7 +34,7 @@ from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
     NODES,
-    POD_GROUP_VERSIONS,
+    POD_GROUPS,
     PODS,
     Identity,
     Resource,
@@ -172,9 +172,9 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=_POD_GROUPS)):
+    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS)):
         known = _known(kind, cluster)
-        known.listed(file.objects.get(_section(kind), []))
+        known.listed(file.objects.get(section(kind), []))
         known.report()
     for found in file.unreadable:
         cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
@@ -188,18 +188,17 @@ def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = 
 
     def apply(event: ClusterEvent) -> None:
         if recording is not None:
-            recording.add(_section(kind), event)
+            recording.add(section(kind), event)
         cluster.apply(event)
 
     return KnownObjects(kind, apply)
 
 
-def _section(kind: Resource[Any]) -> str:
+def section(kind: Resource[Any]) -> str:
     """Where the objects of the kind are in a file. PodGroups of both API groups have the same plural."""
     return f"{kind.plural}.{kind.group}" if kind.optional else kind.plural
 
 
-_POD_GROUPS: Final = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 _NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Namespace", identify)
 
 

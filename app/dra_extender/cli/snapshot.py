@@ -23,8 +23,8 @@ def snapshot(
 ) -> None:
     """Write everything that scheduling decisions depend on to one file, to query it later.
 
-    The file has nodes, ResourceSlices, DeviceClasses, ResourceClaims, DeviceTaintRules, unfinished pods, and
-    PodDisruptionBudgets. `why POD --from FILE` answers from it.
+    The file has nodes, ResourceSlices, DeviceClasses, ResourceClaims, DeviceTaintRules, unfinished pods,
+    PodGroups, and PodDisruptionBudgets. `why POD --from FILE` answers from it.
 
     The file has no environment variables, commands or images of pods.
 

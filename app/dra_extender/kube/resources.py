@@ -32,6 +32,7 @@ POD_GROUP_VERSIONS = {
     PodGroup.api_group: ("v1beta1", "v1alpha3", "v1alpha2"),
     CoschedulingPodGroup.api_group: ("v1alpha1",),
 }
+POD_GROUPS = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 
 T = TypeVar("T")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dra_extender.kube.resources import POD_GROUP_VERSIONS, Served
+from dra_extender.kube.resources import POD_GROUPS, Served
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import needed
-
-POD_GROUPS = tuple((group, versions[0]) for group, versions in POD_GROUP_VERSIONS.items())
 
 
 def allowed(roles: Iterable[Mapping[str, Any]]) -> set[str]:
