@@ -152,7 +152,7 @@ class Compacting:
         for move in advice.moves:
             for claim in move.item.claims:
                 self.cluster.apply(Removed.of(claim))
-            assert self.decisions.node_results(move.item.recreated, [move.target]).fits == [move.target], move
+            assert self.decisions.node_results(move.item.claims, [move.target]).fits == [move.target], move
             for claim, allocation in move.plans:
                 status = msgspec.structs.replace(claim.status, allocation=allocation)
                 self.cluster.apply(Applied(msgspec.structs.replace(claim, status=status)))

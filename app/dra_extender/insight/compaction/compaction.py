@@ -1,8 +1,8 @@
 """Which pods to evict so that a request fits.
 
-Promises: pure; the caller limits the number of decisions. Each list of moves is decided twice: during the search, and
-once more from its first move to its last. The list with the fewest moves wins, then the one with the fewest devices,
-then the first by name of the node. The list has no unnecessary move.
+Promises: pure; the caller limits the number of decisions. Each move is decided on the state after the earlier moves,
+and the request on the state after the last one. The list with the fewest moves wins, then the one with the fewest
+devices, then the first by name of the node. The list has no unnecessary move.
 """
 
 from __future__ import annotations
@@ -13,24 +13,19 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.allocation.plan import Failure
+from dra_extender.allocation.plan import Failure, Plan
 from dra_extender.allocation.requests import prepare
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.overlay import Planned
-from dra_extender.insight.compaction.moves import (
-    AfterMoves,
-    EvictionRules,
-    Movable,
-    Move,
-    Moving,
-    TooManyDecisionsError,
-    pods_of,
-)
+from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.insight.compaction.moves import EvictionRules, Movable, Move, pods_of
+from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.noderules import Wants
+from dra_extender.scheduling.preemption.budgets import by_namespace, violating
 from dra_extender.scheduling.view import View
 
 WIDTH: Final = 80
@@ -148,58 +143,51 @@ def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) 
     return CompactionRequest(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
 
 
-class _Solution(NamedTuple):
-    """The moves after which a request fits on a node."""
+class _AfterMoves(NamedTuple):
+    """The cluster after some moves."""
 
-    after: AfterMoves
-    node: str
-    plans: tuple[Planned, ...]
+    snapshot: ClusterSnapshot
+    moves: tuple[Move, ...] = ()
 
-    @property
-    def cost(self) -> tuple[int, int, str]:
-        moves = self.after.moves
-        return len(moves), sum(move.item.devices for move in moves), self.node
+
+class _TooManyDecisionsError(Exception):
+    """The limit of decisions is reached."""
 
 
 class Compaction:
-    """Compaction of one state of the cluster, for one request."""
+    """Compaction of one state of the cluster, for one request. `decisions` counts the decisions of the allocator."""
 
     def __init__(self, view: View, rules: EvictionRules, most: int = MOST_DECISIONS) -> None:
+        self.decisions = 0
         self._view = view
+        self._most = most
+        self._start = snapshot(view)
+        self._budgets = by_namespace(rules.budgets)
+        self._wants: dict[str, Wants] = {}
         pods = pods_of(view, rules)
         self._movable, self._kept = pods.movable, pods.kept
-        self._moving = Moving(view, rules.budgets, most)
 
     def room_for(self, request: CompactionRequest) -> Advice:
         """The moves after which the request fits a node."""
-        moving, start, pod = self._moving, self._moving.start, request.pod
-        advice = Advice(request=request.name, kept=self._kept)
-        names = [name for name in self._view.cluster.nodes if pod is None or moving.admits(pod, name)]
-        best: _Solution | None = None
-        complete = True
+        pod, best, complete = request.pod, Advice(request=request.name, kept=self._kept), True
+        nodes = self._view.cluster.nodes
+        names = [name for name in nodes if pod is None or next(self._wanted(pod).unsuited(nodes[name]), None) is None]
         try:
             roomy = [name for name in names if self._has_room(request, name, ())]
-            fits = tuple(moving.fitting(start.snapshot.overlay, request.claims, roomy))
+            fits = tuple(self._fitting(self._start.overlay, request.claims, roomy))
             if fits:
-                return replace(advice, fits=fits, decisions=moving.decisions)
+                return replace(best, fits=fits, decisions=self.decisions)
             for name, items in self._promising(names):
-                if best is not None and best.cost[0] == 1:
+                if len(best.moves) == 1:
                     break
-                found = self._on(request, name, items, best.cost[0] if best is not None else len(items))
-                if found is not None and (best is None or found.cost < best.cost):
+                found = self._on(request, name, items, len(best.moves) or len(items))
+                if found is not None and (not best.moves or _cost(found) < _cost(best)):
                     best = found
-        except TooManyDecisionsError:
+        except _TooManyDecisionsError:
             complete = False
-        advice = replace(advice, decisions=moving.decisions, complete=complete)
-        return advice if best is None else replace(advice, node=best.node, moves=best.after.moves, plans=best.plans)
+        return replace(best, decisions=self.decisions, complete=complete)
 
-    def _has_room(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> bool:
-        if request.pod is None:
-            return True
-        now = self._moving.start.snapshot
-        for item in gone:
-            now = now.with_pod_moved(item.pod, item.node)
-        return self._moving.suits(now, request.pod, name)
+    # --- one node -----------------------------------------------------------------------------------------------------
 
     def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
         """The nodes with movable pods. Nodes with the fewest movable pods come first."""
@@ -209,7 +197,7 @@ class Compaction:
         nodes = [(name, by_node[name]) for name in names if name in by_node]
         yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
 
-    def _on(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> _Solution | None:
+    def _on(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> Advice | None:
         """At most `most` moves from this node. A pod that fits no other node comes first in the next attempt, so that
         it stays on the node.
         """
@@ -220,38 +208,28 @@ class Compaction:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
             found = self._moved(request, name, chosen)
-            if isinstance(found, AfterMoves):
-                return self._verified(request, name, found.moves)
+            if isinstance(found, _AfterMoves):
+                overlay = found.snapshot.overlay.without(request.claims)
+                plans = self._plan(overlay, request.claims, name)
+                if plans is None or not self._suits(found.snapshot, request.pod, name):
+                    return None
+                return Advice(request=request.name, kept=self._kept, node=name, moves=found.moves, plans=plans)
             if found.key in first:
                 candidates.remove(found)
             first.add(found.key)
         return None
-
-    def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> AfterMoves | Movable:
-        """The state after these pods are moved one after the other; or the first pod that fits no other node."""
-        plans = self._plan(request, name, chosen)
-        start = self._moving.start
-        assert plans is not None, name
-        # The moved pods must not take the devices of the request.
-        after = AfterMoves(replace(start.snapshot, overlay=start.snapshot.overlay.holding(plans)))
-        for item in chosen:
-            moved = self._moving.move(after, item, (name,))
-            if moved is None:
-                return item
-            after = moved
-        return after
 
     def _fewest(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
         """The pods that have to go so that the request fits, as few as possible: the smallest stay first. Empty if it
         does not fit anyway, or if there are more than `most`.
         """
         chosen = sorted(items, key=lambda item: (item.devices, item.key))
-        if self._plan(request, name, chosen) is None:
+        if self._plan_without(request, name, chosen) is None:
             return []
         needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
-            if self._plan(request, name, others) is not None:
+            if self._plan_without(request, name, others) is not None:
                 chosen = others
             else:
                 needed += 1
@@ -259,15 +237,87 @@ class Compaction:
                     return []
         return chosen
 
-    def _plan(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
+    def _plan_without(
+        self, request: CompactionRequest, name: str, gone: Collection[Movable]
+    ) -> tuple[Planned, ...] | None:
+        """The devices for the request on the node after these pods are gone."""
         if not self._has_room(request, name, gone):
             return None
-        state = self._moving.start.snapshot.overlay.without([claim for item in gone for claim in item.claims])
-        return self._moving.plan(state, request.claims, name)
+        overlay = self._start.overlay.without([claim for item in gone for claim in item.claims])
+        return self._plan(overlay, request.claims, name)
 
-    def _verified(self, request: CompactionRequest, name: str, moves: Sequence[Move]) -> _Solution | None:
-        after = self._moving.replay(moves)
-        if after is None or (request.pod is not None and not self._moving.suits(after.snapshot, request.pod, name)):
+    def _has_room(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> bool:
+        now = self._start
+        for item in gone:
+            now = now.with_pod_moved(item.pod, item.node)
+        return self._suits(now, request.pod, name)
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> _AfterMoves | Movable:
+        """The state after these pods are moved one after the other; or the first pod that fits no other node."""
+        plans = self._plan_without(request, name, chosen)
+        assert plans is not None, name
+        # The moved pods must not take the devices of the request.
+        after = _AfterMoves(replace(self._start, overlay=self._start.overlay.holding(plans)))
+        for item in chosen:
+            moved = self._move(after, item, name)
+            if moved is None:
+                return item
+            after = moved
+        return after
+
+    def _move(self, after: _AfterMoves, item: Movable, source: str) -> _AfterMoves | None:
+        """Move the pod to the fullest of the other nodes. None if it fits no node, or a disruption budget forbids its
+        eviction after the earlier ones.
+        """
+        gone = [move.item.pod for move in after.moves]
+        if item.pod.metadata.uid in violating((*gone, item.pod), self._budgets):
             return None
-        plans = self._moving.plan(after.snapshot.overlay, request.claims, name)
-        return _Solution(after, name, plans) if plans is not None else None
+        now = after.snapshot.with_pod_moved(item.pod, item.node)
+        now = replace(now, overlay=now.overlay.without(item.claims))
+        names = [name for name in self._view.cluster.nodes if name != source and self._suits(now, item.pod, name)]
+        fits = self._fitting(now.overlay, item.claims, names)
+        target = min(fits, key=lambda name: (-self._in_use(name), name), default=None)
+        plans = self._plan(now.overlay, item.claims, target) if target is not None else None
+        if target is None or plans is None:
+            return None
+        now = now.with_pod_moved(item.pod, "", target)
+        now = replace(now, overlay=now.overlay.with_plans(plans))
+        return _AfterMoves(now, (*after.moves, Move(item, target, plans)))
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    def _suits(self, now: ClusterSnapshot, pod: Pod | None, name: str) -> bool:
+        """True when nothing but devices can keep the pod, if there is one, from the node."""
+        return pod is None or next(now.obstacles(self._wanted(pod), self._view.cluster.nodes[name]), None) is None
+
+    def _wanted(self, pod: Pod) -> Wants:
+        uid = pod.metadata.uid
+        return self._wants.get(uid) or self._wants.setdefault(uid, self._start.wants(pod))
+
+    def _plan(self, state: Overlay, claims: Sequence[ResourceClaim], node: str) -> tuple[Planned, ...] | None:
+        """The devices for the claims on the node in this state. Raises _TooManyDecisionsError."""
+        self._count()
+        if not claims:
+            return ()
+        found = self._view.decisions.with_state(state).plan(claims, node)
+        return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
+
+    def _fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
+        """The nodes among these where the claims can be allocated in this state. Raises _TooManyDecisionsError."""
+        self._count()
+        return self._view.decisions.with_state(state).node_results(claims, names).fits
+
+    def _count(self) -> None:
+        if self.decisions >= self._most:
+            raise _TooManyDecisionsError
+        self.decisions += 1
+
+    def _in_use(self, name: str) -> int:
+        """How many devices of the node's pools are in use now."""
+        return sum(len(self._view.ledger.in_use(pool)) for pool in self._view.cluster.inventory.pools_seen(name))
+
+
+def _cost(advice: Advice) -> tuple[int, int, str]:
+    return len(advice.moves), sum(move.item.devices for move in advice.moves), advice.node
