@@ -49,7 +49,7 @@ async def test_the_command_lists_what_the_service_tells(
 ) -> None:
     async with serve(world.api.url) as service:
         await service.until_ready(LONGEST)
-        await until(lambda: service.insight.view.ledger.get("default", "held") is not None)
+        await until(lambda: service.replica.view.ledger.get("default", "held") is not None)
         status, told = await world.get(f"{service.insight_url}/insight/devices")
     assert status == 200
     capsys.readouterr()

@@ -44,7 +44,7 @@ async def report(pod: str, source: Source, *nodes: str, **more: Any) -> int:
 async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[str]) -> Json:
     """What /insight/diagnosis says, once the service knows the pod. Its log is out of the way."""
     async with serving(world) as service:
-        await until(lambda: service.insight.view.pods.named("default", pod) is not None)
+        await until(lambda: service.replica.view.pods.named("default", pod) is not None)
         status, found = await world.get(f"{service.insight_url}/insight/diagnosis?pod=default/{pod}")
     assert status == 200
     capsys.readouterr()

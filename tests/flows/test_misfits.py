@@ -73,7 +73,7 @@ async def _remedied(flow: Flow, misfit: Misfit, namespace: str) -> None:
 def _diagnosed(flow: Flow, namespace: str, misfit: Misfit) -> Diagnosis | None:
     """What the service says, once it knows all that there is."""
     assert flow.service is not None
-    view = flow.service.insight.view
+    view = flow.service.replica.view
     pod = view.pods.named(namespace, POD)
     found = diagnose(view, pod) if pod is not None else None
     return found if found is not None and found.rule == misfit.rule else None

@@ -11,8 +11,10 @@ import aiohttp
 import pytest
 from fastapi import FastAPI, HTTPException
 
+from dra_extender.http.application import invalid_request
 from dra_extender.http.insight.queue import QueryQueue
 from dra_extender.http.insight.routes import insight_router
+from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.gpupods import running, waiting
@@ -58,6 +60,7 @@ def view() -> View:
 async def ask(view: View, session: aiohttp.ClientSession) -> AsyncIterator[Ask]:
     app = FastAPI()
     app.include_router(insight_router(Known(view)))
+    app.exception_handler(InvalidRequestError)(invalid_request)
     async with serving(app) as server:
 
         async def post(body: Json | bytes) -> tuple[int, Json]:

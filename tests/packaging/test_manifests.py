@@ -16,7 +16,7 @@ from dra_extender.http.protocol import PROBES
 from dra_extender.scheduling.nomination.evictions import TARGET
 from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from dra_extender.scheduling.release.clear import RELEASED
-from dra_extender.service.replica import ClusterInsight, Replica
+from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings, load
 from dra_extender.service.validation import split_address
 from tests.support.documentation.blocks import blocks_of
@@ -243,7 +243,7 @@ def covers(url: str, path: str) -> bool:
 
 def test_the_role_for_readers_grants_every_page_and_that_of_prometheus_one() -> None:
     replica = Replica()
-    app = create_insight_app(Pages(replica, Metrics(), [insight_router(ClusterInsight(replica))]))
+    app = create_insight_app(Pages(replica, Metrics(), [insight_router(replica)]))
     pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES
     urls = granted("dra-extender-insight-reader")
     assert [page for page in sorted(pages) if not any(covers(url, page) for url in urls)] == []

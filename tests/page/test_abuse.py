@@ -86,7 +86,7 @@ def hostile_details() -> dict[str, Any]:
         "classes": [HOSTILE],
     }
     device |= {"problem": HOSTILE, "holders": [holding], "capacity": [amount], "counters": [amount]}
-    taint = {"key": HOSTILE, "value": HOSTILE, "effect": HOSTILE, "since": HOSTILE}
+    taint = {"key": HOSTILE, "value": HOSTILE, "effect": HOSTILE, "timeAdded": HOSTILE}
     texts: dict[str, Any] = {
         "slice": HOSTILE,
         "nodes": HOSTILE,

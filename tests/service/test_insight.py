@@ -160,8 +160,8 @@ async def test_problems_name_the_object_and_what_to_do(world: World, start_servi
 
 
 async def test_pools_are_checked_one_by_one_and_only_when_they_have_changed(world: World, service: Service) -> None:
-    assert len(list(service.insight.problems())) == len(world.nodes)
-    assert list(service.insight.problems()) == []
+    assert len(list(service.replica.problems())) == len(world.nodes)
+    assert list(service.replica.problems()) == []
 
 
 # --- where it is

@@ -66,7 +66,7 @@ async def test_a_reader_hears_of_everything_and_then_of_what_changes(world: Worl
         assert events.parts["nodes"]["count"] == 3
         pod = world.pod("p", "c")
         world.claim("c")
-        await until(lambda: service.insight.view.ledger.get("default", "c"))
+        await until(lambda: service.replica.view.ledger.get("default", "c"))
         assert await world.bind(service, pod, world.nodes[0]) == ""
         heard = len(events.messages)
         await events.until(lambda: "used" in events.devices().values())
@@ -152,7 +152,7 @@ async def test_who_comes_back_hears_only_of_what_has_changed(world: World, servi
         known = events.id
     world.claim("c")
     pod = world.pod("p", "c")
-    await until(lambda: service.insight.view.ledger.get("default", "c"))
+    await until(lambda: service.replica.view.ledger.get("default", "c"))
     assert await world.bind(service, pod, world.nodes[1]) == ""
     async with listening(service, known) as again:
         await again.until(lambda: again.devices())

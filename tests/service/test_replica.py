@@ -12,7 +12,7 @@ import pytest
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.reflector import Progress
 from dra_extender.service.engine import Engine, WatchHealth
-from dra_extender.service.replica import ClusterInsight, Replica
+from dra_extender.service.replica import Replica
 
 GAP = 30.0
 
@@ -144,17 +144,17 @@ def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
 def test_a_standby_knows_the_cluster_and_decides_nothing() -> None:
     replica = Replica(**STANDBY)
     assert replica.unavailable() == "standby: other leads"
-    assert ClusterInsight(replica).unknown() == ""
+    assert replica.unknown() == ""
 
 
 def test_what_is_not_listed_yet_is_unknown() -> None:
-    assert ClusterInsight(Replica()).unknown() == "the API server has not been reached yet"
-    assert ClusterInsight(Replica(engine=engine(kind(synced=False)))).unknown() == "not synced: Node (listing)"
+    assert Replica().unknown() == "the API server has not been reached yet"
+    assert Replica(engine=engine(kind(synced=False))).unknown() == "not synced: Node (listing)"
 
 
 def test_what_is_not_watched_is_unknown_as_it_is_for_the_verbs() -> None:
     replica = Replica(engine=LATE)
-    assert ClusterInsight(replica).unknown() == replica.unavailable() == "not watching: Node for 31 s (x)"
+    assert replica.unknown() == replica.unavailable() == "not watching: Node for 31 s (x)"
 
 
 def test_a_failure_ends_the_life_of_the_service_and_a_missing_leader_only_its_readiness() -> None:

@@ -29,6 +29,7 @@ from dra_extender.http.protocol import PROBES
 from dra_extender.http.responses import ErrorBody, encoded, error_response, json_content, send_response
 from dra_extender.http.verbs import Decider, VerbTerms, verb_routes
 from dra_extender.insight.problems import Check
+from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.limits import BYTES_OF_QUERY
 from dra_extender.version import VERSION
 
@@ -156,12 +157,18 @@ def _application(title: str, pages: Pages | None, authorizer: TokenAuthorizer | 
         responses={414: {"model": ErrorBody, "description": TOO_LONG}},
     )
     app.exception_handler(RequestValidationError)(_invalid_parameters)
+    app.exception_handler(InvalidRequestError)(invalid_request)
     if authorizer is not None:
         app.add_middleware(AuthorizationMiddleware, authorizer=authorizer, open_paths=PROBES | page_files().keys())
     if pages is not None:
         for router in (health_router(pages.health, pages.metrics), *pages.routers):
             app.include_router(router)
     return app
+
+
+async def invalid_request(request: Request, problem: InvalidRequestError) -> JSONResponse:
+    """Why a question cannot be answered."""
+    return JSONResponse({"detail": problem.sentence}, 404 if isinstance(problem, UnknownObjectError) else 400)
 
 
 async def _invalid_parameters(request: Request, error: RequestValidationError) -> JSONResponse:

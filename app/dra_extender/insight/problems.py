@@ -61,40 +61,21 @@ def cluster_problems(
     server showed when it was set back; empty if it was not. `set_aside`: pods that nothing is decided on.
     """
     if set_back:
-        yield _set_back(set_back)
-    yield from (_of_object(found, "object") for found in (*cluster.problems, *set_aside))
-    yield from (_of_object(found, "unfinished") for found in unfinished)
-    yield from map(_conflict, violations)
-    yield from map(_missing_permission, missing_permissions)
-
-
-def _of_object(found: ObjectProblem, kind: ProblemKind) -> ClusterProblem:
-    return ClusterProblem(kind=kind, object=str(found.object), problem=found.what, what_to_do=found.advice)
-
-
-def _conflict(violation: Violation) -> ClusterProblem:
-    return ClusterProblem(
-        kind="conflict",
-        object=f"{violation.kind} {violation.subject}",
-        problem=f"{violation.detail} (claims: {', '.join(violation.claims)})",
-        what_to_do="delete the pods of all but one of these claims, and find out which other allocator wrote them",
-    )
-
-
-def _set_back(shown: str) -> ClusterProblem:
-    return ClusterProblem(
-        kind="server",
-        object="the API server",
-        problem=f"it was set back to an older state: {shown}",
-        what_to_do="restart every API server if that has not been done; check pods and devices as "
-        "docs/runbooks/api-server-set-back.md says; then restart the replica, which ends this report",
-    )
-
-
-def _missing_permission(permission: str) -> ClusterProblem:
-    return ClusterProblem(
-        kind="permission",
-        object="the service's account",
-        problem=f"the API server does not allow it: {permission}",
-        what_to_do="grant it, as manifests/rbac does",
-    )
+        yield ClusterProblem(
+            "server",
+            "the API server",
+            f"it was set back to an older state: {set_back}",
+            "restart every API server if that has not been done; check pods and devices as "
+            "docs/runbooks/api-server-set-back.md says; then restart the replica, which ends this report",
+        )
+    for found in (*cluster.problems, *set_aside):
+        yield ClusterProblem("object", str(found.object), found.what, found.advice)
+    for found in unfinished:
+        yield ClusterProblem("unfinished", str(found.object), found.what, found.advice)
+    for violation in violations:
+        what = f"{violation.detail} (claims: {', '.join(violation.claims)})"
+        remedy = "delete the pods of all but one of these claims, and find out which other allocator wrote them"
+        yield ClusterProblem("conflict", f"{violation.kind} {violation.subject}", what, remedy)
+    for permission in missing_permissions:
+        what = f"the API server does not allow it: {permission}"
+        yield ClusterProblem("permission", "the service's account", what, "grant it, as manifests/rbac does")

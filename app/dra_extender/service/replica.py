@@ -6,8 +6,7 @@ replica leads, provided that calls are forwarded to the leader. A replica that i
 answers calls until `close`; it never opens again. The process is live as long as the work can continue, whatever the
 API server does.
 
-`ClusterInsight` promises: a standby answers questions as the leader does, because it watches the cluster too; a
-question changes nothing.
+A standby answers questions as the leader does, because it watches the cluster too. A question changes nothing.
 """
 
 from __future__ import annotations
@@ -156,32 +155,26 @@ class Replica:
         for place, number in counts().items():
             yield Reading("unexpected_errors_total", number, place)
 
-
-class ClusterInsight:
-    """The cluster as questions see it. Everything but `unknown` may be used only while `unknown` returns ""."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    # --- questions ----------------------------------------------------------------------------------------------------
 
     def unknown(self) -> str:
         """Why the present state of the cluster is not known; empty when it is. A standby knows it."""
-        engine = self._replica.engine
-        return UNREACHED if engine is None else engine.watch_health.unavailable()
+        return UNREACHED if self.engine is None else self.engine.watch_health.unavailable()
 
     @property
     def view(self) -> View:
         """The state that questions read."""
-        return self._replica.running.extender.view
+        return self.running.extender.view
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         """The terms on which the pod may preempt others; None when preemption is off."""
-        return self._replica.running.extender.terms(pod)
+        return self.running.extender.terms(pod)
 
     def problems(self) -> Turns[Sequence[ClusterProblem]]:
         """All problems, in small steps."""
-        engine = self._replica.running
+        engine = self.running
         yield from engine.cluster.inventory.check_pools()
         extender, violations = engine.extender, engine.audit.current
-        missing = (*self._replica.missing_permissions, *self._replica.missing_optional)
-        unfinished, set_aside, set_back = extender.problems, extender.set_aside.problems, self._replica.last_set_back
+        missing = (*self.missing_permissions, *self.missing_optional)
+        unfinished, set_aside, set_back = extender.problems, extender.set_aside.problems, self.last_set_back
         return list(cluster_problems(engine.cluster, unfinished, violations, missing, set_back, set_aside))

@@ -37,7 +37,7 @@ from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.service.process import observe_lag
-from dra_extender.service.replica import ClusterInsight, Replica
+from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import Supervision
 from dra_extender.service.validation import split_address
@@ -155,8 +155,7 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         self.replica = Replica(elects=settings.leader_election, forwards=bool(settings.advertise))
-        self.insight = ClusterInsight(self.replica)
-        self.page = PageUpdates(self.insight)
+        self.page = PageUpdates(self.replica)
         self._own_process = own_process
         self._listeners = Listeners(settings, ConnectionLimitReport(self.metrics))
         self._running: _Running | None = None
@@ -265,7 +264,7 @@ class Service:
         terms = VerbTerms(
             replica.unavailable, self.metrics, settings.max_body, AllowedClients(settings.client_names), forwarding
         )
-        pages = Pages(replica, self.metrics, (insight_router(self.insight), page_router(self.page)))
+        pages = Pages(replica, self.metrics, (insight_router(replica), page_router(self.page)))
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
         await self._listeners.start(

@@ -8,8 +8,8 @@ questions have a queue of their own with at most `QUEUED_QUESTIONS` entries; whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -20,7 +20,6 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.responses import ErrorBody, json_content
 from dra_extender.insight.problems import ClusterProblem
-from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError, nodes_named, pod_named
 from dra_extender.limits import QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run
@@ -118,24 +117,3 @@ PodKey = Annotated[
     str, AfterValidator(_pod_key), Query(description="NAMESPACE/NAME", json_schema_extra={"pattern": "^[^/]+/[^/]+$"})
 ]
 NodeNames = Annotated[list[str] | None, Query(description="only this node; may be repeated")]
-
-
-@contextmanager
-def answerable() -> Iterator[None]:
-    """Raise HTTPException for a request that cannot be answered."""
-    try:
-        yield
-    except InvalidRequestError as problem:
-        raise HTTPException(404 if isinstance(problem, UnknownObjectError) else 400, problem.sentence) from None
-
-
-def find_pod(view: View, key: str) -> Pod:
-    """Raises HTTPException."""
-    with answerable():
-        return pod_named(view.pods, key)
-
-
-def find_nodes(view: View, names: Sequence[str] | None) -> list[str]:
-    """These nodes, or all nodes, sorted by name. Raises HTTPException."""
-    with answerable():
-        return nodes_named(view.cluster.nodes, names) if names else sorted(view.cluster.nodes)

@@ -11,16 +11,7 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from dra_extender.http.authorization import DENIALS, reader_of
-from dra_extender.http.insight.queue import (
-    Insight,
-    NodeNames,
-    PodKey,
-    QueryQueue,
-    answerable,
-    answering,
-    find_nodes,
-    find_pod,
-)
+from dra_extender.http.insight.queue import Insight, NodeNames, PodKey, QueryQueue, answering
 from dra_extender.http.insight.whatifrequest import Body, body_of
 from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
 from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
@@ -28,7 +19,7 @@ from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport
 from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ProblemList
-from dra_extender.insight.requests import pod_named
+from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.whatif.whatif import WhatIf, simulating
 from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.redaction import redacted
@@ -70,9 +61,9 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
         text, or as JSON when `Accept` names application/json.
         """
         view = queue.view
-        found = find_pod(view, pod)
-        names = find_nodes(view, node)
-        diagnosis = await _read(request, queue, explaining(view, found, names, queue.insight.terms))
+        names = nodes_named(view.cluster.nodes, node) if node else None
+        steps = explaining(view, pod_named(view.pods, pod), names, queue.insight.terms)
+        diagnosis = await _read(request, queue, steps)
         if "application/json" in accept.lower():
             return encoded(diagnosis)
         return PlainTextResponse(fully(diagnosis) + "\n")
@@ -85,8 +76,8 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
         change.
         """
         view = queue.view
-        found = find_pod(view, pod)
-        return encoded(await _read(request, queue, diagnosing(view, found, find_nodes(view, node))))
+        names = nodes_named(view.cluster.nodes, node) if node else None
+        return encoded(await _read(request, queue, diagnosing(view, pod_named(view.pods, pod), names)))
 
 
 async def _read(request: Request, queue: QueryQueue, steps: Turns[Diagnosis]) -> Diagnosis:
@@ -121,8 +112,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
             states=frozenset(state or ()),
             namespaces=frozenset(filter(None, (namespace,))),
         )
-        with answerable():
-            wanted.check(view.cluster)
+        wanted.check(view.cluster)
         return encoded(await queue.answer(reporting(view, wanted, limit=limit, after=after)))
 
 
@@ -149,8 +139,7 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
     ) -> Response:
         """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
         view = queue.view
-        with answerable():
-            what, claims = class_request(view, device_class, count)
+        what, claims = class_request(view, device_class, count)
         return encoded(await queue.answer(measuring(view, what, claims, most=limit)))
 
 
@@ -181,8 +170,7 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
             raise HTTPException(413, detail, {"Connection": "close"}) from None
         except DisconnectedError:
             return Response(status_code=400)
-        with answerable():
-            body = body_of(data)
-            pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(body.pods))]
-            drafts = [Draft(pod, ()) for pod in pods] or None
-            return encoded(await queue.answer_at_length(simulating(view, body.changes, drafts)))
+        body = body_of(data)
+        pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(body.pods))]
+        drafts = [Draft(pod, ()) for pod in pods] or None
+        return encoded(await queue.answer_at_length(simulating(view, body.changes, drafts)))

@@ -142,14 +142,17 @@ async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[b
     end = loop.time() + LIFE
     with updates.subscriber(*position(last_event_id), changed.set) as subscriber:
         yield event("hello", msgspec.json.encode(Hello(subscriber.resumed, datetime.now(UTC).isoformat())))
-        while loop.time() < end and not updates.closing.is_set():
+        while loop.time() < end and not updates.closed:
             changed.clear()
             if subscriber.is_behind:
                 message, behind = _parts(updates, subscriber)
                 yield message
                 await asyncio.sleep(0 if behind else GAP)
-            elif not await _any(changed, updates.closing, min(BEAT, max(0.0, end - loop.time()))):
-                yield b": still here\n\n"
+            else:
+                try:
+                    await asyncio.wait_for(changed.wait(), min(BEAT, max(0.0, end - loop.time())))
+                except TimeoutError:
+                    yield b": still here\n\n"
 
 
 def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
@@ -162,18 +165,6 @@ def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
         batch.behind,
     )
     return event("parts", data, "" if batch.behind else f"{updates.epoch}-{version}"), batch.behind
-
-
-async def _any(one: asyncio.Event, other: asyncio.Event, seconds: float) -> bool:
-    """True when one of the events is set in time."""
-    waits = [asyncio.ensure_future(event.wait()) for event in (one, other)]
-    try:
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
-    finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
 
 
 class EventStream(StreamingResponse):

@@ -124,6 +124,11 @@ class PageState:
                 if subscriber.is_behind:
                     subscriber.notify()
 
+    def notify(self) -> None:
+        """Notify all subscribers."""
+        for subscriber in self._subscribers:
+            subscriber.notify()
+
     def _mark(self, key: str) -> None:
         self._changed = True
         for subscriber in self._subscribers:

@@ -148,8 +148,8 @@ class PageUpdates:
     """One per service."""
 
     def __init__(self, insight: Insight, clock: Callable[[], float] = time.monotonic) -> None:
-        self.closing = asyncio.Event()
-        """Set when the service stops: streams end."""
+        self.closed = False
+        """The service stops: streams end."""
         self._insight = insight
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -190,7 +190,8 @@ class PageUpdates:
 
     async def close(self) -> None:
         """End all streams and tasks."""
-        self.closing.set()
+        self.closed = True
+        self.state.notify()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

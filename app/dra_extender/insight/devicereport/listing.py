@@ -34,7 +34,6 @@ from dra_extender.insight.devicereport.report import (
     DeviceReport,
     DeviceState,
     Holding,
-    PublishedTaint,
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named
@@ -350,9 +349,7 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
         nodes=_nodes(item, device),
         attributes={name: _text(attribute.value) for name, attribute in device.attributes.items()},
         capacity={name: str(capacity.value) for name, capacity in device.capacity.items()},
-        taints=tuple(
-            PublishedTaint(taint.key, taint.value, taint.effect, taint.time_added or "") for taint in device.taints
-        ),
+        taints=device.taints,
     )
 
 

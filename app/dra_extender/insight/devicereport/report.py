@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import DeviceTaint
 
 DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
 """`used`: one claim holds the device. `shared`: claims hold shares of it. The other states are of devices that no claim
@@ -99,15 +100,6 @@ class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
 
 
-class PublishedTaint(msgspec.Struct, frozen=True):
-    """NoSchedule and NoExecute keep pods away, other effects do not. `since`: when the taint was added."""
-
-    key: str
-    value: str
-    effect: str
-    since: str
-
-
 class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
     """`attributes` and `capacity` by name, from `slice` in this `generation` of the pool. `nodes`: the nodes that can
     use the device, in words.
@@ -119,7 +111,7 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str
     attributes: Mapping[str, str]
     capacity: Mapping[str, str]
-    taints: tuple[PublishedTaint, ...]
+    taints: tuple[DeviceTaint, ...]
 
 
 # --- sums -------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """A full copy of the cluster, on which changes and bindings are applied without any effect on the cluster. Pods are
 placed on it one after the other, each on the first node that fits by name.
 
-`fork`, `bind` and `revert` work as in cluster-autoscaler's ClusterSnapshot: `revert` undoes all bindings since `fork`.
-
 Promises: copying runs in turns, and the copy shows the state at the first turn. A finished copy shares nothing with the
 live cluster. Devices that a bind in progress holds are in use in the copy too. Decisions on the copy run the same code
 as decisions on the cluster.
@@ -135,12 +133,8 @@ class ClusterCopy:
 
     # --- bindings ---------------------------------------------------------------------------------------------------
 
-    def fork(self) -> None:
-        """Remember the state: `revert` undoes all bindings since this call."""
-        self._undo.clear()
-
     def revert(self) -> Turns[None]:
-        """Undo all bindings since `fork`."""
+        """Undo all bindings."""
         while self._undo:
             self._undo.pop()()
             if len(self._undo) % PORTION == 0:

@@ -127,7 +127,6 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in concerned.displaced), *waiting]
     left, pods = pods[MOST_PODS:], pods[:MOST_PODS]
     _add_drafts(copy, drafts or ())
-    copy.fork()
     before = Placing(copy, MOST_NODES // 2)
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()

@@ -120,7 +120,7 @@ function taints(found) {
   return [
     element("h3", {}, "Taints"),
     element("ul", { class: "taints" }, ...found.map((/** @type {any} */ taint) =>
-      element("li", {}, element("b", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`), taint.since && element("span", { class: "soft" }, ` since ${taint.since}`)))),
+      element("li", {}, element("b", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`), taint.timeAdded && element("span", { class: "soft" }, ` since ${taint.timeAdded}`)))),
   ];
 }
 
