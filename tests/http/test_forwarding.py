@@ -18,7 +18,7 @@ from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http import forwarding
 from dra_extender.http.authorization import AllowedClients
 from dra_extender.http.forwarding import HEADER, Forwarding, PeerTLS
-from dra_extender.http.server import HttpServer, PeerCertificates, ServerCertificates
+from dra_extender.http.server import Certificates, HttpServer, ServerCertificates
 from tests.support.http.certificates import write_certificate
 from tests.support.http.served import Served
 from tests.support.patience import until
@@ -187,7 +187,7 @@ REPLICAS = "dra-extender.dra-system.svc"
 
 def peer_tls(directory: Path, authority: trustme.CA, name: str) -> PeerTLS:
     """A replica with one certificate for both sides of TLS."""
-    certificates = PeerCertificates(*write_certificate(directory, authority, name))
+    certificates = Certificates(*write_certificate(directory, authority, name))
     return PeerTLS(lambda: certificates.newest, REPLICAS)
 
 
@@ -229,7 +229,7 @@ async def test_a_client_that_is_not_allowed_is_not_forwarded(leader: Replica, se
 
 
 def test_new_files_are_shown_from_the_next_connection_on(authority: trustme.CA, tmp_path: Path) -> None:
-    certificates = PeerCertificates(*write_certificate(tmp_path, authority, REPLICAS))
+    certificates = Certificates(*write_certificate(tmp_path, authority, REPLICAS))
     before = certificates.newest
     assert not certificates.check()
     write_certificate(tmp_path, authority, REPLICAS)

@@ -35,7 +35,7 @@ async def get(service: Service, path: str, **headers: str) -> tuple[int, Any, by
 async def test_every_file_comes_with_a_policy_and_its_type(service: Service) -> None:
     for path, file in page_files().items():
         status, headers, content = await get(service, path)
-        assert (status, headers["Content-Type"], content) == (200, file.media_type, file.content)
+        assert (status, headers["Content-Type"], content) == (200, file.media_type, file.body)
         assert {name: headers[name] for name in HEADERS} == HEADERS
 
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.api.core import PodDisruptionBudget
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates, release_of
@@ -64,10 +63,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     @property
     def pods(self) -> Pods:
         return self.cluster.pods
-
-    @property
-    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        return tuple(budget for budgets in self.cluster.budgets.values() for budget in budgets.values())
 
     def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
         """For decisions without a running bind. `policy`: that of a service which has seen the running pods only.

@@ -6,7 +6,7 @@ Promises: nothing else imports `demo`, and this command does so when it runs, be
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,23 +17,19 @@ this installation has no demo: {} is missing. Container images leave the embedde
 Run `make demo` in a checkout of the source, or install the package with its extra: pip install 'dra-extender[demo]'"""
 
 
+def _count(least: int, most: int, help: str) -> Any:
+    return typer.Option(metavar="COUNT", min=least, max=most, help=help)
+
+
+def _port(help: str) -> Any:
+    return typer.Option(metavar="PORT", min=0, max=65535, help=help)
+
+
 def demo(
-    nodes: Annotated[int, typer.Option(metavar="COUNT", min=1, max=5000, help="nodes of the embedded cluster")] = 4,
-    devices: Annotated[
-        int,
-        typer.Option(
-            metavar="COUNT", min=0, max=128, help="GPUs per node; every fourth node has small ones; 0: no driver either"
-        ),
-    ] = 8,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="port of the API server; 0 picks a free one")
-    ] = 0,
-    service_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="port of the service; 0: 8888, or a free one when that is taken"
-        ),
-    ] = 0,
+    nodes: Annotated[int, _count(1, 5000, "nodes of the embedded cluster")] = 4,
+    devices: Annotated[int, _count(0, 128, "GPUs per node; every fourth node has small ones; 0: no driver either")] = 8,
+    port: Annotated[int, _port("port of the API server; 0 picks a free one")] = 0,
+    service_port: Annotated[int, _port("port of the service; 0: 8888, or a free one when that is taken")] = 0,
     directory: Annotated[Path, typer.Option(metavar="FOLDER", help="directory for kubeconfig and log")] = Path(".demo"),
     with_samples: Annotated[bool, typer.Option("--samples/--no-samples", help="apply the sample workloads")] = True,
     once: Annotated[

@@ -9,6 +9,7 @@ and names contain base units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -242,23 +243,12 @@ class Metrics:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
-        counters = {spec.name: self._counter(spec) for spec in SPECS if spec.type == "counter" and not spec.read}
         # Every series is there from the start, so that a first occurrence shows as an increase.
-        self._outcomes = {
-            (outcome.name, value): counters[outcome.name].labels(value)
-            for outcome in _COUNTERS
-            for value in outcome.values
+        self._series = {
+            (spec.name, *labels): metric.labels(*labels) if labels else metric
+            for spec, metric in ((spec, self._metric(spec)) for spec in SPECS if not spec.read)
+            for labels in product(*(get_args(VerbName) if name == "verb" else spec.values for name in spec.labels))
         }
-        self._requests = {
-            (verb, result): counters["verb_requests_total"].labels(verb, result)
-            for verb in get_args(VerbName)
-            for result in VERB_RESULTS
-        }
-        histograms = {spec.name: self._histogram(spec) for spec in SPECS if spec.type == "histogram"}
-        self._steps = {step: histograms["bind_step_duration_seconds"].labels(step) for step in outcomes.STEPS}
-        self._durations = {verb: histograms["verb_duration_seconds"].labels(verb) for verb in get_args(VerbName)}
-        self._lag = histograms["event_loop_lag_seconds"]
-        self._waits = histograms["device_wait_seconds"]
 
     def read_from(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Read the values of `read` metrics from this function."""
@@ -266,45 +256,42 @@ class Metrics:
 
     def count(self, outcome: LabelledCounter[L], value: L) -> None:
         """Count an outcome of scheduling."""
-        series = self._outcomes.get((outcome.name, value))
-        if series is None:
-            _undeclared(outcome.name, value)
-        else:
+        if (series := self._known(outcome.name, value)) is not None:
             series.inc()
 
     def took(self, step: Step, seconds: float) -> None:
         """A step of a bind ended after these seconds."""
-        series = self._steps.get(step)
-        if series is None:
-            _undeclared("bind_step_duration_seconds", step)
-        else:
+        if (series := self._known("bind_step_duration_seconds", step)) is not None:
             series.observe(seconds)
 
     def waited(self, seconds: float) -> None:
         """A pod that uses devices was bound these seconds after its creation."""
-        self._waits.observe(seconds)
+        self._series["device_wait_seconds",].observe(seconds)
 
     def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
         """A call of a verb ended after these seconds."""
-        series = self._requests.get((verb, result))
-        if series is None:
-            _undeclared("verb_requests_total", (verb, result))
-        else:
+        if (series := self._known("verb_requests_total", verb, result)) is not None:
             series.inc()
-            self._durations[verb].observe(seconds)
+            self._series["verb_duration_seconds", verb].observe(seconds)
 
     def lagged(self, seconds: float) -> None:
         """A timer of the event loop was these seconds late."""
-        self._lag.observe(seconds)
+        self._series["event_loop_lag_seconds",].observe(seconds)
 
     def exposition(self) -> bytes:
         """The response to a scrape."""
         return generate_latest(self._registry)
 
-    def _counter(self, spec: Spec) -> Counter:
-        return Counter(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry)
+    def _known(self, name: str, *labels: str) -> Any:
+        """The series; None if its labels are not declared."""
+        series = self._series.get((name, *labels))
+        if series is None:
+            _undeclared(name, labels if len(labels) > 1 else labels[0])
+        return series
 
-    def _histogram(self, spec: Spec) -> Histogram:
+    def _metric(self, spec: Spec) -> Any:
+        if spec.type == "counter":
+            return Counter(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry)
         return Histogram(
             PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry, buckets=spec.buckets
         )

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -217,8 +216,10 @@ def _bind(host: str, port: int) -> socket.socket:
     return made
 
 
-class _CertificateFiles(ABC):
-    """Certificate, key, and the authorities of the other side, if given. Call `check` every few seconds."""
+class Certificates:
+    """Certificate, key, and the authorities of the other side, if given, for calls to other replicas, which use
+    `newest` for the next connection. Call `check` every few seconds.
+    """
 
     def __init__(self, certificate: Path, key: Path, authorities: Path | None = None) -> None:
         """Raises OSError or ssl.SSLError when the files cannot be used."""
@@ -229,9 +230,12 @@ class _CertificateFiles(ABC):
         self.newest = self._load()
         """A context with the newest usable content."""
 
-    @abstractmethod
     def _load(self) -> ssl.SSLContext:
         """A context with the current content of the files. Raises OSError or ssl.SSLError."""
+        context = ssl.create_default_context(cafile=self._authorities)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self._certificate, self._key)
+        return context
 
     def check(self) -> bool:
         """Reload changed files. True when they were reloaded; unusable files are logged."""
@@ -252,7 +256,7 @@ class _CertificateFiles(ABC):
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files))
 
 
-class ServerCertificates(_CertificateFiles):
+class ServerCertificates(Certificates):
     """For a listener, which uses `context`. With authorities, clients must show a certificate."""
 
     def __init__(self, certificate: Path, key: Path, authorities: Path | None = None) -> None:
@@ -276,14 +280,4 @@ class ServerCertificates(_CertificateFiles):
         if self._authorities is not None:
             context.load_verify_locations(self._authorities)
             context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
-
-class PeerCertificates(_CertificateFiles):
-    """For calls to other replicas, which use `newest` for the next connection."""
-
-    def _load(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self._authorities)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self._certificate, self._key)
         return context

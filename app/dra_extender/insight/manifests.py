@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -47,8 +47,6 @@ _TOLERATION: Final = re.compile(
 
 HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
 """An object that a request adds to the cluster. It replaces an existing object of the same name."""
-
-S = TypeVar("S", ExactDeviceRequest, DeviceSubRequest)
 
 
 class Draft(NamedTuple):
@@ -110,18 +108,23 @@ def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> Reso
 
 def defaulted(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     """The spec with the defaults of the API server (pkg/apis/resource/v1/defaults.go)."""
-    return replace(spec, devices=replace(spec.devices, requests=tuple(map(_request, spec.devices.requests))))
+    return with_each_request(spec, _defaulted)
 
 
-def _request(request: DeviceRequest) -> DeviceRequest:
-    exactly = _source(request.exactly) if request.exactly is not None else None
-    return DeviceRequest(request.name, exactly, tuple(map(_source, request.first_available)))
-
-
-def _source(source: S) -> S:
+def _defaulted(source: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
     mode = source.allocation_mode or EXACT
     count = source.count or (1 if mode == EXACT else 0)
     return replace(source, allocation_mode=mode, count=count)
+
+
+def with_each_request(spec: ResourceClaimSpec, change: Callable[[Any], Any]) -> ResourceClaimSpec:
+    """The spec with each request and each alternative changed."""
+
+    def changed(request: DeviceRequest) -> DeviceRequest:
+        exactly = change(request.exactly) if request.exactly is not None else None
+        return replace(request, exactly=exactly, first_available=tuple(map(change, request.first_available)))
+
+    return replace(spec, devices=replace(spec.devices, requests=tuple(map(changed, spec.devices.requests))))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
-from dra_extender.http.server import HttpServer, PeerCertificates, ServerCertificates
+from dra_extender.http.server import Certificates, HttpServer, ServerCertificates
 from dra_extender.http.verbs import VerbTerms
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
@@ -54,7 +54,7 @@ class Listeners:
         self.insight_url = ""
         self._settings = settings
         self._report = report
-        self._certificates: list[ServerCertificates | PeerCertificates] = []
+        self._certificates: list[Certificates] = []
         self._servers: list[HttpServer] = []
 
     async def start(self, verbs: ASGIApp, insight: ASGIApp | None) -> None:
@@ -85,7 +85,7 @@ class Listeners:
         settings = self._settings
         if not (settings.tls_cert and settings.tls_key):
             return PeerTLS(lambda: None)
-        certificates = PeerCertificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         self._certificates.append(certificates)
         return PeerTLS(lambda: certificates.newest, settings.peer_name)
 

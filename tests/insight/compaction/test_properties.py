@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.scheduling.preemption.budgets import by_namespace
 from tests.support.diagnosis.compacting import Compacting, Json, PodTold, budget
 
 PARTS = (300, 500, 700, 1000)
@@ -32,7 +33,7 @@ def clusters(draw: st.DrawFn) -> Compacting:
 
 @given(clusters(), st.integers(1, 3), st.sampled_from(PARTS), st.integers(0, 2))
 def test_after_the_moves_in_their_order_the_claim_fits(made: Compacting, count: int, milli: int, allowed: int) -> None:
-    rules = EvictionRules(budgets=(budget("a", allowed, app="a"),))
+    rules = EvictionRules(budgets=by_namespace([budget("a", allowed, app="a")]))
     advice = made.room(count, milli, rules=rules)
     assert sum(move.item.pod.metadata.labels["app"] == "a" for move in advice.moves) <= allowed
     assert all(move.item.pod.metadata.owner_references for move in advice.moves)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.scheduling.preemption.budgets import by_namespace
 from tests.support.diagnosis.compacting import Compacting, Json, NodeTold, PodTold, budget, told
 
 TAINTED: Json = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
@@ -122,17 +123,17 @@ def test_one_large_pod_goes_rather_than_two_small_ones_if_it_fits_elsewhere(else
 def test_a_budget_that_is_used_up_keeps_its_pods_and_is_named() -> None:
     labels: Json = {"labels": {"app": "db"}}
     made = Compacting({"n1": 2, "n2": 2, "n3": 2}, {"a": ("n1", "0", labels), "b": ("n2", "0"), "c": ("n3", "0 1")})
-    advice = made.room(2, rules=EvictionRules(budgets=(budget("db", 0, app="db"),)))
+    advice = made.room(2, rules=EvictionRules(budgets=by_namespace([budget("db", 0, app="db")])))
     assert told(advice) == "n2: b>n1"
     assert advice.kept == {"disruption budget ns/db allows no eviction": ("ns/a",)}
-    assert told(made.room(2, rules=EvictionRules(budgets=(budget("db", 1, app="db"),)))) == "n1: a>n2"
+    assert told(made.room(2, rules=EvictionRules(budgets=by_namespace([budget("db", 1, app="db")])))) == "n1: a>n2"
 
 
 def test_a_budget_is_used_up_by_the_moves_themselves() -> None:
     labels: Json = {"labels": {"app": "db"}}
     made = Compacting({"n1": 2, "n2": 1}, {"a": ("n1", "0:500", labels), "b": ("n1", "1:500", labels)})
-    assert told(made.room(2, rules=EvictionRules(budgets=(budget("db", 2, app="db"),)))) == "n1: a>n2 b>n2"
-    assert told(made.room(2, rules=EvictionRules(budgets=(budget("db", 1, app="db"),)))) == ""
+    assert told(made.room(2, rules=EvictionRules(budgets=by_namespace([budget("db", 2, app="db")])))) == "n1: a>n2 b>n2"
+    assert told(made.room(2, rules=EvictionRules(budgets=by_namespace([budget("db", 1, app="db")])))) == ""
 
 
 def test_pods_of_other_schedulers_stay_unless_they_are_asked_for() -> None:

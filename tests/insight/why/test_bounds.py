@@ -14,7 +14,8 @@ def test_few_words_and_short_ones_are_known() -> None:
     attributes = {f"gpu.example.com/n{i}": f"value-{i}" for i in range(3 * KNOWN)}
     attributes["gpu.example.com/long"] = "x" * (LONGEST + 1)
     view = view_of("gpu.example.com", attributes, gates=cel_gates(FeatureGates()))
-    known = Vocabulary([view])
+    known = Vocabulary()
+    known.add(view)
     assert len(known.words) <= KNOWN + 1
     assert known.values["gpu.example.com/long"] == {}
     assert len(known.of("")) == KNOWN

@@ -11,13 +11,12 @@ the last answer.
 from __future__ import annotations
 
 import asyncio
-import functools
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import datetime
-from typing import Any, Final, Literal, ParamSpec
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import typer
@@ -101,16 +100,15 @@ def text_of_option(filename: str) -> str:
         return text_of(filename) if filename else ""
 
 
-Given = ParamSpec("Given")
+Options = TypeVar("Options", bound=Source)
 
 
-def complaining(answer: Callable[Given, Coroutine[Any, Any, int]]) -> Callable[Given, Coroutine[Any, Any, int]]:
+def complaining(answer: Callable[[Options], Coroutine[Any, Any, int]]) -> Callable[[Options], Coroutine[Any, Any, int]]:
     """Print an UnanswerableError on standard error, and return `FAILED`."""
 
-    @functools.wraps(answer)
-    async def answering(*given: Given.args, **more: Given.kwargs) -> int:
+    async def answering(given: Options) -> int:
         try:
-            return await answer(*given, **more)
+            return await answer(given)
         except UnanswerableError as problem:
             complain(problem)
             return FAILED

@@ -18,6 +18,7 @@ from dra_extender.insight.manifests import Draft, claims_of, hypothetical_object
 from dra_extender.insight.whatif.changes import Changes
 from dra_extender.insight.whatif.whatif import what_if
 from dra_extender.plaintext import wrapped
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 
 SCHEDULER: Final = "dra-scheduler"
 """The scheduler whose pods `compact` may evict by default."""
@@ -101,7 +102,8 @@ async def answer_compact(given: CompactOptions) -> int:
             else:
                 request = request_of_claims(view, given.filename, claims_of(given.filename, text))
         schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
-        advice = Compaction(view, EvictionRules(frozenset(schedulers), snapshot.budgets)).room_for(request)
+        rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(snapshot.cluster.budgets))
+        advice = Compaction(view, rules).room_for(request)
         return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)
 
     return await ask(given, answering, evictions=True)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -60,27 +60,18 @@ LIFE: Final = 60.0
 _ID: Final = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 
 
-class PageFile(msgspec.Struct, frozen=True):
-    """`tag` changes with the content."""
-
-    content: bytes
-    media_type: str
-    tag: str
-
-
 @cache
-def page_files() -> dict[str, PageFile]:
+def page_files() -> dict[str, Response]:
     """All files by path. Read once."""
-    return dict(_read())
-
-
-def _read() -> Iterator[tuple[str, PageFile]]:
+    found: dict[str, Response] = {}
     for entry in (Path(__file__).parent / FOLDER).iterdir():
         kind = _TYPES.get(entry.suffix.removeprefix("."))
         if kind is not None:
             content = entry.read_bytes()
+            headers = HEADERS | {"ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
             path = DOCUMENTS.get(entry.name, f"/page/{entry.name}")
-            yield path, PageFile(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+            found[path] = Response(content, headers=headers, media_type=kind)
+    return found
 
 
 class Hello(msgspec.Struct):
@@ -117,10 +108,10 @@ def page_router(updates: PageUpdates) -> APIRouter:
 
 async def _file(request: Request) -> Response:
     found = page_files()[request.url.path]
-    headers = HEADERS | {"ETag": found.tag}
-    if request.headers.get("if-none-match") == found.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(found.content, headers=headers, media_type=found.media_type)
+    tag = found.headers["ETag"]
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=HEADERS | {"ETag": tag})
+    return found
 
 
 def position(last_event_id: str) -> tuple[str, int | None]:

@@ -25,7 +25,7 @@ from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.preemption.budgets import by_namespace, violating
+from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.view import View
 
 WIDTH: Final = 80
@@ -162,7 +162,7 @@ class Compaction:
         self._view = view
         self._most = most
         self._start = snapshot(view)
-        self._budgets = by_namespace(rules.budgets)
+        self._budgets = rules.budgets
         self._wants: dict[str, Wants] = {}
         pods = pods_of(view, rules)
         self._movable, self._kept = pods.movable, pods.kept

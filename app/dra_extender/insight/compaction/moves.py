@@ -12,12 +12,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import MIRROR, Pod, PodDisruptionBudget
+from dra_extender.api.core import MIRROR, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extended import existing_claim
-from dra_extender.scheduling.preemption.budgets import by_namespace, counts, violating
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, counts, violating
 from dra_extender.scheduling.view import View
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -41,7 +41,7 @@ class EvictionRules(msgspec.Struct, frozen=True):
     """`schedulers`: the schedulers whose pods may be moved; empty for all."""
 
     schedulers: frozenset[str] = frozenset()
-    budgets: tuple[PodDisruptionBudget, ...] = ()
+    budgets: BudgetsByNamespace = msgspec.field(default_factory=BudgetsByNamespace)
 
 
 class MovablePods(msgspec.Struct, frozen=True):
@@ -107,12 +107,11 @@ def _busy_claim(view: View, pod: Pod, claims: Iterable[ResourceClaim]) -> str:
     return ""
 
 
-def _budget(budgets: Sequence[PodDisruptionBudget], pod: Pod) -> str:
+def _budget(budgets: BudgetsByNamespace, pod: Pod) -> str:
     """The budgets that allow no eviction."""
-    found = by_namespace(budgets)
-    if not violating((pod,), found):
+    if not violating((pod,), budgets):
         return ""
-    names = (b.metadata.key for b in found.covering(pod) if counts(pod, b) and b.status.disruptions_allowed <= 0)
+    names = (b.metadata.key for b in budgets.covering(pod) if counts(pod, b) and b.status.disruptions_allowed <= 0)
     return f"disruption budget {', '.join(sorted(names))} allows no eviction"
 
 

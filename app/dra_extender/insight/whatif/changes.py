@@ -7,24 +7,16 @@ a copy of the cluster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod, Toleration
-from dra_extender.api.resource import (
-    DeviceRequest,
-    DeviceSubRequest,
-    DeviceToleration,
-    ExactDeviceRequest,
-    ResourceClaim,
-)
-from dra_extender.insight.manifests import HypotheticalObject
+from dra_extender.api.resource import DeviceToleration, ResourceClaim
+from dra_extender.insight.manifests import HypotheticalObject, with_each_request
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.scheduling.view import View
-
-S = TypeVar("S", ExactDeviceRequest, DeviceSubRequest)
 
 MOST_NODES: Final = 100
 """Nodes to add, all together."""
@@ -79,16 +71,5 @@ def tolerant_pod(pod: Pod, more: Sequence[Toleration]) -> Pod:
 def tolerant_claim(claim: ResourceClaim, more: Sequence[Toleration]) -> ResourceClaim:
     """The claim with additional tolerations in every request."""
     added = tuple(DeviceToleration(item.key, item.operator, item.value, item.effect) for item in more)
-    requests = tuple(_request(request, added) for request in claim.spec.devices.requests)
-    devices = replace(claim.spec.devices, requests=requests)
-    return replace(claim, spec=replace(claim.spec, devices=devices))
-
-
-def _request(request: DeviceRequest, more: tuple[DeviceToleration, ...]) -> DeviceRequest:
-    exactly = _source(request.exactly, more) if request.exactly is not None else None
-    alternatives = tuple(_source(item, more) for item in request.first_available)
-    return replace(request, exactly=exactly, first_available=alternatives)
-
-
-def _source(source: S, more: tuple[DeviceToleration, ...]) -> S:
-    return replace(source, tolerations=(*source.tolerations, *more))
+    spec = with_each_request(claim.spec, lambda source: replace(source, tolerations=(*source.tolerations, *added)))
+    return replace(claim, spec=spec)

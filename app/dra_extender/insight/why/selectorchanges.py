@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -36,14 +36,12 @@ CHANGE: Final = 20
 class Vocabulary:
     """The words that selectors can use for these devices: drivers, domains and names. The values, by name."""
 
-    def __init__(self, devices: Iterable[DeviceView] = ()) -> None:
+    def __init__(self) -> None:
         self.words: dict[str, None] = {}
         self.values: dict[str, dict[str, None]] = {}
         self.attributes: dict[str, None] = {}
         self.capacities: dict[str, None] = {}
         """Without the domain of the driver, as claims name them."""
-        for view in devices:
-            self.add(view)
 
     def add(self, view: DeviceView) -> None:
         """Add the words of one device."""
