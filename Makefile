@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e and not image"
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e and not image and not node"
 
 .PHONY: thorough
 thorough: $(VENV)/dev.stamp ## The properties with twenty times as many examples, after a change of what they are about (TESTS=tests/allocation)
@@ -77,6 +77,14 @@ RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/b
 .PHONY: e2e
 e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane charttools) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
 	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract tests/chart tests/flows) -m e2e -vv
+
+# tests/controlplane/node/go.mod names the release of kubelet and of the control plane beside it.
+NODE_RELEASE = $(or $(K8S_VERSION),$(shell sed -n 's|^.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' tests/controlplane/node/go.mod))
+
+.PHONY: node
+node: $(VENV)/dev.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, runc and containernetworking-plugins; K8S_VERSION=v1.36.3)
+	@! command -v go >/dev/null || $(MAKE) --no-print-directory -C tests/controlplane all node K8S_VERSION=$(NODE_RELEASE)
+	@KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(NODE_RELEASE) $(BIN)/python -m pytest tests/node -m node -vv -rs
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
@@ -159,7 +167,7 @@ fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e and not image"
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e and not image and not node"
 
 .PHONY: check
 check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of locked packages

@@ -116,15 +116,19 @@ class Case(Space):
         entries: list[Body] = [{"name": f"c{index}", "resourceClaimName": c} for index, c in enumerate(claims)]
         if template:
             entries.append({"name": "t", "resourceClaimTemplateName": template})
-        container: Body = {"name": "main", "image": "none"}
+        container = self.container([entry["name"] for entry in entries])
         if requests:
-            container["resources"] = {"requests": dict(requests), "limits": dict(requests)}
+            container.setdefault("resources", {}).update(requests=dict(requests), limits=dict(requests))
         body = {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
         if entries:
             body["resourceClaims"] = entries
         if node:
             body["nodeSelector"] = {"kubernetes.io/hostname": node}
         return self._create("Pod", self.where(name), body)
+
+    def container(self, claims: Sequence[str]) -> Body:
+        """The container of a pod with these entries in its list of claims."""
+        return {"name": "main", "image": "none"}
 
     def pod_with_claim(self, name: str, **more: Any) -> Body:
         """A pod and a claim of the same name."""

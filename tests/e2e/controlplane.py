@@ -138,7 +138,7 @@ class ControlPlane(Plane):
     def start_kwok(self) -> Component:
         """Start KWOK (``make -C tests/controlplane kwok``): all nodes are ready and all pods bound to them run."""
         port = free_port()
-        return self._start(
+        return self.start_component(
             "kwok",
             KWOK,
             f"http://127.0.0.1:{port}/healthz",
@@ -161,7 +161,7 @@ class ControlPlane(Plane):
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self.etcd_url = client
-        self._start(
+        self.start_component(
             "etcd",
             "etcd",
             f"{client}/readyz",
@@ -201,7 +201,7 @@ class ControlPlane(Plane):
             flags.append("--disable-admission-plugins=TaintNodesByCondition")
         if self.audit:
             flags += self._audit_flags()
-        self._start("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)
+        self.start_component("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)
 
     def _audit_flags(self) -> list[str]:
         rules = [{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]}, {"level": "None"}]
@@ -215,7 +215,7 @@ class ControlPlane(Plane):
         # With credentials per controller they act under the roles that the API server ships for each.
         kubeconfig = self._component_kubeconfig("kube-controller-manager", "system:kube-controller-manager")
         without = "" if self.node_lifecycle else ",-node-lifecycle-controller"
-        self._start(
+        self.start_component(
             "kube-controller-manager",
             "kube-controller-manager",
             f"https://127.0.0.1:{port}/healthz",

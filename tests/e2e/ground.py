@@ -94,13 +94,6 @@ class Ground:
         await self.api.start()
         settings = ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig), timeout=LONGEST)
         self.client = await KubeClient.connect(settings)
-        self.driver = Driver(self.client)
-        for index in range(NODES):
-            node = hardware.node(index)
-            if self.plane.others:
-                # There is no cluster network that could route to an address.
-                del node["status"]["addresses"]
-            await self.client.create("/api/v1/nodes", msgspec.json.encode(node))
         # Pods on the cluster's own nodes, if there are any, have a kubelet, and those of the shipped Deployment, too.
         ours = {
             "fieldSelector": ",".join(f"spec.nodeName!={node}" for node in self.plane.others),
@@ -108,12 +101,24 @@ class Ground:
         }
         self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
         self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
-        events = EventRecorder(self.client, "e2e", controller="kubelet")
-        self.kubelet = Kubelet(self.client, self._pods, self._claims, events)
         self.invariants = Invariants(self.client, self._claims)
-        for job in (self._pods, self._claims, events, self.kubelet, self.invariants):
+        await self._set_up_nodes()
+        for job in (self._pods, self._claims, self.invariants):
             self._tasks.append(asyncio.create_task(job.run()))
         await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
+
+    async def _set_up_nodes(self) -> None:
+        """Nodes without hardware and a kubelet. Their pods and claims are not known yet."""
+        self.driver = Driver(self.client)
+        for index in range(NODES):
+            node = hardware.node(index)
+            if self.plane.others:
+                # There is no cluster network that could route to an address.
+                del node["status"]["addresses"]
+            await self.client.create("/api/v1/nodes", msgspec.json.encode(node))
+        events = EventRecorder(self.client, "e2e", controller="kubelet")
+        self.kubelet = Kubelet(self.client, self._pods, self._claims, events)
+        self._tasks += [asyncio.create_task(job.run()) for job in (events, self.kubelet)]
         if self.plane.node_lifecycle:
             await self._keep_nodes_alive()
 

@@ -110,6 +110,27 @@ class Plane(ABC):
             component.stop()
         self.components.clear()
 
+    def start_component(self, name: str, binary: str | Path, ready_url: str, *flags: str) -> Component:
+        """Start a process; returns when the URL answers, at once without one. Raises ComponentError with its log."""
+        if name in self.components:
+            raise ValueError(f"{name} runs already")
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        log = logs / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [str(self.binaries / binary), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,  # Ctrl-C is for us: they are stopped in order
+            )
+        component = self.components[name] = Component(name, process, log, ready_url)
+        if ready_url:
+            component.wait_ready(self.credentials.trust())
+        return component
+
     def stop_component(self, name: str) -> None:
         """Stop one component by name: a scheduler's, or ``kube-controller-manager``."""
         self.components.pop(name).stop()
@@ -156,7 +177,7 @@ class Plane(ABC):
         file.write_text(yaml.safe_dump(config))
         port = free_port()
         gates = self.feature_gates if feature_gates is None else feature_gates
-        return self._start(
+        return self.start_component(
             name,
             "kube-scheduler",
             f"https://127.0.0.1:{port}/readyz",
@@ -194,25 +215,6 @@ class Plane(ABC):
         file.touch(mode=0o600)
         file.write_text(yaml.safe_dump(config))
         return file
-
-    def _start(self, name: str, binary: str | Path, ready_url: str, *flags: str) -> Component:
-        if name in self.components:
-            raise ValueError(f"{name} runs already")
-        logs = self.directory / "logs"
-        logs.mkdir(exist_ok=True)
-        log = logs / f"{name}.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [str(self.binaries / binary), *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                start_new_session=True,  # Ctrl-C is for us: they are stopped in order
-            )
-        component = self.components[name] = Component(name, process, log, ready_url)
-        component.wait_ready(self.credentials.trust())
-        return component
 
 
 def gate_flags(gates: Mapping[str, bool]) -> list[str]:

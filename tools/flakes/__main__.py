@@ -25,7 +25,7 @@ from tools.flakes.outcome import Run, read, summary
 ROOT = Path(__file__).parents[2]
 UNIT = (
     "-m",
-    "not slow and not e2e and not image",
+    "not slow and not e2e and not image and not node",
     "-n",
     "auto",
     "--dist",
@@ -87,7 +87,7 @@ def _repeat(kind: str, runs: Sequence[Sequence[str]]) -> list[Run]:
 
 
 def _unit(options: argparse.Namespace) -> list[Sequence[str]]:
-    which = ("-m", "not e2e and not image") if options.slow else ()
+    which = ("-m", "not e2e and not image and not node") if options.slow else ()
     return [(*UNIT, *which, f"--order={options.order + number}") for number in range(options.unit)]
 
 

@@ -1,0 +1,143 @@
+"""What real nodes need of this machine, and what they leave on it: nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.e2e.components import BUILT, NotBuiltError, assets
+from tests.support.patience import LONGEST
+
+RUNTIME = BUILT.parent
+"""The folder with containerd, its shim and ctr."""
+PLUGINS = Path("/usr/lib/cni")
+PACKAGES = ("runc", "containernetworking-plugins")
+CGROUPS = Path("/sys/fs/cgroup")
+FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+"""The plugin of pod networks turns it on."""
+TRACES = tuple(map(Path, ("/var/lib/kubelet", "/var/log/containers", "/run/containerd", "/run/netns")))
+"""Where kubelet and containerd write whatever they are told."""
+
+
+def missing() -> str:
+    """Why no node can run here, and what helps; empty when one can."""
+    if os.geteuid() != 0:
+        return "kubelet and containers need root: run `make node` as root"
+    if shutil.which("runc") is None or not (PLUGINS / "bridge").exists():
+        return f"no container runtime or network: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
+    try:
+        assets(("kubelet", "test-driver", "driver", "pod"))
+    except NotBuiltError:
+        return "kubelet and drivers are not built: run `make node` (needs Go)"
+    if not os.access(RUNTIME / "containerd", os.X_OK):
+        return "containerd is not built: run `make node` (needs Go)"
+    if not (CGROUPS / "memory" / "cgroup.procs").exists() and not (CGROUPS / "cgroup.controllers").exists():
+        return f"no cgroups at {CGROUPS}"
+    tried = run("unshare", "--mount", "--net", "--pid", "--fork", "true", check=False)
+    return f"nobody can start containers on this machine: {tried}" if tried else ""
+
+
+def run(*command: str | Path, check: bool = True) -> str:
+    """What a command prints; with `check` it raises CalledProcessError with that as a note."""
+    told = list(map(str, command))
+    done = subprocess.run(told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if check and done.returncode:
+        problem = subprocess.CalledProcessError(done.returncode, told)
+        problem.add_note(done.stdout)
+        raise problem
+    return done.stdout
+
+
+class Bridge:
+    """A network of the pods of one node: `address` is the node, its pods are behind it."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"dra-node{number}"
+        self.subnet = f"10.197.{number}.0/24"
+        self.address = f"10.197.{number}.1"
+
+    def up(self) -> None:
+        run("ip", "link", "add", "name", self.name, "type", "bridge")
+        run("ip", "address", "add", f"{self.address}/24", "dev", self.name)
+        run("ip", "link", "set", self.name, "up")
+
+    def down(self) -> None:
+        run("ip", "link", "delete", self.name, check=False)
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """The last mounted first."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [point for point in reversed(points) if Path(point).is_relative_to(folder)]
+
+
+def unmount_below(folder: Path) -> None:
+    for point in mounts_below(folder):
+        run("umount", "--lazy", point)
+
+
+def processes_below(folder: Path) -> list[int]:
+    """The processes that have a path below the folder among their arguments."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue  # it has ended
+        if f"{folder}/" in arguments:
+            found.append(int(process.name))
+    return found
+
+
+def kill(processes: Sequence[int]) -> None:
+    """End them at once, and wait until they have ended."""
+    for process in processes:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = time.monotonic() + LONGEST
+    while any(_runs(process) for process in processes):
+        assert time.monotonic() < deadline, f"{processes} do not end"
+        time.sleep(0.02)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+class Untouched:
+    """Enter it before the first node. At the end, what nodes leave outside of their folders is removed."""
+
+    def __init__(self) -> None:
+        self._before: set[Path] = set()
+        self._forwarding = ""
+
+    def __enter__(self) -> Self:
+        self._before = {path for path in (*TRACES, *_cgroups()) if path.exists()}
+        self._forwarding = FORWARDING.read_text()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        FORWARDING.write_text(self._forwarding)
+        for path in TRACES:
+            if path not in self._before:
+                shutil.rmtree(path, ignore_errors=True)
+        for path in _cgroups():
+            if path not in self._before:
+                path.rmdir()
+
+
+def _cgroups() -> list[Path]:
+    """The groups of containers in all hierarchies, the innermost first."""
+    roots = [*CGROUPS.glob("k8s.io"), *CGROUPS.glob("*/k8s.io")]
+    return [path for root in roots for path in [*sorted(root.rglob("*/"), reverse=True), root]]
