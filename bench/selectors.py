@@ -7,7 +7,7 @@ from timeit import Timer
 from typing import Any, Final
 
 from dra_extender.api.semver import VersionText
-from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program
 from tests.support.cel.devices import view_of
 
 _EVALUATIONS: Final = 2000
@@ -109,7 +109,7 @@ def run() -> dict[str, Any]:
     for gates, expressions in ((CelGates(), SELECTORS), (LISTS, LIST_SELECTORS)):
         view = device(gates)
         for expression in expressions:
-            program = compile_selector(expression, gates)
+            program = Program(expression, gates)
             rows.append(
                 {
                     "expression": expression,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dra_extender.api.semver import VersionText
-from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program
 from tests.support.cel.devices import view_of
 
 Verdict = Callable[..., str]
@@ -38,7 +38,7 @@ def verdict() -> Verdict:
         gates = CelGates(list_attributes=lists)
         view = view_of("gpu.example.com", ATTRIBUTES | (LISTS if lists else {}), CAPACITY, False, gates)
         try:
-            return str(compile_selector(expression, gates).evaluate(view)).lower()
+            return str(Program(expression, gates).evaluate(view)).lower()
         except CelCompileError:
             return "reject"
         except CelRuntimeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.cel import Programs, compile_selector
+from dra_extender.cel import Program, Programs
 from dra_extender.cel.trial import brief, clauses, pointed, respelled, try_selector
 from tests.support.simulation.objects import make_slice
 
@@ -61,13 +61,13 @@ def test_one_word_at_a_time_is_changed() -> None:
 )  # fmt: skip
 def test_a_plain_no_names_the_clause_and_the_value(expression: str, problem: str) -> None:
     published = make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "A100"}}}])
-    (trial,) = try_selector(compile_selector(expression), [published], Programs())
+    (trial,) = try_selector(Program(expression), [published], Programs())
     assert (trial.matches, trial.problem) == (False, problem)
 
 
 def test_a_missing_key_is_told_with_the_nearest_that_there_is() -> None:
     published = make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "A100"}}}])
     expression = 'device.attributes["gpu.example.com"].modle == "A100"'
-    (trial,) = try_selector(compile_selector(expression), [published], Programs())
+    (trial,) = try_selector(Program(expression), [published], Programs())
     assert trial.matches is None
     assert trial.problem.endswith("; did you mean model?")

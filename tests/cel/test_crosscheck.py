@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-from dra_extender.cel import CelRuntimeError, compile_selector
+from dra_extender.cel import CelRuntimeError, Program
 from tests.support.cel.devices import view_of
 
 EXPRESSIONS = [
@@ -46,7 +46,7 @@ for line in sys.stdin:
 
 def ours(expression: str) -> str:
     try:
-        return str(compile_selector(expression).evaluate(view_of("d", {}, {}))).lower()
+        return str(Program(expression).evaluate(view_of("d", {}, {}))).lower()
     except CelRuntimeError:
         return "error"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.api.semver import VersionText
-from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet, compile_selector
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet
 from tests.support.cel.devices import view_of
 
 LISTS = CelGates(list_attributes=True)
@@ -17,7 +17,7 @@ LISTS = CelGates(list_attributes=True)
 
 def evaluate(expression: str, attributes: dict[str, Any], gates: CelGates = CelGates()) -> bool:
     view = view_of("d.example.com", attributes, {"memory": "1Gi"}, False, gates)
-    return compile_selector(expression, gates).evaluate(view)
+    return Program(expression, gates).evaluate(view)
 
 
 @pytest.mark.parametrize("order", [("x", "d.example.com/x"), ("d.example.com/x", "x")])
@@ -88,12 +88,12 @@ READS = [
 
 @pytest.mark.parametrize(("expression", "reads"), READS)
 def test_the_parts_of_the_device_that_are_read_are_known(expression: str, reads: ReadSet) -> None:
-    assert compile_selector(expression).reads == reads
+    assert Program(expression).reads == reads
 
 
 def key(expression: str, value: Any) -> Any:
     view = view_of("d", {} if value is None else {"a": value}, {}, False, LISTS)
-    return view.read_key(compile_selector(expression, LISTS).reads)
+    return view.read_key(Program(expression, LISTS).reads)
 
 
 def test_values_that_python_takes_for_equal_have_different_keys() -> None:
@@ -103,19 +103,19 @@ def test_values_that_python_takes_for_equal_have_different_keys() -> None:
 
 
 def test_equal_amounts_in_different_forms_have_different_keys() -> None:
-    reads = compile_selector('device.capacity["d"].m.isInteger()').reads
+    reads = Program('device.capacity["d"].m.isInteger()').reads
     views = [view_of("d", {}, {"m": text}) for text in ("1", "1000m", "1.0")]
     assert len({view.read_key(reads) for view in views}) == 3
 
 
 def test_devices_that_agree_in_what_is_read_have_one_key() -> None:
-    reads = compile_selector('device.attributes["d"].model == "A"').reads
+    reads = Program('device.attributes["d"].model == "A"').reads
     views = [view_of("d", {"model": model, "serial": i}, {}) for i, model in enumerate("AABBA")]
     assert len({view.read_key(reads) for view in views}) == 2
 
 
 def test_a_device_with_an_error_has_a_key_of_its_own() -> None:
-    reads = compile_selector("true").reads
+    reads = Program("true").reads
     undecodable = view_of("d", {"v": VersionText("1")}, {})
     assert undecodable.read_key(reads) != view_of("d", {}, {}).read_key(reads)
 
@@ -150,6 +150,6 @@ def answer(program: Program, view: DeviceView) -> str:
 
 @given(st.sampled_from(EXPRESSIONS), devices, devices)
 def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceView, other: DeviceView) -> None:
-    program = compile_selector(expression, LISTS)
+    program = Program(expression, LISTS)
     if one.read_key(program.reads) == other.read_key(program.reads):
         assert answer(program, one) == answer(program, other)

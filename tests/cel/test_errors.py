@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Programs, Work, compile_selector
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Program, Programs, Work
 
 MISTAKES = [
     # expression, line, column, words of the message, words of the hint
@@ -36,7 +36,7 @@ def test_a_mistake_is_described_with_its_place_and_what_to_do(
     expression: str, line: int, column: int, message: str, hint: str
 ) -> None:
     with pytest.raises(CelCompileError) as caught:
-        compile_selector(expression)
+        Program(expression)
     error = caught.value
     assert message in error.message
     assert hint in error.hint
@@ -47,7 +47,7 @@ def test_a_mistake_is_described_with_its_place_and_what_to_do(
 
 def test_a_long_line_is_cut_around_the_mistake() -> None:
     with pytest.raises(CelCompileError) as caught:
-        compile_selector("true && " * 100 + "nope" + " || true" * 100)
+        Program("true && " * 100 + "nope" + " || true" * 100)
     text, pointer = caught.value.excerpt.splitlines()
     assert len(text) < 120
     assert text[pointer.index("^") :].startswith("nope")
@@ -81,7 +81,7 @@ FAULTS = [
 def test_a_failed_evaluation_has_upstreams_words_and_a_hint(
     view: DeviceView, expression: str, message: str, hint: str
 ) -> None:
-    program = compile_selector(expression.replace("$", 'device.attributes["gpu.example.com"]'))
+    program = Program(expression.replace("$", 'device.attributes["gpu.example.com"]'))
     with pytest.raises(CelRuntimeError) as caught:
         program.evaluate(view)
     assert caught.value.message == message
@@ -115,19 +115,19 @@ RECORDED = {
 @pytest.mark.parametrize("expression", RECORDED)
 def test_the_official_text_of_a_mistake(expression: str) -> None:
     with pytest.raises(CelCompileError) as raised:
-        compile_selector(expression)
+        Program(expression)
     assert raised.value.official() == f"compilation failed: ERROR: <input>:{RECORDED[expression]}"
 
 
 def test_a_type_that_is_not_wanted_is_no_failure_to_compile() -> None:
     with pytest.raises(CelCompileError) as raised:
-        compile_selector("device.driver")
+        Program("device.driver")
     assert raised.value.official() == "must evaluate to bool or the unknown type, not string"
 
 
 def test_errors_can_be_sent_to_another_process() -> None:
     with pytest.raises(CelCompileError) as refused:
-        compile_selector("has(device)")
+        Program("has(device)")
     copy = pickle.loads(pickle.dumps(refused.value))
     assert (str(copy), copy.hint, copy.column) == (str(refused.value), refused.value.hint, refused.value.column)
     assert copy.official() == refused.value.official()

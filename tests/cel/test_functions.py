@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dra_extender.cel import CelCompileError, DeviceView, compile_selector
+from dra_extender.cel import CelCompileError, DeviceView, Program
 
 OBSERVED: dict[str, list[tuple[str, str]]] = {
     # topic: expressions with their answers
@@ -345,21 +345,21 @@ def test_functions_behave_as_upstream(verdict: Callable[..., str], topic: str, e
 @pytest.mark.parametrize("name", ["Any", "Empty", "ListValue", "Struct", "Value"])
 def test_messages_that_nobody_needs_in_a_selector_are_refused(name: str) -> None:
     with pytest.raises(CelCompileError, match="undeclared reference"):
-        compile_selector(f"google.protobuf.{name}{{}} == google.protobuf.{name}{{}}")
+        Program(f"google.protobuf.{name}{{}} == google.protobuf.{name}{{}}")
 
 
 @pytest.mark.parametrize("call", ['check("get")', "allowed()", "errored()", "reason()", 'namespace("a")'])
 def test_authorizer_functions_are_not_declared(call: str) -> None:
     with pytest.raises(CelCompileError, match="undeclared reference"):
-        compile_selector(f"dyn(device.driver).{call} == dyn(true)")
+        Program(f"dyn(device.driver).{call} == dyn(true)")
 
 
 def test_a_map_is_iterated_in_the_order_of_its_keys(view: DeviceView) -> None:
     expression = '{"c": 1, "a": 2, "b": 3}.map(k, k) == ["c", "a", "b"]'
-    assert compile_selector(expression).evaluate(view)
+    assert Program(expression).evaluate(view)
 
 
 def test_equal_values_are_sorted_in_the_order_they_came(view: DeviceView) -> None:
     expression = "lists.range(100).sortBy(x, x % 3) == lists.range(100).filter(x, x % 3 == 0)"
     expression += " + lists.range(100).filter(x, x % 3 == 1) + lists.range(100).filter(x, x % 3 == 2)"
-    assert compile_selector(expression).evaluate(view)
+    assert Program(expression).evaluate(view)

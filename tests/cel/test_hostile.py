@@ -14,16 +14,15 @@ from dra_extender.cel import (
     CelGates,
     CelRuntimeError,
     DeviceView,
+    Program,
     Programs,
     Work,
     WorkExceeded,
-    compile_selector,
     remembered_bytes,
     unlimited,
 )
 from dra_extender.cel.errors import LONGEST
 from dra_extender.cel.library import regexes, strings
-from dra_extender.cel.program import Program
 from dra_extender.cel.work import Meter
 from tests.support.cel.expressions import bound
 from tests.support.counting import calls
@@ -54,13 +53,13 @@ def charged(program: Program, view: DeviceView) -> int:
 @pytest.mark.parametrize("count", [245, 540])
 def test_finding_all_places_in_a_grown_text_is_no_more_than_reading_it(view: DeviceView, count: int) -> None:
     """539 bytes that took 27 s, and 1,142 bytes that took 80 s."""
-    program = compile_selector(f"{grown(count)}.findAll('').size() > 0")
+    program = Program(f"{grown(count)}.findAll('').size() > 0")
     assert charged(program, view) < LOOP
     assert calls(lambda: program.evaluate(view)) < 1000
 
 
 def test_finding_many_parts_takes_work_for_each(view: DeviceView) -> None:
-    program = compile_selector(f"{grown(540)}.findAll('b').size() == 291600")
+    program = Program(f"{grown(540)}.findAll('b').size() == 291600")
     with pytest.raises(WorkExceeded):
         program.evaluate(view, Work(LOOP))
     assert program.evaluate(view)
@@ -68,7 +67,7 @@ def test_finding_many_parts_takes_work_for_each(view: DeviceView) -> None:
 
 def test_a_list_doubled_by_variables_takes_no_more_memory_than_values_may(view: DeviceView) -> None:
     """Estimated cost 720; it took 3 GiB."""
-    program = compile_selector(doubled(40, lambda v: f"{v}.size() == 549755813888"))
+    program = Program(doubled(40, lambda v: f"{v}.size() == 549755813888"))
     tracemalloc.start()
     try:
         with pytest.raises(CelRuntimeError, match="64 MiB"):
@@ -81,7 +80,7 @@ def test_a_list_doubled_by_variables_takes_no_more_memory_than_values_may(view: 
 def test_many_long_sums_with_a_common_part_are_an_error_before_they_fill_the_memory(view: DeviceView) -> None:
     opening = "".join(f"cel.bind(v{i}, a + [{i}], " for i in range(60))
     used = " && ".join(f"v{i}.exists(x, x == 0)" for i in range(60))
-    program = compile_selector(f"cel.bind(a, lists.range(200000), {opening}{used}{')' * 61}")
+    program = Program(f"cel.bind(a, lists.range(200000), {opening}{used}{')' * 61}")
     with pytest.raises(CelRuntimeError, match="64 MiB"):
         program.evaluate(view)
 
@@ -89,12 +88,12 @@ def test_many_long_sums_with_a_common_part_are_an_error_before_they_fill_the_mem
 @pytest.mark.parametrize("key", [grown(2100), f"{grown(2100)} + 'é'"])
 def test_a_missing_key_of_megabytes_is_named_by_its_beginning_and_its_length(view: DeviceView, key: str) -> None:
     with pytest.raises(CelRuntimeError, match=r"no such key: b+… \(4,410,00[01] characters\)") as failed:
-        compile_selector(f"{{'a': 1}}[{key}] == 1").evaluate(view)
+        Program(f"{{'a': 1}}[{key}] == 1").evaluate(view)
     assert len(str(failed.value)) < 2 * LONGEST
 
 
 def test_a_nested_loop_within_the_limit_of_costs_is_not_for_an_event_loop(view: DeviceView) -> None:
-    program = compile_selector("lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))")
+    program = Program("lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))")
 
     def refused() -> None:
         with pytest.raises(WorkExceeded):
@@ -146,7 +145,7 @@ def test_long_texts_that_are_no_values_are_refused_in_linear_time(
     view: DeviceView, expression: str, problem: str
 ) -> None:
     """Each would not end within an hour if it took quadratic time."""
-    program = compile_selector(expression)
+    program = Program(expression)
     if not problem:
         assert program.evaluate(view) is False
         return
@@ -156,8 +155,8 @@ def test_long_texts_that_are_no_values_are_refused_in_linear_time(
 
 
 def test_the_last_place_of_a_long_part_is_found_in_linear_time(view: DeviceView) -> None:
-    assert compile_selector(f"{grown(1000)}.lastIndexOf('c' + {grown(700)}) == -1").evaluate(view)
-    assert compile_selector(f"('c' + {grown(700)} + 'c').lastIndexOf({grown(600)}) == 130001").evaluate(view)
+    assert Program(f"{grown(1000)}.lastIndexOf('c' + {grown(700)}) == -1").evaluate(view)
+    assert Program(f"('c' + {grown(700)} + 'c').lastIndexOf({grown(600)}) == 130001").evaluate(view)
 
 
 REPEATED = {
@@ -174,7 +173,7 @@ REPEATED = {
 def test_each_round_of_a_loop_is_charged_for_the_size_of_its_operands(view: DeviceView, value: str, step: str) -> None:
     rounds = [
         charged(
-            compile_selector(f"cel.bind(v, {value.format(grown(100))}, lists.range({count}).all(i, {step} || true))"),
+            Program(f"cel.bind(v, {value.format(grown(100))}, lists.range({count}).all(i, {step} || true))"),
             view,
         )
         for count in (10, 20)
@@ -185,7 +184,7 @@ def test_each_round_of_a_loop_is_charged_for_the_size_of_its_operands(view: Devi
 def test_the_cost_of_a_search_in_a_list_of_shared_parts_is_found_part_by_part(view: DeviceView) -> None:
     nested = bound("[1]", lambda v: f"[{v}, {v}]", 60, lambda v: f"dyn({v}).indexOf(1) == -1")
     with pytest.raises(CelRuntimeError, match="cost limit"):
-        compile_selector(nested).evaluate(view, Work(LOOP))
+        Program(nested).evaluate(view, Work(LOOP))
 
 
 def found_one_by_one(text: str, regex: str) -> list[str]:
@@ -270,5 +269,5 @@ def test_patterns_are_remembered_up_to_a_number_of_bytes() -> None:
 def test_errors_that_quote_an_expression_are_cut() -> None:
     for expression in ("n" * 10_000, "'a'." + "n" * 10_000 + "()", "1 " + "'" + "n" * 9_000 + "'"):
         with pytest.raises(CelCompileError, match="characters") as refused:
-            compile_selector(expression)
+            Program(expression)
         assert len(str(refused.value)) < 1000

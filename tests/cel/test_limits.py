@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program
 from dra_extender.cel.cost import CALLS
 from dra_extender.cel.environment import environment
 from dra_extender.limits import FRAMES
@@ -35,31 +35,31 @@ DEPTHS: list[tuple[str, Shape, int]] = [
 @pytest.mark.parametrize(("shape", "deepest"), [pytest.param(*rest, id=name) for name, *rest in DEPTHS])
 def test_nesting_is_limited_where_upstream_limits_it(view: DeviceView, shape: Shape, deepest: int) -> None:
     with frames(FRAMES - 500):  # the rest is for the callers
-        assert compile_selector(shape(deepest)).evaluate(view) in (True, False)
+        assert Program(shape(deepest)).evaluate(view) in (True, False)
     with pytest.raises(CelCompileError, match="nested"):
-        compile_selector(shape(deepest + 1))
+        Program(shape(deepest + 1))
 
 
 def test_a_process_without_enough_frames_refuses_a_deep_selector_and_says_so(view: DeviceView) -> None:
     with frames(900), pytest.raises(CelCompileError, match=f"needs a recursion limit of {FRAMES:,}"):
-        compile_selector("(" * 240 + "true" + ")" * 240)
+        Program("(" * 240 + "true" + ")" * 240)
 
 
 def test_chains_of_and_and_or_are_not_nested(view: DeviceView) -> None:
-    assert compile_selector(" && ".join(["true"] * 1000)).evaluate(view)
+    assert Program(" && ".join(["true"] * 1000)).evaluate(view)
 
 
 def test_the_length_is_limited_in_bytes(view: DeviceView) -> None:
-    assert compile_selector("true //" + "x" * (10240 - 7)).evaluate(view)
+    assert Program("true //" + "x" * (10240 - 7)).evaluate(view)
     with pytest.raises(CelCompileError, match="10241 bytes"):
-        compile_selector("true //" + "x" * (10241 - 7))
+        Program("true //" + "x" * (10241 - 7))
     with pytest.raises(CelCompileError, match="bytes"):
-        compile_selector('"' + "é" * 5120 + '" == ""')
+        Program('"' + "é" * 5120 + '" == ""')
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
     with pytest.raises(CelCompileError, match="Unicode"):
-        compile_selector('"\ud800" == ""')
+        Program('"\ud800" == ""')
 
 
 COSTS = [
@@ -84,7 +84,7 @@ COSTS = [
 
 @pytest.mark.parametrize(("expression", "cost"), COSTS)
 def test_the_cost_is_counted_in_upstreams_units(view: DeviceView, expression: str, cost: int) -> None:
-    assert compile_selector(expression).evaluate_with_cost(view)[1] == cost
+    assert Program(expression).evaluate_with_cost(view)[1] == cost
 
 
 def test_costs_are_those_of_functions_that_exist() -> None:
@@ -93,9 +93,9 @@ def test_costs_are_those_of_functions_that_exist() -> None:
 
 
 def test_exceeding_the_cost_is_an_error_that_nothing_absorbs(view: DeviceView) -> None:
-    program = compile_selector("true || lists.range(1000000).all(x, x >= 0)")
+    program = Program("true || lists.range(1000000).all(x, x >= 0)")
     assert program.evaluate(view)
-    program = compile_selector("lists.range(700).all(x, lists.range(700).all(y, y >= 0)) || true")
+    program = Program("lists.range(700).all(x, lists.range(700).all(y, y >= 0)) || true")
     with pytest.raises(CelRuntimeError, match="cost limit"):
         program.evaluate(view)
 
@@ -117,18 +117,18 @@ EXPLOSIONS = [
 @pytest.mark.parametrize("expression", EXPLOSIONS, ids=range(len(EXPLOSIONS)))
 def test_expressions_that_explode_end_in_an_error(view: DeviceView, expression: str) -> None:
     with pytest.raises(CelRuntimeError):
-        compile_selector(expression).evaluate(view)
+        Program(expression).evaluate(view)
 
 
 def test_values_that_share_parts_are_compared_in_bounded_time(view: DeviceView) -> None:
-    program = compile_selector(bound("[1]", lambda v: f"[{v}, {v}]", 60, lambda v: f"{v} == {v}"))
+    program = Program(bound("[1]", lambda v: f"[{v}, {v}]", 60, lambda v: f"{v} == {v}"))
     with pytest.raises(CelRuntimeError, match="too large"):
         program.evaluate(view)
 
 
 def test_types_that_share_parts_are_checked_in_bounded_time() -> None:
     with pytest.raises(CelCompileError, match="parts"):
-        compile_selector(bound("{1: 1}", lambda v: f"{{{v}: {v}}}", 60, lambda v: f"{v} == {v}"))
+        Program(bound("{1: 1}", lambda v: f"{{{v}: {v}}}", 60, lambda v: f"{v} == {v}"))
 
 
 PANICS = [
@@ -145,4 +145,4 @@ PANICS = [
 @pytest.mark.parametrize("expression", PANICS)
 def test_what_makes_upstream_panic_is_an_error_that_nothing_absorbs(view: DeviceView, expression: str) -> None:
     with pytest.raises(CelRuntimeError, match="internal error"):
-        compile_selector(expression).evaluate(view)
+        Program(expression).evaluate(view)

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dra_extender.cel import CelCompileError, DeviceView, compile_selector
+from dra_extender.cel import CelCompileError, DeviceView, Program
 from dra_extender.cel.parser import parse
 from dra_extender.cel.syntax import Call, Conditional, Expr, Literal, Logic, Macro, Select, walk
 from dra_extender.cel.tokens import tokenize
@@ -23,7 +23,7 @@ PIECES = [
 @example("\ud800")
 def test_any_text_compiles_or_is_refused_with_a_place_inside_of_it(text: str) -> None:
     try:
-        compile_selector(text)
+        Program(text)
     except CelCompileError as error:
         assert error.message
         assert error.offset is None or 0 <= error.offset <= len(text)
@@ -85,4 +85,4 @@ def test_literals_have_the_values_they_stand_for() -> None:
 
 def test_an_expression_means_the_same_wherever_it_is_broken(view: DeviceView) -> None:
     tokens = tokenize('device.attributes["gpu.example.com"].model == "A100" && !(1 + 2 * 3 < 7)')
-    assert compile_selector("\n\t// c\n".join(token.text for token in tokens)).evaluate(view)
+    assert Program("\n\t// c\n".join(token.text for token in tokens)).evaluate(view)

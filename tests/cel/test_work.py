@@ -18,7 +18,6 @@ from dra_extender.cel import (
     Programs,
     Work,
     WorkExceeded,
-    compile_selector,
     unlimited,
     work,
 )
@@ -38,7 +37,7 @@ def test_what_is_refused_is_not_taken_off() -> None:
 
 
 def test_an_allowance_is_shared_by_the_calls_it_is_given_to(view: DeviceView) -> None:
-    program = compile_selector("device.driver == 'gpu.example.com'")
+    program = Program("device.driver == 'gpu.example.com'")
     work = Work(100)
     with pytest.raises(WorkExceeded):
         for _ in range(101):
@@ -54,7 +53,7 @@ def test_compiling_needs_an_allowance_and_a_lack_of_it_is_not_remembered() -> No
 
 
 def test_a_view_can_be_sent_to_another_process(view: DeviceView) -> None:
-    program = compile_selector('device.attributes["gpu.example.com"].model == "A100"')
+    program = Program('device.attributes["gpu.example.com"].model == "A100"')
     assert program.evaluate(pickle.loads(pickle.dumps(view)))
 
 
@@ -80,7 +79,7 @@ def charged(program: Program) -> int:
 def compiled(expression: str) -> Program | None:
     """Hypothesis also makes invalid patterns."""
     try:
-        return compile_selector(expression)
+        return Program(expression)
     except CelCompileError:
         return None
 

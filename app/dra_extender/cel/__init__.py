@@ -15,7 +15,7 @@ number of calls. Views and both errors can be pickled, programs cannot.
 
 from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError
-from dra_extender.cel.program import Program, Programs, compile_selector, remembered_bytes
+from dra_extender.cel.program import Program, Programs, remembered_bytes
 from dra_extender.cel.work import Work, WorkExceeded, unlimited
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "ReadSet",
     "Work",
     "WorkExceeded",
-    "compile_selector",
     "remembered_bytes",
     "unlimited",
 ]

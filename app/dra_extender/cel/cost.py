@@ -133,7 +133,7 @@ CALLS: Final[dict[str, Cost]] = {
     **dict.fromkeys(("find", "findAll", "matches"), _regex),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_!=_"), _smaller),
     **dict.fromkeys(("sort", "distinct"), lambda args, _: _self_compared(args[0])),
-    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: 1 + LIST + _size(result)),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), _allocated),
     **dict.fromkeys(("sets.contains", "sets.intersects"), lambda args, _: 1 + _size(args[0]) * _size(args[1])),
     "_==_": _equality,
     "_+_": _sum,

@@ -111,11 +111,6 @@ class Program:
         return value, cost
 
 
-def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
-    """The program of a selector. Raises CelCompileError, and WorkExceeded when `work` does not suffice."""
-    return Program(expression, gates, work)
-
-
 def remembered_bytes(expression: str) -> int:
     """The most memory that the program of an expression takes."""
     return _BYTES + _BYTES_PER_CHARACTER * len(expression)

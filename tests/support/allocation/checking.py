@@ -9,7 +9,7 @@ from typing import Any
 from dra_extender.api.decoding import convert
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device
-from dra_extender.cel import CelGates, DeviceView, PublishedDevice, compile_selector
+from dra_extender.cel import CelGates, DeviceView, Program, PublishedDevice
 
 Json = dict[str, Any]
 DeviceID = tuple[str, str, str]
@@ -64,7 +64,7 @@ def _requests(case: Json, claim: Json, found: list[Json], devices: dict[DeviceID
 def _selected(expression: str, driver: str, entry: Json) -> bool:
     gates = CelGates(True, True)
     view = DeviceView.build(PublishedDevice.of(driver, convert(Device, entry)), gates)
-    return compile_selector(expression, gates).evaluate(view)
+    return Program(expression, gates).evaluate(view)
 
 
 def _values(device: DeviceID, devices: dict[DeviceID, Json], name: str) -> set[Any]:

@@ -15,6 +15,7 @@ from dra_extender.cel.equality import compare, compared, contains
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtract_time
 from dra_extender.cel.values import (
+    CLASSES,
     INT_MAX,
     INT_MIN,
     NONE,
@@ -45,14 +46,6 @@ LIBRARY.declare("_[_]", "list(A), int -> A", "map(A, B), A -> B")
 LIBRARY.declare("_[_]", "optional(list(V)), int -> optional(V)", "optional(map(K, V)), K -> optional(V)")
 LIBRARY.declare("_[?_]", "list(V), int -> optional(V)", "optional(list(V)), int -> optional(V)")
 LIBRARY.declare("_[?_]", "map(K, V), K -> optional(V)", "optional(map(K, V)), K -> optional(V)")
-LIBRARY.declare("_+_", "bytes, bytes -> bytes", "double, double -> double", "duration, duration -> duration")
-LIBRARY.declare("_+_", "duration, timestamp -> timestamp", "timestamp, duration -> timestamp", "int, int -> int")
-LIBRARY.declare("_+_", "list(A), list(A) -> list(A)", "string, string -> string", "uint, uint -> uint")
-LIBRARY.declare("_-_", "double, double -> double", "duration, duration -> duration", "int, int -> int")
-LIBRARY.declare("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration", "uint, uint -> uint")
-for _name in ("_*_", "_/_"):
-    LIBRARY.declare(_name, "double, double -> double", "int, int -> int", "uint, uint -> uint")
-LIBRARY.declare("_%_", "int, int -> int", "uint, uint -> uint")
 LIBRARY.declare("-_", "double -> double", "int -> int")
 for _name in ("_<_", "_<=_", "_>_", "_>=_"):
     LIBRARY.declare(_name, "bool, bool -> bool")
@@ -85,15 +78,19 @@ def uint64(value: int) -> UInt:
 
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
-Operands = tuple[type, type]
 
-
-def _arithmetic(name: str, runs: Mapping[Operands, Run]) -> Run:
-    """An operator, by the classes of its operands."""
-    known = {left for left, _ in runs}
+def _arithmetic(name: str, runs: Mapping[str, Run]) -> Run:
+    """A binary operator, by its overloads."""
+    LIBRARY.declare(name, *runs)
+    declared = LIBRARY.overloads[-len(runs) :]
+    by_class = {
+        tuple(CLASSES[kind.name] for kind in overload.params): run
+        for overload, run in zip(declared, runs.values(), strict=True)
+    }
+    known = {left for left, _ in by_class}
 
     def carry_out(meter: Meter, left: Any, right: Any) -> Any:
-        run = runs.get((left.__class__, right.__class__))
+        run = by_class.get((left.__class__, right.__class__))
         if run is None:
             raise Fault("no such overload" if left.__class__ in known else f"no such overload: {name}")
         return run(meter, left, right)
@@ -148,49 +145,51 @@ def _remainder(left: int, right: int) -> int:
 add = _arithmetic(
     "_+_",
     {
-        (int, int): lambda _, left, right: int64(left + right),
-        (UInt, UInt): lambda _, left, right: uint64(int(left) + int(right)),
-        (float, float): lambda _, left, right: left + right,
-        (str, str): _concatenated,
-        (bytes, bytes): _concatenated,
-        (list, list): _joined,
-        (Duration, Duration): lambda _, left, right: add_duration(left.nanos, right.nanos),
-        (Timestamp, Duration): lambda _, left, right: add_to_timestamp(left, right.nanos),
-        (Duration, Timestamp): lambda _, left, right: add_to_timestamp(right, left.nanos),
+        "bytes, bytes -> bytes": _concatenated,
+        "double, double -> double": lambda _, left, right: left + right,
+        "duration, duration -> duration": lambda _, left, right: add_duration(left.nanos, right.nanos),
+        "duration, timestamp -> timestamp": lambda _, left, right: add_to_timestamp(right, left.nanos),
+        "timestamp, duration -> timestamp": lambda _, left, right: add_to_timestamp(left, right.nanos),
+        "int, int -> int": lambda _, left, right: int64(left + right),
+        "list(A), list(A) -> list(A)": _joined,
+        "string, string -> string": _concatenated,
+        "uint, uint -> uint": lambda _, left, right: uint64(int(left) + int(right)),
     },
 )
 _arithmetic(
     "_-_",
     {
-        (int, int): lambda _, left, right: int64(left - right),
-        (UInt, UInt): lambda _, left, right: uint64(int(left) - int(right)),
-        (float, float): lambda _, left, right: left - right,
-        (Duration, Duration): lambda _, left, right: add_duration(left.nanos, -right.nanos),
-        (Timestamp, Timestamp): lambda _, left, right: subtract_time(left, right),
-        (Timestamp, Duration): lambda _, left, right: add_to_timestamp(left, add_duration(0, -right.nanos).nanos),
+        "double, double -> double": lambda _, left, right: left - right,
+        "duration, duration -> duration": lambda _, left, right: add_duration(left.nanos, -right.nanos),
+        "int, int -> int": lambda _, left, right: int64(left - right),
+        "timestamp, duration -> timestamp": lambda _, left, right: add_to_timestamp(
+            left, add_duration(0, -right.nanos).nanos
+        ),
+        "timestamp, timestamp -> duration": lambda _, left, right: subtract_time(left, right),
+        "uint, uint -> uint": lambda _, left, right: uint64(int(left) - int(right)),
     },
 )
 _arithmetic(
     "_*_",
     {
-        (int, int): lambda _, left, right: int64(left * right),
-        (UInt, UInt): lambda _, left, right: uint64(int(left) * int(right)),
-        (float, float): lambda _, left, right: left * right,
+        "double, double -> double": lambda _, left, right: left * right,
+        "int, int -> int": lambda _, left, right: int64(left * right),
+        "uint, uint -> uint": lambda _, left, right: uint64(int(left) * int(right)),
     },
 )
 _arithmetic(
     "_/_",
     {
-        (int, int): lambda _, left, right: int64(_divided(left, right, "division by zero")),
-        (UInt, UInt): lambda _, left, right: UInt(_divided(left, right, "division by zero")),
-        (float, float): lambda _, left, right: _divide_doubles(left, right),
+        "double, double -> double": lambda _, left, right: _divide_doubles(left, right),
+        "int, int -> int": lambda _, left, right: int64(_divided(left, right, "division by zero")),
+        "uint, uint -> uint": lambda _, left, right: UInt(_divided(left, right, "division by zero")),
     },
 )
 _arithmetic(
     "_%_",
     {
-        (int, int): lambda _, left, right: _remainder(left, right),
-        (UInt, UInt): lambda _, left, right: UInt(_remainder(left, right)),
+        "int, int -> int": lambda _, left, right: _remainder(left, right),
+        "uint, uint -> uint": lambda _, left, right: UInt(_remainder(left, right)),
     },
 )
 

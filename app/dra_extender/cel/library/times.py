@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -141,30 +142,27 @@ def total_seconds(span: Duration) -> float:
 
 # --- The calendar ---------------------------------------------------------------------------------------------------
 #
-# datetime ends at the years 1 and 9999, local times may be a few hours beyond.
+# datetime ends at the years 1 and 9999, local times may be a few hours beyond. All eras of 400 years are alike.
+
+_ERA: Final = 146097
+_FIRST_DAY: Final = date(1970, 1, 1).toordinal() - 4 * _ERA
 
 
 def _days(year: int, month: int, day: int) -> int:
     """Days since 1970-01-01 in the proleptic Gregorian calendar."""
-    year -= month <= 2
-    era, year_of_era = divmod(year, 400)
-    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
+    era, year_of_era = divmod(year - 1, 400)
+    return date(year_of_era + 1, month, day).toordinal() + (era - 4) * _ERA - _FIRST_DAY
 
 
 def _date(days: int) -> tuple[int, int, int]:
     """Year, month and day of a number of days since 1970-01-01."""
-    era, day_of_era = divmod(days + 719468, 146097)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    month = shifted + (3 if shifted < 10 else -9)
-    return year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
+    era, day_of_era = divmod(days + _FIRST_DAY - 1, _ERA)
+    found = date.fromordinal(day_of_era + 1)
+    return found.year + (era + 4) * 400, found.month, found.day
 
 
 def _days_in(year: int, month: int) -> int:
-    following = (year + 1, 1) if month == 12 else (year, month + 1)
-    return _days(*following, 1) - _days(year, month, 1)
+    return monthrange((year - 1) % 400 + 1, month)[1]
 
 
 # --- Getters --------------------------------------------------------------------------------------------------------
