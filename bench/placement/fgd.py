@@ -8,40 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import exp
-from typing import Final
 
 import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.placement.freestates import NodeFreeState
 from dra_extender.placement.podshape import PodShape
-from dra_extender.placement.policies import Cost, RemainingValues
+from dra_extender.placement.policies import Cost, Fragmentation
 from dra_extender.placement.workload import plain
 
 
-class FGD:
+class FGD(Fragmentation):
     """`frequencies`: of typical pods with GPUs, of all typical pods."""
 
-    name: Final = "FGD"
-    basis: Final = "less the rounded gain in fragments"
-    version: Final = 0
+    name = "FGD"
+    basis = "less the rounded gain in fragments"
 
     def __init__(self, frequencies: Mapping[PodShape, float]) -> None:
-        self._values = RemainingValues(fed_part=0.0)
-        self._values.weigh(
-            plain((msgspec.structs.replace(shape, memory=0), part) for shape, part in frequencies.items())
-        )
-
-    @property
-    def work(self) -> int:
-        return self._values.work
+        super().__init__(fed_part=0.0)
+        self.weigh(plain((msgspec.structs.replace(shape, memory=0), part) for shape, part in frequencies.items()))
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         return -float(int(100 / (1 + exp(self._fragments(after, budget) - self._fragments(before, budget))))), 0.0
 
     def _fragments(self, state: NodeFreeState, budget: WorkBudget) -> float:
         """GPUs that are free and of no use, by the distribution of pods."""
-        return state.devices.free - self._values.of(state, budget)
+        return state.devices.free - self.remaining_value(state, budget)
 
     def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
         first, then = self._fragments(before, budget), self._fragments(after, budget)

@@ -155,18 +155,7 @@ def segment(name: str) -> str:
     return quote(name, safe=":")
 
 
-class _Meta(Object, frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Identified(Object, frozen=True, gc=False):
-    metadata: _Meta = _Meta()
-
-
-class Identity(msgspec.Struct, frozen=True, gc=False):
+class Identity(Object, frozen=True, gc=False):
     """The part of the metadata that can be read even of an undecodable object."""
 
     namespace: str = ""
@@ -179,17 +168,19 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+class _Identified(Object, frozen=True, gc=False):
+    metadata: Identity = Identity()
+
+
 _envelope = msgspec.json.Decoder(_Identified)
 
 
 def identify(data: bytes | msgspec.Raw) -> Identity:
     """The identity of any object; fields that cannot be read are empty."""
     try:
-        meta = _envelope.decode(data).metadata
+        return _envelope.decode(data).metadata
     except UNDECODABLE:
-        found = identity(data)
-        return Identity(*(found.get(field, "") for field in ("namespace", "name", "uid", "resourceVersion")))
-    return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
+        return msgspec.convert(identity(data), Identity)
 
 
 NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", partial(decode, Node))

@@ -13,14 +13,14 @@ scarcity, devices that CPU and memory cannot feed, and exact costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal, NamedTuple, Protocol, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.podshape import Need, described
+from dra_extender.placement.podshape import described
 from dra_extender.placement.workload import FED_PART, NeedWeights, Use, Weights, remaining_value, uses
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
@@ -33,29 +33,25 @@ Cost = tuple[float, float]
 """Less is better; the second decides between devices of one node where the first is equal."""
 
 
-class Policy(Protocol):
+class Policy:
     """`version` changes when costs may. `work` grows with what costs were found out, in steps of some 0.1
-    microseconds.
+    microseconds. `basis`: what costs are, in words.
     """
 
-    @property
-    def name(self) -> str: ...
+    name = ""
+    basis = ""
 
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def work(self) -> int: ...
-
-    @property
-    def basis(self) -> str:
-        """What costs are, in words."""
+    def __init__(self) -> None:
+        self.version = 0
+        self.work = 0
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         """The cost of leaving the node in the state `after`. Raises TooCostly and TurnSpent."""
+        raise NotImplementedError
 
     def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
         """The reasons for the cost, for people."""
+        raise NotImplementedError
 
 
 def used_part(state: NodeFreeState) -> float:
@@ -80,14 +76,10 @@ _STEPS: Final = 20
 """Of finding out how much of a node is used."""
 
 
-class _Allocated:
+class _Allocated(Policy):
     """Compares how much of the node is used afterwards. `sign`: 1 when less is better, -1 when more is."""
 
-    version: Final = 0
     sign = 1
-
-    def __init__(self) -> None:
-        self.work = 0
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         self.work += _STEPS
@@ -100,32 +92,26 @@ class _Allocated:
 class Pack(_Allocated):
     """The fullest node, and there what leaves most in one piece: the device that has least left."""
 
-    name: Final = "pack"
-    basis: Final = "less the mean of what is used of devices, CPU and memory afterwards"
+    name = "pack"
+    basis = "less the mean of what is used of devices, CPU and memory afterwards"
     sign = -1
 
 
 class Spread(_Allocated):
     """The emptiest node, and there the device that has most left."""
 
-    name: Final = "spread"
-    basis: Final = "the mean of what is used of devices, CPU and memory afterwards"
+    name = "spread"
+    basis = "the mean of what is used of devices, CPU and memory afterwards"
 
 
-class ValueLoss(NamedTuple):
-    """What a shape loses: `amount` in devices, times what the shape counts."""
+class Fragmentation(Policy):
+    """The node and device that the workload loses least with. `work` grows with the shapes that were compared."""
 
-    cpu: int
-    memory: int
-    need: Need
-    amount: float
-
-
-class RemainingValues:
-    """The remaining value of nodes by their states, remembered. `work` grows with the shapes that were compared."""
+    name = "fragmentation"
+    basis = "devices that the pods seen so far could use before and not afterwards, those in demand counting more"
 
     def __init__(self, fed_part: float = FED_PART) -> None:
-        self.work = 0
+        super().__init__()
         self._fed_part = fed_part
         self._weights: Weights = ()
         self._uses: dict[FreeDevices, tuple[Use, ...]] = {}
@@ -133,12 +119,13 @@ class RemainingValues:
 
     def weigh(self, weights: Weights) -> None:
         """What shapes count from now on."""
+        self.version += 1
         self._weights = weights
         self._uses.clear()
         self._known.clear()
 
-    def of(self, state: NodeFreeState, budget: WorkBudget) -> float:
-        """The remaining value of the node."""
+    def remaining_value(self, state: NodeFreeState, budget: WorkBudget) -> float:
+        """The remaining value of the node; remembered by its state."""
         key = state[:3]
         found = self._known.get(key)
         if found is None:
@@ -149,18 +136,6 @@ class RemainingValues:
             found = self._known[key] = remaining_value(used, state.cpu, state.memory, self._fed_part)
         return found
 
-    def losses(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[ValueLoss]:
-        """What each shape loses, where it loses or gains anything."""
-        for row in self._weights:
-            for cpu, memory, weight in row.shapes:
-                one = (NeedWeights(row.need, ((cpu, memory, weight),)),)
-                values = [
-                    remaining_value(uses(state.devices, one, budget), state.cpu, state.memory, self._fed_part)
-                    for state in (before, after)
-                ]
-                if values[0] != values[1]:
-                    yield ValueLoss(round(1 / cpu), round(1 / memory), row.need, values[0] - values[1])
-
     def _used(self, devices: FreeDevices, budget: WorkBudget) -> tuple[Use, ...]:
         found = self._uses.get(devices)
         if found is None:
@@ -169,38 +144,26 @@ class RemainingValues:
             found = self._uses[devices] = uses(devices, self._weights, budget)
         return found
 
-
-class Fragmentation:
-    """The node and device that the workload loses least with."""
-
-    name: Final = "fragmentation"
-    basis: Final = (
-        "devices that the pods seen so far could use before and not afterwards, those in demand counting more"
-    )
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.remaining_values = RemainingValues()
-
-    @property
-    def work(self) -> int:
-        return self.remaining_values.work
-
-    def weigh(self, weights: Weights) -> None:
-        """What shapes count from now on."""
-        self.version += 1
-        self.remaining_values.weigh(weights)
-
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
-        return self.remaining_values.of(before, budget) - self.remaining_values.of(
-            after, budget
-        ), -after.devices.unfragmented
+        lost = self.remaining_value(before, budget) - self.remaining_value(after, budget)
+        return lost, -after.devices.unfragmented
 
     def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
-        losses = sorted(self.remaining_values.losses(before, after, budget), key=lambda loss: -abs(loss.amount))
-        for loss in losses[:SHOWN_LOSSES]:
-            lost = "loses" if loss.amount > 0 else "gains"
-            yield f"{lost} {abs(loss.amount):.4g} for pods with {described(loss.cpu, loss.memory, loss.need)}"
+        losses = sorted(self._losses(before, after, budget), key=lambda loss: -abs(loss[0]))
+        for loss, pods in losses[:SHOWN_LOSSES]:
+            yield f"{'loses' if loss > 0 else 'gains'} {abs(loss):.4g} for pods with {pods}"
+
+    def _losses(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[tuple[float, str]]:
+        """What each shape loses, in devices times what the shape counts, where it loses or gains anything."""
+        for row in self._weights:
+            for cpu, memory, weight in row.shapes:
+                one = (NeedWeights(row.need, ((cpu, memory, weight),)),)
+                values = [
+                    remaining_value(uses(state.devices, one, budget), state.cpu, state.memory, self._fed_part)
+                    for state in (before, after)
+                ]
+                if values[0] != values[1]:
+                    yield values[0] - values[1], described(round(1 / cpu), round(1 / memory), row.need)
 
 
 # --- which policy is in force -----------------------------------------------------------------------------------------
