@@ -7,7 +7,7 @@ fit now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 
 from dra_extender.api.core import Node
@@ -64,7 +64,7 @@ class Inventory:
         self._features = features
         self._rules = TaintRules()
         self._device_lists = DeviceLists()
-        self._pools: dict[PoolID, PublishedPool] = {}
+        self.pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
         self._problems: dict[PoolID, tuple[ObjectProblem, ...]] = {}
         self._unchecked: dict[PoolID, None] = {}
@@ -78,9 +78,9 @@ class Inventory:
         if before is not None and before != pool:
             self.drop_slice(name)
             before = None
-        if before is not None and self._pools[pool].published(name).spec == item.spec:
+        if before is not None and self.pools[pool].published(name).spec == item.spec:
             return False
-        published = self._pools.setdefault(pool, PublishedPool(pool, self._features))
+        published = self.pools.setdefault(pool, PublishedPool(pool, self._features))
         own_before = published.own_node(name)
         published.put(item, self._device_lists, self._active_rules())
         self._pool_of_slice[name] = pool
@@ -91,12 +91,12 @@ class Inventory:
         pool = self._pool_of_slice.pop(name, None)
         if pool is None:
             return False
-        published = self._pools[pool]
+        published = self.pools[pool]
         own_before = published.own_node(name)
         published.drop(name)
         self._changed(pool, own_before)
         if not published:
-            del self._pools[pool], self._unchecked[pool]
+            del self.pools[pool], self._unchecked[pool]
             self._problems.pop(pool, None)
         return True
 
@@ -125,7 +125,7 @@ class Inventory:
     def _retaint(self, rules: list[DeviceTaintRule]) -> None:
         if not self._features.taint_rules:
             return
-        for pool, published in self._pools.items():
+        for pool, published in self.pools.items():
             if any(reaches(rule.spec, pool) for rule in rules):
                 published.retaint(self._device_lists, self._rules)
                 self.nodes.pool_changed(pool)
@@ -145,7 +145,7 @@ class Inventory:
         for item in slices:
             pool = item.spec.driver, item.spec.pool.name
             if pool not in own:
-                known = self._pools.get(pool)
+                known = self.pools.get(pool)
                 own[pool] = known.copy() if known is not None else PublishedPool(pool, self._features)
             own[pool].put(item, self._device_lists, self._active_rules())
         return self.nodes.would_see(node, own)
@@ -158,41 +158,37 @@ class Inventory:
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:
         """The slices with this `nodeName`, also those of shared counters, with the taints of rules."""
         for id in self.nodes.own_pools(node):
-            yield from (item for item in self._pools[id].slices.values() if item.spec.node_name == node)
+            yield from (item for item in self.pools[id].slices.values() if item.spec.node_name == node)
 
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool and are not stale."""
         return self.nodes.seeing(pool)
 
     def pool(self, pool: PoolID) -> PublishedPool | None:
-        return self._pools.get(pool)
-
-    @property
-    def pools(self) -> Mapping[PoolID, PublishedPool]:
-        return self._pools
+        return self.pools.get(pool)
 
     def pools_of(self, node: str) -> Iterator[PoolID]:
         """The pools with slices of the node's own."""
-        return (pool for pool, published in self._pools.items() if node in published.own_nodes())
+        return (pool for pool, published in self.pools.items() if node in published.own_nodes())
 
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""
-        return (item for pool in self._pools.values() for item in pool.slices.values())
+        return (item for pool in self.pools.values() for item in pool.slices.values())
 
     def device(self, device: DeviceID, node: str) -> Device | None:
-        published = self._pools.get(device[:2])
+        published = self.pools.get(device[:2])
         return published.device(device[2], node) if published else None
 
     def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        published = self._pools.get(pool)
+        published = self.pools.get(pool)
         return published.counter_sets(node) if published else ()
 
     def is_whole(self, pool: PoolID, node: str) -> bool:
-        published = self._pools.get(pool)
+        published = self.pools.get(pool)
         return published is not None and published.is_whole(node)
 
     def vantages(self, pool: PoolID) -> Iterable[str]:
-        published = self._pools.get(pool)
+        published = self.pools.get(pool)
         return published.vantages() if published else ()
 
     def check_pools(self) -> Iterator[None]:
@@ -201,7 +197,7 @@ class Inventory:
             if not self._unchecked:
                 return
             pool, _ = self._unchecked.popitem()
-            published = self._pools.get(pool)
+            published = self.pools.get(pool)
             found = tuple(problems_of(pool, tuple(published.newest()), self._features)) if published else ()
             if found:
                 self._problems[pool] = found

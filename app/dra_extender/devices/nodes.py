@@ -111,10 +111,12 @@ class Nodes(Mapping[str, Node]):
         self.changes = ChangeLog()
         self._features = features
         self._pool_of = pool_of
-        self._seen: dict[str, SeenNode] = {}
-        self._by_index: list[SeenNode | None] = []
+        self.seen: dict[str, SeenNode] = {}
+        """The nodes by name; `current` brings one up to date. Read only, as the next two."""
+        self.by_index: list[SeenNode | None] = []
+        """The nodes by index; None where an index is not in use."""
         self.index: dict[str, int] = {}
-        """The index of each node. Read only."""
+        """The index of each node."""
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
@@ -128,38 +130,28 @@ class Nodes(Mapping[str, Node]):
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Node:
-        return self._seen[name].node
+        return self.seen[name].node
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._seen)
+        return iter(self.seen)
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self.seen)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._seen
-
-    @property
-    def seen(self) -> Mapping[str, SeenNode]:
-        """The nodes by name; `current` brings one up to date."""
-        return self._seen
-
-    @property
-    def by_index(self) -> list[SeenNode | None]:
-        """The nodes by index; None where an index is not in use."""
-        return self._by_index
+        return name in self.seen
 
     def put(self, node: Node) -> bool:
         """Add or replace a node. True when a pod that was refused may fit now."""
-        seen = self._seen.get(node.name)
+        seen = self.seen.get(node.name)
         if seen is None:
-            index = self._spare.pop() if self._spare else len(self._by_index)
+            index = self._spare.pop() if self._spare else len(self.by_index)
             seen = SeenNode(index, node)
-            if index == len(self._by_index):
-                self._by_index.append(seen)
+            if index == len(self.by_index):
+                self.by_index.append(seen)
             else:
-                self._by_index[index] = seen
-            self._seen[node.name] = seen
+                self.by_index[index] = seen
+            self.seen[node.name] = seen
             self.index[node.name] = index
             self.changes.note(index)
             return True
@@ -173,9 +165,9 @@ class Nodes(Mapping[str, Node]):
 
     def drop(self, name: str) -> bool:
         """Remove a node. False: no refused pod fits after that."""
-        seen = self._seen.pop(name, None)
+        seen = self.seen.pop(name, None)
         if seen is not None:
-            self._by_index[seen.index] = None
+            self.by_index[seen.index] = None
             del self.index[name]
             self._spare.append(seen.index)
             self._views.pop(name, None)
@@ -203,14 +195,14 @@ class Nodes(Mapping[str, Node]):
         elif deviceless is not was_deviceless:
             self._deviceless = dict(sorted({**self._deviceless, pool: deviceless}.items(), key=itemgetter(0)))
         if was_open is not None or pool in self._open or deviceless is not was_deviceless:
-            for seen in self._seen.values():
+            for seen in self.seen.values():
                 seen.stale.add(pool)
             self._views.clear()
             self.changes.note_all()
         else:
             for names in (own if pool in self._computed else (), moved):
                 for name in names:
-                    known = self._seen.get(name or "")
+                    known = self.seen.get(name or "")
                     if known is not None and pool not in known.stale:
                         known.stale.add(pool)
                         self._views.pop(known.node.name, None)
@@ -258,20 +250,20 @@ class Nodes(Mapping[str, Node]):
             return
         published = self._pool_of(pool)
         for name in published.own_nodes() if published else ():
-            if (seen := self._seen.get(name)) is not None:
+            if (seen := self.seen.get(name)) is not None:
                 self.changes.note(seen.index)
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool and are not stale."""
         indexes = self._open.get(pool)
         if indexes is not None:
-            yield from (seen.node.name for index in indexes if (seen := self._by_index[index]) is not None)
+            yield from (seen.node.name for index in indexes if (seen := self.by_index[index]) is not None)
             return
         published = self._pool_of(pool)
-        yield from (name for name in (published.own_nodes() if published else ()) if name in self._seen)
+        yield from (name for name in (published.own_nodes() if published else ()) if name in self.seen)
 
     def _note(self, indexes: Collection[int]) -> None:
-        if 2 * len(indexes) > len(self._seen):
+        if 2 * len(indexes) > len(self.seen):
             self.changes.note_all()
         else:
             for index in indexes:
@@ -289,8 +281,8 @@ class Nodes(Mapping[str, Node]):
         """Bring all nodes up to date, one at a step, before a decision needs them. Nodes may be added and removed
         between steps.
         """
-        for name in list(self._seen):
-            seen = self._seen.get(name)
+        for name in list(self.seen):
+            seen = self.seen.get(name)
             if seen is not None:
                 self.current(seen)
                 yield
@@ -298,7 +290,7 @@ class Nodes(Mapping[str, Node]):
     def view(self, name: str) -> NodeView | None:
         """All pools of the node; None when the node is not known."""
         view = self._views.get(name)
-        seen = self._seen.get(name)
+        seen = self.seen.get(name)
         if view is None and seen is not None:
             self.current(seen)
             pools = [item.pool for item in seen.pools if item.pool is not None]

@@ -94,7 +94,8 @@ class LeaderElection:
         self._fit = fit
         self._clock = clock
         self._reported = False
-        self._retired = False
+        self.released = False
+        """True once `release` was called: this candidate will not lead again."""
         self._turn = asyncio.Lock()
         self._renewed_at: float | None = None
         self._seen = Lease(ObjectMeta())
@@ -108,11 +109,6 @@ class LeaderElection:
         """True while we hold the lease, by our own clock."""
         renewed = self._renewed_at
         return renewed is not None and self._clock() - renewed < self._settings.renew_deadline
-
-    @property
-    def released(self) -> bool:
-        """True once `release` was called: this candidate will not lead again."""
-        return self._retired
 
     @property
     def holder(self) -> str:
@@ -154,7 +150,7 @@ class LeaderElection:
         """
         async with self._turn:
             try:
-                if self._retired:
+                if self.released:
                     await self.look()
                 else:
                     await (self._try() if self._fit() else self._give_back())
@@ -168,7 +164,7 @@ class LeaderElection:
         It waits for a step under way: a renewal that overtook the release would keep the lease from everybody.
         """
         async with self._turn:
-            self._retired = True
+            self.released = True
             try:
                 await self._give_back()
             except ApiError as problem:
@@ -188,7 +184,7 @@ class LeaderElection:
 
     def _pause(self) -> float:
         """Seconds until the next step, unless the lease is free before."""
-        if self._retired:
+        if self.released:
             return self._settings.retry_period
         if not self._fit():
             return UNFIT_PERIOD

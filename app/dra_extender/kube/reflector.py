@@ -108,7 +108,8 @@ class Reflector(Generic[T]):
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()
         self._clock = clock
-        self._synced = False
+        self.synced = False
+        """True after the first complete list."""
         self._worked_at = clock()
         self._opened_at = self._worked_at
         self._watching = False
@@ -116,13 +117,9 @@ class Reflector(Generic[T]):
         self._failed_watches = 0
         self._lists = self._watches = self._events = 0
         self._problem = ""
-        self._not_found = False
+        self.not_found = False
+        """True when the API server answered the last request with 404: it does not serve the kind."""
         self._reported = ("", -_LOG_PERIOD)
-
-    @property
-    def synced(self) -> bool:
-        """True after the first complete list."""
-        return self._synced
 
     @property
     def behind(self) -> float:
@@ -136,15 +133,10 @@ class Reflector(Generic[T]):
         """
         return self._watching and (not self._failed_watches or self._clock() - self._opened_at > _STEADY)
 
-    @property
-    def not_found(self) -> bool:
-        """True when the API server answered the last request with 404: it does not serve the kind."""
-        return self._not_found
-
     def progress(self) -> Progress:
         return Progress(
             kind=self.resource.kind,
-            synced=self._synced,
+            synced=self.synced,
             objects=len(self._known),
             undecodable=self._known.undecodable,
             version=self._known.version,
@@ -197,7 +189,7 @@ class Reflector(Generic[T]):
             items, version = page.items or [], page.metadata.resource_version
             for batch in batches(items):
                 self._known.listed(batch)
-                if not self._synced:
+                if not self.synced:
                     self._known.report()
                 await asyncio.sleep(0)
         self._known.end_list(version)
@@ -205,8 +197,8 @@ class Reflector(Generic[T]):
         self._worked_at = self._clock()
         self._failed_watches = min(self._failed_watches, 1)  # the next watch has not shown yet that it works
         self._connected()
-        if not self._synced:
-            self._synced = True
+        if not self.synced:
+            self.synced = True
             log.info("synced", kind=self.resource.kind, objects=len(self._known))
             self._on_synced()
 
@@ -243,7 +235,7 @@ class Reflector(Generic[T]):
         if not self._watching:
             self._watching = True
             self._opened_at = self._clock()
-        self._not_found = False
+        self.not_found = False
         if not self._failed_watches:
             self._problem = ""
 
@@ -258,7 +250,7 @@ class Reflector(Generic[T]):
     def _failed(self, problem: ApiError) -> float:
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
-        self._not_found = isinstance(problem, NotServedError)
+        self.not_found = isinstance(problem, NotServedError)
         reported, when = self._reported
         if reported != problem.message or self._clock() - when >= _LOG_PERIOD:
             self._reported = (problem.message, self._clock())
@@ -302,7 +294,8 @@ class Watches:
     ) -> None:
         """`budgets`: watch PodDisruptionBudgets, too. `set_aside`: see `KnownObjects`."""
         self._on_synced = on_synced
-        self._synced = False
+        self.synced = False
+        """True after the first list of every kind."""
         self._reflectors = tuple(
             Reflector(
                 client,
@@ -317,17 +310,12 @@ class Watches:
         )
         self._required = tuple(each for each in self._reflectors if not each.resource.optional)
 
-    @property
-    def synced(self) -> bool:
-        """True after the first list of every kind."""
-        return self._synced
-
     def progress(self) -> Sequence[Progress]:
         return [reflector.progress() for reflector in self._reflectors]
 
     def longest_gap(self) -> float:
         """The largest `behind` of all kinds; infinite before the first list of every kind."""
-        if not self._synced:
+        if not self.synced:
             return math.inf
         return max(reflector.behind for reflector in self._required)
 
@@ -342,6 +330,6 @@ class Watches:
                 group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _one_synced(self) -> None:
-        if not self._synced and all(reflector.synced for reflector in self._required):
-            self._synced = True
+        if not self.synced and all(reflector.synced for reflector in self._required):
+            self.synced = True
             self._on_synced()

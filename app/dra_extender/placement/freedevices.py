@@ -97,7 +97,7 @@ class FreeDevices:
             found = {left.number: left for devices in sets for left in devices.after(demand, budget)}
             if not found:
                 return (self,)
-            sets = _fullest(found.values())
+            sets = tuple(sorted(found.values(), key=lambda left: _fullness((left, ())))[:MOST_REMAINDERS])
         return sets
 
     def after(self, demand: DeviceDemand, budget: WorkBudget) -> tuple[FreeDevices, ...]:
@@ -151,10 +151,6 @@ class FreeDevices:
 def _fullness(stage: tuple[FreeDevices, tuple[PartitionGroup, ...]]) -> tuple[float, int]:
     devices, done = stage
     return -devices.unfragmented - sum(group.unfragmented for group in done), devices.number
-
-
-def _fullest(sets: Iterable[FreeDevices]) -> tuple[FreeDevices, ...]:
-    return tuple(sorted(sets, key=lambda devices: (-devices.unfragmented, devices.number))[:MOST_REMAINDERS])
 
 
 class FreeDeviceSets:

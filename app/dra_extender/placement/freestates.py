@@ -31,7 +31,7 @@ from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode, SeenPool
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, NO_AMOUNTS, Amounts, PoolHoldings, PoolID, together
 from dra_extender.placement.freedevices import FreeDevices, FreeDeviceSets
-from dra_extender.placement.partitiongroups import CounterTie, Partition, PartitionGroup, PartitionGroups, used_of
+from dra_extender.placement.partitiongroups import CounterTie, Partition, PartitionGroup, PartitionGroups
 from dra_extender.placement.podshape import Load, Loads, allocatable
 
 
@@ -88,9 +88,9 @@ class PoolGrouping:
             if name in owned or not (several or used is None):
                 found.append(groups.gone(whole))
             elif several:
-                found.append(groups.shared(model, used_of(used) if used is not None else None, whole))
+                found.append(groups.device(model, used, whole, shared=True))
             else:
-                found.append(groups.exclusive(model, None, whole))
+                found.append(groups.device(model, None, whole, shared=False))
         if self._linked:
             left = remaining_counters(self._pool, held)
             for linked in self._linked:
@@ -205,6 +205,8 @@ class FreeStates:
         weight: Callable[[DeviceModel, WorkBudget], float],
     ) -> None:
         self.changes = ChangeLog()
+        self.shares = features.DRAConsumableCapacity
+        """True when devices can be shared."""
         self.epoch = 0
         """Grows when all free devices are forgotten, and so what was remembered about them."""
         self._nodes = nodes
@@ -225,7 +227,7 @@ class FreeStates:
         features = self._features
         self._groupings = PoolGroupings(
             PoolSignatures(self._reads), self._groups,
-            shares=features.DRAConsumableCapacity, counters=features.DRAPartitionableDevices,
+            shares=self.shares, counters=features.DRAPartitionableDevices,
         )  # fmt: skip
         self.epoch += 1
         self._states = []
@@ -267,11 +269,6 @@ class FreeStates:
                 self._states[index] = None
                 self.changes.note(index)
         self._position = self._nodes.changes.position
-
-    @property
-    def shares(self) -> bool:
-        """True when devices can be shared."""
-        return self._features.DRAConsumableCapacity
 
     @property
     def size(self) -> int:

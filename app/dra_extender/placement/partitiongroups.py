@@ -10,7 +10,7 @@ fits is for the allocator to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.budget import Deferred, WorkBudget
@@ -115,8 +115,7 @@ class SingleDevice(PartitionGroup):
             return _NOTHING
         for name, amount in takes:
             used[name] = used.get(name, 0) + amount.nano
-        after = self._groups.shared(self._model, tuple(sorted(used.items())), self.whole)
-        return Rate(self.free, copies, (after,))
+        return Rate(self.free, copies, (self._groups.device(self._model, used, self.whole, shared=True),))
 
 
 def _left(model: DeviceModel, used: Used) -> float:
@@ -235,15 +234,9 @@ class PartitionGroups:
         found = self._by_content.get(whole)
         return found or self._keep(whole, PartitionGroup(len(self), whole, part=0.0, unfragmented=0.0))
 
-    def exclusive(self, model: DeviceModel, used: Used | None, whole: float) -> PartitionGroup:
-        """A device without counters that is not allocated, for one claim."""
-        return self._device(model, used, whole, shared=False)
-
-    def shared(self, model: DeviceModel, used: Used | None, whole: float) -> PartitionGroup:
-        """A device without counters that several claims can have, with what their shares take."""
-        return self._device(model, used, whole, shared=True)
-
-    def _device(self, model: DeviceModel, used: Used | None, whole: float, *, shared: bool) -> PartitionGroup:
+    def device(self, model: DeviceModel, amounts: Amounts | None, whole: float, *, shared: bool) -> PartitionGroup:
+        """A device without counters, for one claim or `shared`, with what shares take of it."""
+        used = None if amounts is None else tuple(sorted(amounts.items()))
         key = model, used, shared
         found = self._by_content.get(key)
         return found or self._keep(key, SingleDevice(self, model, used, whole=whole, shared=shared))
@@ -258,8 +251,3 @@ class PartitionGroups:
     def _keep(self, key: Hashable, group: PartitionGroup) -> PartitionGroup:
         self._by_content[key] = group
         return group
-
-
-def used_of(amounts: Amounts | Mapping[str, int]) -> Used:
-    """What shares consume, in the form of a group."""
-    return tuple(sorted((name, amount) for name, amount in amounts.items()))

@@ -124,14 +124,11 @@ class WorkerPool:
 
     def __init__(self, limits: WorkerLimits) -> None:
         self.starts = 0
+        self.capacity = limits.count
+        """How many requests are worked on at the same time."""
         self._limits = limits
         self._idle: list[tuple[WorkerProcess, asyncio.TimerHandle]] = []
         self._ending: set[asyncio.Task[None]] = set()
-
-    @property
-    def capacity(self) -> int:
-        """How many requests are worked on at the same time."""
-        return self._limits.count
 
     @property
     def idle(self) -> int:
