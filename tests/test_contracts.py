@@ -170,9 +170,9 @@ def test_a_breach_is_planted_for_every_contract() -> None:
 IMPURE_NAMES = {"open", "input", "print", "breakpoint"}
 IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "setrecursionlimit"}
 PURE_PACKAGES = {
-    "__future__", "array", "bisect", "cachetools", "collections", "contextlib", "copy", "dataclasses", "datetime",
-    "decimal", "difflib", "enum", "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec", "operator", "re",
-    "re2", "struct", "typing", "weakref", "zoneinfo",
+    "__future__", "array", "bisect", "cachetools", "calendar", "collections", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "difflib", "enum", "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec",
+    "operator", "re", "re2", "struct", "typing", "weakref", "zoneinfo",
 }  # fmt: skip
 """What pure packages import from outside. zoneinfo reads the rules of a zone from the system or from tzdata."""
 
