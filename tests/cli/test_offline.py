@@ -204,3 +204,11 @@ def test_a_selector_says_which_clause_decided_and_where_it_fails(
     result = selector(expression)
     told = " ".join(result.output.split())
     assert (result.exit_code, [word for word in words if word not in told]) == (status, []), result.output
+
+
+@pytest.mark.parametrize(
+    ("gates", "status"), [("", 2), ("DRAListTypeAttributes=true", 1), ("DRAListTypeAttributes=maybe", 2)]
+)
+def test_the_feature_gates_decide_what_a_selector_may_use(gates: str, status: int) -> None:
+    expression = "device.driver == 'x' && device.attributes['gpu.example.com'].model.includes('A100')"
+    assert run("selector", expression, "--slice", "-", "--feature-gates", gates, stdin=SLICE).exit_code == status

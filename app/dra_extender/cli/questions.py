@@ -266,7 +266,6 @@ class SelectorOptions(Source, frozen=True, kw_only=True):
     batch: Annotated[
         bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
     ] = False
-    list_attributes: Annotated[bool, typer.Option(help="turn on the feature gate DRAListTypeAttributes")] = False
     output: Output = "text"
 
 

@@ -41,6 +41,7 @@ _KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
     "DeviceClass": device_classes,
     "ResourceClaim": resource_claims,
 }
+_CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
 _TOLERATION: Final = re.compile(
     r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule|None))?"
 )
@@ -190,15 +191,15 @@ def pods_of(file: str, text: str) -> Manifests:
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
     for document in objects(file, text):
-        meta = document.get("metadata") or {}
-        name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         kind = document.get("kind")
         if kind == "Pod":
             pods.append(convert(Pod, document))
-        elif kind == "ResourceClaim":
-            claims[name] = _claim(document, document)
-        elif kind == "ResourceClaimTemplate":
-            templates[name] = template_spec(document)
+        elif kind in _CLAIMS:
+            claim = claim_of(document)
+            if kind == "ResourceClaim":
+                claims[claim.metadata.name] = claim
+            else:
+                templates[claim.metadata.name] = claim.spec
     if not pods:
         raise ValueError(f"{file} contains no object of kind Pod")
     return Manifests(tuple(pods), claims, templates)
@@ -209,17 +210,29 @@ def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
     found: list[ResourceClaim] = []
     for document in objects(file, text):
         kind = document.get("kind")
-        if kind not in ("ResourceClaim", "ResourceClaimTemplate") or not isinstance(document.get("spec"), dict):
+        if kind not in _CLAIMS or not isinstance(document.get("spec"), dict):
             what = kind or "an object without a kind"
             raise ValueError(f"{file}: {what} is not a ResourceClaim or ResourceClaimTemplate with a spec")
-        name = str((document.get("metadata") or {}).get("name") or "(unnamed)")
-        spec = document["spec"].get("spec", {}) if kind == "ResourceClaimTemplate" else document["spec"]
-        body = {"metadata": {"name": name, "uid": f"{file}/{name} (new)"}, "spec": spec}
-        claim = _claim({"apiVersion": f"{GROUP}/v1", **document}, body)
-        found.append(replace(claim, spec=defaulted(claim.spec)))
+        claim = claim_of(document)
+        name = claim.metadata.name or "(unnamed)"
+        found.append(ResourceClaim(ObjectMeta(name=name, uid=f"{file}/{name} (new)"), defaulted(claim.spec)))
     if not found:
         raise ValueError(f"{file} contains no ResourceClaim and no ResourceClaimTemplate")
     return tuple(found)
+
+
+def claim_of(document: dict[str, Any]) -> ResourceClaim:
+    """The claim of a manifest, or that of a ResourceClaimTemplate, under its name. Without an apiVersion, it is v1.
+    Raises DecodeError and ValueError.
+    """
+    group, _, version = str(document.get("apiVersion") or f"{GROUP}/v1").partition("/")
+    if group != GROUP or version not in _VERSIONS:
+        raise ValueError(f"apiVersion {document.get('apiVersion')} is not one of {GROUP}/{', '.join(_VERSIONS)}")
+    spec = document.get("spec")
+    if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
+        spec = spec.get("spec")
+    body = {"metadata": document.get("metadata") or {}, "spec": spec or {}}
+    return resource_claims(version).decode(msgspec.json.encode(body))
 
 
 def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
@@ -238,21 +251,6 @@ def hypothetical_objects(file: str, text: str, namespace: str) -> list[Hypotheti
     if not found:
         raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")
     return found
-
-
-def template_spec(document: dict[str, Any]) -> ResourceClaimSpec:
-    """The spec of the claims that are made from a ResourceClaimTemplate. Raises ValueError and DecodeError."""
-    spec = document.get("spec")
-    inner = spec.get("spec") if isinstance(spec, dict) else None
-    return _claim(document, {"metadata": {"name": "template"}, "spec": inner or {}}).spec
-
-
-def _claim(document: dict[str, Any], body: dict[str, Any]) -> ResourceClaim:
-    """`body` in the API version that the document names."""
-    group, _, version = str(document.get("apiVersion") or "").partition("/")
-    if group != GROUP or version not in _VERSIONS:
-        raise ValueError(f"apiVersion {document.get('apiVersion')} is not one of {GROUP}/{', '.join(_VERSIONS)}")
-    return resource_claims(version).decode(msgspec.json.encode(body))
 
 
 def toleration(text: str) -> Toleration:

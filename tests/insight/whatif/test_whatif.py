@@ -9,8 +9,7 @@ import pytest
 
 from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.whatif import PodOutcome, WhatIf, what_if
+from dra_extender.insight.whatif.whatif import Changes, PodOutcome, WhatIf, what_if
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU

@@ -9,8 +9,7 @@ import pytest
 
 from dra_extender.api.events import Removed
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.whatif import simulating, what_if
+from dra_extender.insight.whatif.whatif import Changes, simulating, what_if
 from dra_extender.scheduling.view import View
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.gpupods import running, waiting

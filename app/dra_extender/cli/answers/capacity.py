@@ -15,8 +15,7 @@ from dra_extender.insight.compaction.compaction import Compaction, request_of_cl
 from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import class_request, headroom
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
-from dra_extender.insight.whatif.changes import Changes
-from dra_extender.insight.whatif.whatif import what_if
+from dra_extender.insight.whatif.whatif import Changes, what_if
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 

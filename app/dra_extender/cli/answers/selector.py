@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
 from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
@@ -45,7 +46,9 @@ async def answer(given: SelectorOptions) -> int:
         return _batch()
     if given.expression is None:
         raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
-    gates, programs = CelGates(list_attributes=given.list_attributes), Programs()
+    with unanswerable():
+        features = FeatureGates.parse(given.feature_gates)
+    gates, programs = CelGates(list_attributes=features.DRAListTypeAttributes), Programs()
     try:
         program = programs.compile(given.expression, gates)
     except CelCompileError as error:

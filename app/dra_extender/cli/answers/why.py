@@ -27,7 +27,7 @@ from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import WhyOptions
 from dra_extender.cli.source import Source
-from dra_extender.insight.manifests import Draft, Manifests, draft, pods_of, template_spec, text_of
+from dra_extender.insight.manifests import Draft, Manifests, claim_of, draft, pods_of, text_of
 from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
@@ -156,5 +156,5 @@ async def _stored_templates(
                 document = msgspec.json.decode(await client.get(kind.path(where, name)))
             except (NotFoundError, RejectedError):
                 continue
-            templates.setdefault(where, {})[name] = template_spec(document)
+            templates.setdefault(where, {})[name] = claim_of({**document, "kind": "ResourceClaimTemplate"}).spec
     return templates

@@ -14,7 +14,7 @@ from dra_extender.api.core import Toleration
 from dra_extender.api.decoding import UNDECODABLE
 from dra_extender.api.resource import MAX_TOLERATIONS
 from dra_extender.insight.requests import InvalidRequestError
-from dra_extender.insight.whatif.changes import MOST_NODES, Changes
+from dra_extender.insight.whatif.whatif import MOST_ADDED, Changes
 
 MOST_NAMES: Final = 1_000
 """Nodes to drain, or pods to delete."""
@@ -30,7 +30,7 @@ class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many more nodes like this one, with nothing on them."""
 
     like: Name
-    count: Annotated[float, msgspec.Meta(ge=1, le=MOST_NODES, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
+    count: Annotated[float, msgspec.Meta(ge=1, le=MOST_ADDED, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
     """A whole number: to JSON 2.0 is one, too."""
 
 
@@ -46,7 +46,7 @@ class Tolerated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The hypothetical changes. Without `pods`, all pods that wait for devices are placed."""
 
-    add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_NODES)] = ()
+    add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_ADDED)] = ()
     without_pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
     drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
     tolerations: Annotated[tuple[Tolerated, ...], msgspec.Meta(max_length=MAX_TOLERATIONS)] = ()
@@ -65,7 +65,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
 
 
 _REMEDIES: Final = {
-    "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_NODES} nodes",
+    "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_ADDED} nodes",
     "withoutPods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMES}",
     "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
     "tolerations": f"give a list such as [{{key: KEY, operator: Exists}}], at most {MAX_TOLERATIONS}",

@@ -3,7 +3,7 @@
 Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
 other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
 is decided in the same way. It runs in turns. `MOST_PODS`, `MOST_NODES` and `MOST_REMEDIES` bound the work. The answer
-counts pods that were not tried.
+counts pods that were not tried. Names of objects that do not exist, and too many nodes, are refused.
 
 A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and static pods are deleted with it.
 """
@@ -17,12 +17,12 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import MIRROR, Node, Pod
-from dra_extender.api.resource import ResourceSlice
+from dra_extender.api.core import MIRROR, Node, Pod, Toleration
+from dra_extender.api.resource import DeviceToleration, ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
-from dra_extender.insight.manifests import Draft
+from dra_extender.insight.manifests import Draft, HypotheticalObject, with_each_request
+from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.snapshot import node_like
-from dra_extender.insight.whatif.changes import Changes, tolerant_claim, tolerant_pod, validate
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.plurals import counted
@@ -30,6 +30,50 @@ from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
+
+MOST_ADDED: Final = 100
+"""Nodes to add, all together."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """`added`: (node, number of nodes like it to add). `without`: pods to delete (namespace/name). `drained`: nodes to
+    drain. `objects`: objects to add. `tolerations`: tolerations for all pods that are placed, and for their claims.
+    """
+
+    added: tuple[tuple[str, int], ...] = ()
+    without: tuple[str, ...] = ()
+    drained: tuple[str, ...] = ()
+    objects: tuple[HypotheticalObject, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def validate(view: View, changes: Changes) -> None:
+    """Raises InvalidRequestError."""
+    for number, (like, _) in enumerate(changes.added):
+        nodes_named(view.cluster.nodes, [like], f"addNodes[{number}].like")
+    total = sum(count for _, count in changes.added)
+    if total > MOST_ADDED or any(count < 1 for _, count in changes.added):
+        raise InvalidRequestError("addNodes", f"{total} nodes", f"1 to {MOST_ADDED} can be added, all together")
+    for number, name in enumerate(changes.drained):
+        nodes_named(view.cluster.nodes, [name], f"drain[{number}]")
+    for number, key in enumerate(changes.without):
+        pod_named(view.pods, key, f"withoutPods[{number}]", "name a pod as NAMESPACE/NAME")
+    for item in changes.objects:
+        _validate_object(view, item)
+
+
+def _validate_object(view: View, item: HypotheticalObject) -> None:
+    meta = item.metadata
+    if not meta.name:
+        raise InvalidRequestError("", f"a {type(item).__name__} has no metadata.name", "give it one")
+    if isinstance(item, ResourceClaim):
+        known = view.ledger.get(meta.namespace, meta.name)
+        if known is not None and known.allocation is not None:
+            remedy = "give the claim another name, or delete its pods in the same request"
+            raise InvalidRequestError("", f"ResourceClaim {meta.key} exists and is allocated", remedy)
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
 
 Verdict = Literal["fits", "would fit", "no more", "does not fit"]
 
@@ -268,9 +312,21 @@ def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Tur
         for claim in () if isinstance(claims, Unschedulable) else claims:
             if claim.allocation is None and claim.metadata.key not in known:
                 known.add(claim.metadata.key)
-                copy.put(tolerant_claim(claim, changes.tolerations))
+                copy.put(_tolerant_claim(claim, changes.tolerations))
         yield
-    return [tolerant_pod(pod, changes.tolerations) for pod in pods]
+    return [_tolerant_pod(pod, changes.tolerations) for pod in pods]
+
+
+def _tolerant_pod(pod: Pod, more: Sequence[Toleration]) -> Pod:
+    """The pod with additional tolerations."""
+    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+
+
+def _tolerant_claim(claim: ResourceClaim, more: Sequence[Toleration]) -> ResourceClaim:
+    """The claim with additional tolerations in every request."""
+    added = tuple(DeviceToleration(item.key, item.operator, item.value, item.effect) for item in more)
+    spec = with_each_request(claim.spec, lambda source: replace(source, tolerations=(*source.tolerations, *added)))
+    return replace(claim, spec=spec)
 
 
 def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Turns[dict[str, str]]:
