@@ -12,8 +12,7 @@ import io
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters
@@ -25,16 +24,9 @@ _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 
 
-class Shell(StrEnum):
-    """The supported shells."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
 def completion(
-    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="the shell that reads the script")]
+    ctx: typer.Context,
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="the shell that reads the script")],
 ) -> None:
     """Print a script that makes a shell complete commands, options and names.
 
@@ -43,7 +35,7 @@ def completion(
     completed too: kubectl runs `kubectl_complete-dra` from the folder of `kubectl-dra`.
     """
     name = (ctx.find_root().info_name or "").replace(" ", "-")
-    os.environ[variable(name)] = f"source_{shell.value}"
+    os.environ[variable(name)] = f"source_{shell}"
     know_shells()
     ctx.find_root().command.main(args=[], prog_name=name, complete_var=variable(name))
 

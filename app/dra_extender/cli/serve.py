@@ -41,7 +41,7 @@ def sections() -> Iterator[tuple[str, str, FieldInfo]]:
         yield section, name, field
 
 
-def _serve(config: Path | None = None, dry_run: bool = False, **flags: Any) -> None:
+def serve(config: Path | None = None, dry_run: bool = False, **flags: Any) -> None:
     """Answer kube-scheduler: filter, prioritize, preempt and bind for pods that use devices.
 
     Settings come from flags, the environment (DRA_EXTENDER_...), the YAML file and defaults, in this order.
@@ -79,21 +79,11 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
     )
 
 
-def _with_flags() -> Any:
-    """`_serve` with one parameter per setting, as typer reads them."""
-    parameters = [
-        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CONFIG),
-        inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DRY_RUN),
-        *(_option(section, name, field) for section, name, field in sections()),
-    ]
-
-    def serve(**given: Any) -> None:
-        _serve(**given)
-
-    serve.__doc__ = _serve.__doc__
-    serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return serve
-
-
-serve = _with_flags()
+_PARAMETERS: Final = (
+    inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CONFIG),
+    inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DRY_RUN),
+    *(_option(section, name, field) for section, name, field in sections()),
+)
+"""One per setting, as typer reads them."""
+serve.__signature__ = inspect.Signature(_PARAMETERS)  # type: ignore[attr-defined]
+serve.__annotations__ = {parameter.name: parameter.annotation for parameter in _PARAMETERS}

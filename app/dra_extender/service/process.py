@@ -101,20 +101,8 @@ def resident(pid: int | str = "self") -> int:
         return 0
 
 
-def _no_trim(_keep: int) -> int:
-    return 0
-
-
-def _find_trim() -> Callable[[int], int]:
-    """glibc has malloc_trim; musl and macOS do not."""
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return _no_trim
-    return found
-
-
-_malloc_trim: Final = _find_trim()
+_malloc_trim: Final[Callable[[int], int]] = getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: 0)
+"""glibc has it; musl and macOS do not."""
 
 
 def trim() -> bool:
