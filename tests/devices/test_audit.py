@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -10,17 +10,19 @@ import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.resource import CounterSet, Device, ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.audit import Auditor
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.usage import PoolID, UsageIndex, Uses, uses_of
+from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.usage import UsageIndex, Uses, uses_of
 from tests.support.devices.objects import make_allocation, make_claim
 
 
-class Catalogue:
+class Catalogue(PublishedPool):
     """Devices p0..p2 take 4, 4 and 8 of 8 slices of set `gpu`; m offers 10 of memory in shares."""
 
     def __init__(self) -> None:
+        super().__init__(("gpu", "n"), FeatureGates())
         devices: list[dict[str, Any]] = [{"name": "m", "capacity": {"memory": {"value": "10"}}}]
         for name, slices in (("p0", "4"), ("p1", "4"), ("p2", "8")):
             consumes = [{"counterSet": "gpu", "counters": {"slices": {"value": slices}}}]
@@ -28,16 +30,16 @@ class Catalogue:
         self._devices = {device["name"]: convert(Device, device) for device in devices}
         self.whole = True
 
-    def device(self, device: DeviceID, node: str) -> Device | None:
-        return self._devices.get(device[2])
+    def device(self, name: str, node: str | None = None) -> Device | None:
+        return self._devices.get(name)
 
-    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        return (convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),)
+    def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
+        return iter((convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),))
 
-    def is_whole(self, pool: PoolID, node: str) -> bool:
+    def is_whole(self, node: str | None = None) -> bool:
         return self.whole
 
-    def vantages(self, pool: PoolID) -> Iterable[str]:
+    def vantages(self) -> Iterable[str]:
         return ("",)
 
 
@@ -56,7 +58,7 @@ def catalogue() -> Catalogue:
 
 @pytest.fixture
 def ledger(catalogue: Catalogue) -> Ledger:
-    return Ledger(FeatureGates(), catalogue)
+    return Ledger(FeatureGates(), lambda pool: catalogue)
 
 
 CONFLICTS = {
@@ -201,7 +203,7 @@ def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs on the event loop every second or so, and clusters have tens of thousands of such devices."""
-    monkeypatch.setattr(catalogue, "counter_sets", lambda pool, node: ())
+    monkeypatch.setattr(catalogue, "counter_sets", lambda node: iter(()))
     usage = UsageIndex(lambda pool: None)
     for number in range(10):
         usage.replace(f"uid-{number}", {}, {(("gpu", "n", f"x{number}"), None): {}})
@@ -211,7 +213,7 @@ def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
         asked.append(uid)
         return None
 
-    assert Auditor(usage, catalogue, stored).violations() == ()
+    assert Auditor(usage, lambda pool: catalogue, stored).violations() == ()
     assert asked == []
 
 
@@ -236,7 +238,7 @@ def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(c
             asked.append(uid)
             return claims[uid]
 
-        auditor = Auditor(usage, catalogue, stored)
+        auditor = Auditor(usage, lambda pool: catalogue, stored)
         first = claims["uid-c0"]
         found = auditor.violations() if look == "all" else auditor.involving("default/c0", first[1], "n0")
         assert [violation.detail for violation in found] == [f"capacity memory: {shares} consumed of 10"]
@@ -256,7 +258,7 @@ def test_claims_are_not_looked_into_where_no_counter_is_overdrawn(catalogue: Cat
         asked.append(uid)
         return None
 
-    auditor = Auditor(usage, catalogue, stored)
+    auditor = Auditor(usage, lambda pool: catalogue, stored)
     assert auditor.rivals("mine", mine, "", lambda uid: True) == []
     assert auditor.involving("default/mine", mine, "") == ()
     assert "other" not in asked

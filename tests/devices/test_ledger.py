@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError, Ledger
 from dra_extender.devices.usage import PoolID
 from tests.support.devices.objects import make_allocation, make_claim
 
 POOL = ("gpu", "node-1")
-
-
-class NothingPublished:
-    def device(self, device: DeviceID, node: str) -> Device | None:
-        return None
-
-    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        return ()
-
-    def is_whole(self, pool: PoolID, node: str) -> bool:
-        return True
-
-    def vantages(self, pool: PoolID) -> Iterable[str]:
-        return ("",)
 
 
 @pytest.fixture
@@ -36,7 +20,7 @@ def changes() -> list[PoolID]:
 
 @pytest.fixture
 def ledger(changes: list[PoolID]) -> Ledger:
-    return Ledger(FeatureGates(), NothingPublished(), changes.append)
+    return Ledger(FeatureGates(), lambda pool: None, changes.append)
 
 
 def owners(ledger: Ledger, device: str) -> set[str]:
@@ -146,7 +130,7 @@ class TestUse:
         assert (set(use.owners), set(use.shares)) == (set(), {("uid-a", "s1")})
 
     def test_shares_own_their_device_when_consumable_capacity_is_off(self) -> None:
-        ledger = Ledger(FeatureGates(DRAConsumableCapacity=False), NothingPublished())
+        ledger = Ledger(FeatureGates(DRAConsumableCapacity=False), lambda pool: None)
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0#s1"]), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import settings
@@ -11,9 +10,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold, Ledger
-from dra_extender.devices.usage import PoolID, uses_of
+from dra_extender.devices.usage import uses_of
 from tests.support.examples import examples
 
 NAMES = ("a", "b", "c")
@@ -33,20 +32,6 @@ def allocation_of(results: list[tuple[str, str | None]], claim: str) -> dict[str
     return {"devices": {"results": entries}}
 
 
-class NothingPublished:
-    def device(self, device: DeviceID, node: str) -> Device | None:
-        return None
-
-    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        return ()
-
-    def is_whole(self, pool: PoolID, node: str) -> bool:
-        return True
-
-    def vantages(self, pool: PoolID) -> Iterable[str]:
-        return ("",)
-
-
 class LedgerMachine(RuleBasedStateMachine):
     """`server` is the truth, `stream` the watch events not delivered yet; replies to our writes come at any time."""
 
@@ -55,7 +40,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(FeatureGates(), NothingPublished())
+        self.ledger = Ledger(FeatureGates(), lambda pool: None)
         self.version = 0
         self.server: dict[str, ResourceClaim] = {}
         self.stream: list[tuple[bool, ResourceClaim]] = []

@@ -168,8 +168,8 @@ def test_slices_of_a_pool_are_counted_once_until_the_pool_changes(
     monkeypatch.setattr(publishedpool, "is_complete", count)
     put(cluster, make_slice("a", "p", ["g0"], allNodes=True, count=2))
     for _ in range(3):
-        assert not cluster.inventory.is_whole(("gpu", "p"), "n1")
+        assert not cluster.inventory.pools["gpu", "p"].is_whole("n1")
     put(cluster, make_slice("b", "p", ["g1"], allNodes=True, count=2))
     for _ in range(3):
-        assert cluster.inventory.is_whole(("gpu", "p"), "n1")
+        assert cluster.inventory.pools["gpu", "p"].is_whole("n1")
     assert counted == [1, 1, 2, 2]

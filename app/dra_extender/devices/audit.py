@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -21,26 +21,17 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from dra_extender.devices.models import CounterID, counters_consumed
 from dra_extender.devices.nodeselection import only_node
+from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import EVERY_DEVICE, PoolID, PoolUse, UsageIndex, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""
 
 
-class Published(Protocol):
-    """What drivers say about devices, in the newest generation of their pool for the node. Without a node (an empty
-    name), slices that are a node's own count only if the pool has no others.
-    """
-
-    def device(self, device: DeviceID, node: str) -> Device | None: ...
-
-    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]: ...
-
-    def is_whole(self, pool: PoolID, node: str) -> bool: ...
-
-    def vantages(self, pool: PoolID) -> Iterable[str]:
-        """One node for each generation that is the newest for some node."""
-        ...
+PoolOf = Callable[[PoolID], PublishedPool | None]
+"""What drivers say about a pool. Of a node, the newest generation for it counts; without a node (an empty name), slices
+that are a node's own count only if the pool has no others.
+"""
 
 
 def node_of(allocation: AllocationResult | None) -> str:
@@ -63,9 +54,9 @@ class Violation(msgspec.Struct, frozen=True, order=True):
 class Auditor:
     """Looks for conflicts in a usage index. Holds in the index are left out: only what `stored` knows counts."""
 
-    def __init__(self, usage: UsageIndex, published: Published, stored: Stored) -> None:
+    def __init__(self, usage: UsageIndex, pool_of: PoolOf, stored: Stored) -> None:
         self._usage = usage
-        self._published = published
+        self._pool_of = pool_of
         self._stored = stored
 
     # --- rivals of one claim ----------------------------------------------------------------------------------------
@@ -124,8 +115,9 @@ class Auditor:
 
     def _has_limits(self, device: DeviceID, node: str) -> bool:
         """Whether the device is published, and, when it consumes counters, all other devices of its pool are too."""
-        published = self._published.device(device, node)
-        return published is not None and (not published.consumes_counters or self._published.is_whole(device[:2], node))
+        pool = self._pool_of(device[:2])
+        published = pool.device(device[2], node) if pool is not None else None
+        return pool is not None and published is not None and (not published.consumes_counters or pool.is_whole(node))
 
     # --- audit of everything ----------------------------------------------------------------------------------------
 
@@ -134,7 +126,8 @@ class Auditor:
         for pool, use in self._usage.pools():
             for name in use.devices:
                 found.extend(self._device_violations((*pool, name)))
-            for node in self._published.vantages(pool):
+            published = self._pool_of(pool)
+            for node in published.vantages() if published is not None else ():
                 found.extend(self._counter_violations(pool, node, use))
         return tuple(sorted(set(found)))
 
@@ -170,7 +163,7 @@ class Auditor:
             yield Violation("capacity", subject, self._names(sharers), detail)
 
     def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
-        if not any(self._published.counter_sets(pool, node)) or not self._overdrawn_counters(pool, node, use.devices):
+        if not any(self._counter_sets(pool, node)) or not self._overdrawn_counters(pool, node, use.devices):
             return
         users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
         for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():
@@ -216,7 +209,7 @@ class Auditor:
         self, device: DeviceID, nodes: Iterable[str], users: set[str]
     ) -> list[tuple[str, Quantity, Quantity]]:
         """(name, consumed, value) of the capacities that the shares of `users` overdraw, by what these nodes see."""
-        found = [self._published.device(device, node) for node in nodes]
+        found = [self._device(device, node) for node in nodes]
         published = {id(item): item for item in found if item is not None}
         if not published or not users:
             return []
@@ -233,8 +226,16 @@ class Auditor:
         ]
 
     def _consumption(self, device: DeviceID, node: str) -> Iterator[tuple[CounterID, Quantity]]:
-        published = self._published.device(device, node)
+        published = self._device(device, node)
         return counters_consumed(published) if published is not None else iter(())
+
+    def _device(self, device: DeviceID, node: str) -> Device | None:
+        pool = self._pool_of(device[:2])
+        return pool.device(device[2], node) if pool is not None else None
+
+    def _counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
+        published = self._pool_of(pool)
+        return published.counter_sets(node) if published is not None else ()
 
     def _overdrawn_counters(
         self, pool: PoolID, node: str, devices: Iterable[str]
@@ -245,7 +246,7 @@ class Auditor:
             for counter, amount in self._consumption((*pool, name), node):
                 consumed[counter].append(amount)
         overdrawn: dict[CounterID, tuple[Quantity, Quantity]] = {}
-        for counter_set in self._published.counter_sets(pool, node) if consumed else ():
+        for counter_set in self._counter_sets(pool, node) if consumed else ():
             for name, limit in counter_set.counters.items():
                 amounts = consumed.get((counter_set.name, name))
                 if amounts:

@@ -213,7 +213,7 @@ class Cluster:
     def __init__(self, features: FeatureGates) -> None:
         self.features = features
         self.inventory = Inventory(features)
-        self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
+        self.ledger = Ledger(features, self.inventory.pool, self.inventory.nodes.use_changed)
         self.pods = Pods()
         self.pod_groups = PodGroups()
         self.continuity = Continuity(self.ledger, self.pods)

@@ -12,7 +12,7 @@ from itertools import chain, count
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceSlice
 from dra_extender.devices.models import DeviceLists
 from dra_extender.devices.nodes import Nodes, SeenNode
 from dra_extender.devices.pools import NodeView
@@ -174,22 +174,6 @@ class Inventory:
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""
         return (item for pool in self.pools.values() for item in pool.slices.values())
-
-    def device(self, device: DeviceID, node: str) -> Device | None:
-        published = self.pools.get(device[:2])
-        return published.device(device[2], node) if published else None
-
-    def counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        published = self.pools.get(pool)
-        return published.counter_sets(node) if published else ()
-
-    def is_whole(self, pool: PoolID, node: str) -> bool:
-        published = self.pools.get(pool)
-        return published is not None and published.is_whole(node)
-
-    def vantages(self, pool: PoolID) -> Iterable[str]:
-        published = self.pools.get(pool)
-        return published.vantages() if published else ()
 
     def check_pools(self) -> Iterator[None]:
         """Check the pools that have changed, one at a step. Pools may change between steps."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
-from dra_extender.devices.audit import Auditor, Published, Violation, node_of
+from dra_extender.devices.audit import Auditor, PoolOf, Violation, node_of
 from dra_extender.devices.pods import Deletions
 from dra_extender.devices.usage import (
     EVERY_DEVICE,
@@ -96,10 +96,10 @@ def identity(claim: ResourceClaim) -> str:
 
 
 class Ledger:
-    """`published` says what devices offer and consume; `changed` is called with each pool whose use changes."""
+    """`pool_of` has what devices offer and consume; `changed` is called with each pool whose use changes."""
 
     def __init__(
-        self, features: FeatureGates, published: Published, changed: Callable[[PoolID], None] = lambda pool: None
+        self, features: FeatureGates, pool_of: PoolOf, changed: Callable[[PoolID], None] = lambda pool: None
     ) -> None:
         self._shares = features.DRAConsumableCapacity
         self._records: dict[str, _Record] = {}
@@ -109,7 +109,7 @@ class Ledger:
         self.newest = 0
         """The highest resourceVersion that a watch or a reply has shown of any claim."""
         self._usage = UsageIndex(changed)
-        self._auditor = Auditor(self._usage, published, self._stored)
+        self._auditor = Auditor(self._usage, pool_of, self._stored)
 
     # --- claims as stored -------------------------------------------------------------------------------------------
 
