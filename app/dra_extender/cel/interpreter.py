@@ -47,13 +47,14 @@ from dra_extender.cel.work import MANY, Patterns, Work
 
 
 class Interpreter:
-    """An expression, ready to be evaluated."""
+    """An expression, ready to be evaluated: a closure for each of its nodes."""
 
     def __init__(self, tree: Expr, functions: Functions) -> None:
-        builder = _Builder(functions)
+        self._functions = functions
+        self._lazy: set[int] = set()
+        self._variables = 0
         self._weight = weight(tree)
-        self._evaluate = builder.build(tree)
-        self._variables = builder.variables
+        self._evaluate = self.build(tree)
 
     def evaluate(self, view: DeviceView, work: Work, patterns: Patterns) -> tuple[Any, int]:
         """The value of the expression and its cost. Raises Fault, Abort and WorkExceeded."""
@@ -63,16 +64,8 @@ class Interpreter:
         frame.add_cost(0)
         return value, frame.cost
 
-
-class _Builder:
-    """Makes closures of nodes. `variables` is how many local variables were met."""
-
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
-        self._lazy: set[int] = set()
-        self.variables = 0
-
     def build(self, node: Expr) -> Evaluate:
+        """The closure of a node."""
         evaluate: Evaluate = self._METHODS[node.__class__](self, node)
         return evaluate
 
@@ -290,7 +283,7 @@ class _Builder:
 
     def _macro(self, node: syntax.Macro) -> Evaluate:
         for variable in node.bound:
-            self.variables = max(self.variables, variable.index + 1)
+            self._variables = max(self._variables, variable.index + 1)
         if node.name == "bind":
             return self._bind(node)
         range_ = self.build(node.range)
