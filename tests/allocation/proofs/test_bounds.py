@@ -67,7 +67,7 @@ def test_a_family_is_decided_with_its_proof_and_undecided_without(proof: Proof) 
     family = Scenario(DECIDED_BY[proof])
     found, without = count(family, ALL), count(family, ALL - {proof})
     assert found.decided
-    assert found.steps < STEP_BUDGET / 40
+    assert found.steps < STEP_BUDGET / 20
     assert not without.decided
 
 
