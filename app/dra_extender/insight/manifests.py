@@ -222,7 +222,7 @@ def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:
 
 
 def claim_of(document: dict[str, Any]) -> ResourceClaim:
-    """The claim of a manifest, or that of a ResourceClaimTemplate, under its name. Without an apiVersion, it is v1.
+    """A ResourceClaim, or the claim of a ResourceClaimTemplate with the template's name. The default apiVersion is v1.
     Raises DecodeError and ValueError.
     """
     group, _, version = str(document.get("apiVersion") or f"{GROUP}/v1").partition("/")

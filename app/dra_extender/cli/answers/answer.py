@@ -184,7 +184,7 @@ def _trouble(kinds: Sequence[Progress]) -> str:
 
 
 class Screen:
-    """Prints answers about a cluster that changes. `status`: that of the last answer."""
+    """Prints answers about a cluster that changes. `status` has the exit status of the last answer."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.status = FAILED
