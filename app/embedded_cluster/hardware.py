@@ -88,7 +88,7 @@ def node(index: int, since: datetime | None = None) -> dict[str, Any]:
                 }
             ],
             "nodeInfo": {
-                "kubeletVersion": "v1.36.0-embedded",
+                "kubeletVersion": "v1.37.2-embedded",
                 "operatingSystem": "linux",
                 "architecture": "amd64",
                 "osImage": "embedded",

@@ -25,10 +25,7 @@ _Held = tuple[ResourceClaim, DeviceRequestAllocationResult]
 
 
 def violations(
-    claims: Iterable[ResourceClaim],
-    pods: Iterable[FullPod],
-    slices: Iterable[ResourceSlice],
-    nodes: Mapping[str, Node],
+    claims: Iterable[ResourceClaim], pods: Iterable[FullPod], slices: Iterable[ResourceSlice], nodes: Mapping[str, Node]
 ) -> list[str]:
     """One sentence for each thing that is wrong; empty when all is well."""
     stored = {claim.metadata.key: claim for claim in claims}

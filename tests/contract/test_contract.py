@@ -5,6 +5,7 @@ The real one itself is asked too where its binaries are there (marker e2e), so t
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +14,7 @@ import pytest
 from embedded_cluster.apiserver.access import Access, Attributes
 from embedded_cluster.apiserver.server import EmbeddedAPIServer
 from tests.e2e.controlplane import ControlPlane
-from tests.support.contract import exchanges, record
+from tests.support.contract import exchanges, record, releases
 from tests.support.contract.answers import differences
 from tests.support.contract.exchanges import Rule, Scenario
 
@@ -74,13 +75,16 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.mark.own_plane("the recordings are of a server without controllers that was restarted")
 @each_scenario
 async def test_the_recordings_are_what_a_real_server_answers(scenario: Scenario, plane: ControlPlane) -> None:
-    other_release = not plane.version.startswith(exchanges.recorded_release())
-    if other_release and scenario.varies:
+    release = releases.release_of(plane.version)
+    recorded = release in (releases.RELEASE, releases.OLDER)
+    if not releases.is_since(release, scenario.since):
+        pytest.skip(f"needs {scenario.since}; this is {plane.version}")
+    if not recorded and scenario.varies:
         pytest.skip(f"{scenario.varies}; this is {plane.version}")
     server = await record.server(plane.admin_kubeconfig)
-    want = exchanges.recording(scenario.file)[scenario.name]
+    want = exchanges.recording(scenario.file, releases.nearest(release))[scenario.name]
     answers = await exchanges.run(server, scenario, f"contract-{secrets.token_hex(3)}")
-    if other_release:
+    if not recorded:
         want, answers = exchanges.lasting(scenario, want), exchanges.lasting(scenario, answers)
     assert differences(want, answers) == []
 
@@ -91,3 +95,19 @@ def test_every_recording_belongs_to_a_scenario() -> None:
         (file.stem, name) for file in exchanges.RECORDINGS.glob("*.json") for name in exchanges.recording(file.stem)
     }
     assert have == wanted
+
+
+def test_the_recordings_of_the_older_release_are_of_scenarios_that_differ() -> None:
+    files = [file.stem for file in (exchanges.RECORDINGS / releases.OLDER).glob("*.json")]
+    assert files
+    for file in files:
+        older = json.loads((exchanges.RECORDINGS / releases.OLDER / f"{file}.json").read_text())
+        newer = exchanges.recording(file)
+        assert [name for name, answers in older.items() if not differences(newer[name], answers)] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("v1.35.4", "v1.36"), ("v1.36.3", "v1.36"), ("v1.37.2", "v1.37"), ("v1.100.0", "v1.37")]
+)
+def test_a_release_that_was_not_recorded_is_compared_with_the_nearest(version: str, release: str) -> None:
+    assert releases.nearest(releases.release_of(version)) == release

@@ -27,7 +27,7 @@ from tools.hostile.things import Objects, Thing
 
 pytestmark = pytest.mark.slow
 
-ERROR = r"claim hostile/{}: selector #0: CEL runtime error: "
+ERROR = r"claim hostile/{}: selector #0 on device gpu.example.com/node-\d/gpu-\d: CEL runtime error: "
 BOUND = "bound to node-"
 REFUSED = r"^0/8 nodes are available: 8 cannot allocate all claims\b"
 

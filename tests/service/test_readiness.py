@@ -84,6 +84,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: World, service: S
         "Node",
         "Pod",
         "DeviceClass",
+        "DeviceTaintRule",
         "ResourceSlice",
         "ResourceClaim",
     }

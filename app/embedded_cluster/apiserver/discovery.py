@@ -10,12 +10,12 @@ from embedded_cluster.apiserver.statuses import JSON
 
 VERSION: Final[JSON] = {
     "major": "1",
-    "minor": "36",
+    "minor": "37",
     "emulationMajor": "1",
-    "emulationMinor": "36",
+    "emulationMinor": "37",
     "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.0+embedded",
+    "minCompatibilityMinor": "36",
+    "gitVersion": "v1.37.2+embedded",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

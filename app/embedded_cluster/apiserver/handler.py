@@ -25,12 +25,7 @@ from embedded_cluster.apiserver.requests import (
     resource_request,
 )
 from embedded_cluster.apiserver.reviews import AccessReviews
-from embedded_cluster.apiserver.statuses import (
-    StatusError,
-    bad_request,
-    method_not_allowed,
-    no_such_resource,
-)
+from embedded_cluster.apiserver.statuses import StatusError, bad_request, method_not_allowed, no_such_resource
 from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 _ANSWERS: Final[dict[str, Callable[[ObjectVerbs, ResourceRequest], APIResponse]]] = {

@@ -107,7 +107,7 @@ DEVICE_KINDS: Final = (
 TAINT_RULE: Final = _global(
     *(RESOURCE_GROUP, "DeviceTaintRule", "devicetaintrules", DeviceTaintRuleStrategy(), printers.TAINT_RULE),
     status=True,
-    storage_version="v1beta2",
+    models=dict.fromkeys(RESOURCE_VERSIONS, "V1beta2DeviceTaintRule"),
 )
 
 
@@ -126,7 +126,7 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
     for version in RESOURCE_VERSIONS:
         if version in wanted:
             resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]
-            if version == "v1beta2":
+            if version != "v1beta1":
                 resources.append(ServedResource(TAINT_RULE, version))
     return Registry(resources)
 

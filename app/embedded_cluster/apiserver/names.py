@@ -126,12 +126,13 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
     if sum(1 for owner in owners if owner.get("controller")) > 1:
         detail = "only one reference can have controller set to true"
         problems.append(invalid_value("metadata.ownerReferences", owners, detail))
-    for owner in owners:
+    for index, owner in enumerate(owners):
         problems += [
             invalid_value(f"metadata.ownerReferences.{part}", "", "must not be empty")
-            for part in ("apiVersion", "kind", "name", "uid")
+            for part in ("apiVersion", "kind", "name")
             if not owner.get(part)
         ]
+        problems += [] if owner.get("uid") else [required(f"metadata.ownerReferences[{index}].uid")]
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         wrong = qualified_name(finalizer)
         if wrong is None and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:

@@ -23,11 +23,7 @@ _SECOND_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobu
 _ROOT: Final = "/openapi/v3"
 _REF: Final = "#/components/schemas/"
 _TYPES: Final = {"str": "string", "int": "integer", "int64": "integer", "float": "number", "bool": "boolean"}
-_PATCHES: Final = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-)
+_PATCHES: Final = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 
 

@@ -1,6 +1,6 @@
 """How kinds are shown in tables, which `kubectl get` asks for: columns, and one row per object.
 
-Kinds without a printer of their own show their name and age. Source: Kubernetes 1.36, pkg/printers/internalversion.
+Kinds without a printer of their own show their name and age. Source: Kubernetes 1.37, pkg/printers/internalversion.
 """
 
 from __future__ import annotations

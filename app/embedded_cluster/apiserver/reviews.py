@@ -141,10 +141,10 @@ class AccessReviews:
         """The status of a review of access: of the user who asks, or of the one who is named."""
         asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if asked is None and other is None:
-            raise _invalid(kind, invalid_value("spec.resourceAttributes", None, "exactly one must be specified"))
+            raise _invalid(kind, invalid_value("spec", None, "exactly one must be specified"))
         if asked is not None and other is not None:
             why = "cannot be specified in combination with resourceAttributes"
-            raise _invalid(kind, invalid_value("spec.nonResourceAttributes", None, why))
+            raise _invalid(kind, invalid_value("spec", None, why))
         if kind == "SubjectAccessReview":
             user = spec.get("user") or ""
             if not user and not spec.get("groups"):

@@ -122,6 +122,8 @@ def struct(name: str) -> FieldSchema:
         shape = _structs[name] = FieldSchema("struct", name, atomic=base in topology.ATOMIC_STRUCTS)
         for attribute, kind in model.openapi_types.items():
             json_name = model.attribute_map[attribute]
+            if (base, json_name) in topology.GONE:
+                continue
             shape.fields[json_name] = _field(kind, base, json_name)
     return shape
 
@@ -203,7 +205,8 @@ def _prune(value: Any, shape: FieldSchema, path: str, unknown: list[str]) -> Any
             inner = shape.fields.get(name)
             here = f"{path}.{name}" if path else name
             if inner is None:
-                unknown.append(here)
+                if (topology.base_name(shape.name), name) not in topology.SILENTLY_DROPPED:
+                    unknown.append(here)
             elif item is not None:
                 kept[name] = _prune(item, inner, here, unknown)
         return kept

@@ -137,9 +137,9 @@ def _details(group: str, kind: str, name: str, **more: Any) -> JSON:
 
 
 def invalid(group: str, kind: str, name: str, problems: Iterable[FieldError]) -> StatusError:
-    """422 with one cause per field error; the message says nothing twice."""
-    found = list(problems)
-    texts = list(dict.fromkeys(problem.message for problem in found))
+    """422 with one cause per field error; nothing is said twice."""
+    found = list(dict.fromkeys(problems))
+    texts = [problem.message for problem in found]
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": p.reason, "message": p.text, "field": p.field} for p in found]
     message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'

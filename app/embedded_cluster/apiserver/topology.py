@@ -84,24 +84,12 @@ STRATEGIES: Final = {("DeploymentSpec", "strategy"): "retainKeys", ("PodDisrupti
 """How strategic merge treats structs that do not simply merge."""
 
 ATOMIC_STRUCTS: Final = frozenset(
-    {
-        "ConfigMapKeySelector",
-        "FileKeySelector",
-        "LabelSelector",
-        "LocalObjectReference",
-        "NodeSelector",
-        "NodeSelectorTerm",
-        "ObjectFieldSelector",
-        "ObjectReference",
-        "OwnerReference",
-        "ResourceFieldSelector",
-        "RoleRef",
-        "ScopeSelector",
-        "SecretKeySelector",
-        "SecretReference",
-        "Subject",
+    (
+        *("ConfigMapKeySelector", "FileKeySelector", "LabelSelector", "LocalObjectReference", "NodeSelector"),
+        *("NodeSelectorTerm", "ObjectFieldSelector", "ObjectReference", "OwnerReference", "ResourceFieldSelector"),
+        *("RoleRef", "ScopeSelector", "SecretKeySelector", "SecretReference", "Subject"),
         "TypedLocalObjectReference",
-    }
+    )
 )
 
 ATOMIC_MAPS: Final = frozenset({("PodSpec", "nodeSelector")})
@@ -129,7 +117,6 @@ QUANTITIES: Final = frozenset(
         ("CapacityRequestPolicyRange", "step"),
         ("CapacityRequirements", "requests"),
         ("DeviceRequestAllocationResult", "consumedCapacity"),
-        ("NodeAllocatableResourceMapping", "allocationMultiplier"),
     }
 )
 
@@ -154,6 +141,21 @@ INT_OR_STRING: Final = frozenset(
         ("TCPSocketAction", "port"),
     }
 )
+
+SILENTLY_DROPPED: Final = frozenset(
+    {
+        ("Device", "nodeAllocatableResources"),
+        ("DeviceCounterConsumption", "compatibilityGroups"),
+        ("DeviceRequestAllocationResult", "skipNodeOperations"),
+        ("DeviceSubRequest", "derivedAttributes"),
+        ("ExactDeviceRequest", "derivedAttributes"),
+        ("ResourceSliceSpec", "partitionTypeAttribute"),
+        ("ResourceSliceSpec", "skipNodeOperations"),
+    }
+)
+"""Fields of features of Kubernetes 1.37 that are off."""
+GONE: Final = frozenset({("Device", "nodeAllocatableResourceMappings")})
+"""Fields that Kubernetes 1.37 does not have any more."""
 
 _VERSION: Final = re.compile(r"^(?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 

@@ -31,12 +31,7 @@ class ObjectVerbs:
     """Writes to one storage. `seed` makes generated names and UIDs repeatable."""
 
     def __init__(
-        self,
-        storage: Storage,
-        registry: Registry,
-        *,
-        clock: Clock | None = None,
-        seed: int | None = None,
+        self, storage: Storage, registry: Registry, *, clock: Clock | None = None, seed: int | None = None
     ) -> None:
         self.storage = storage
         self.registry = registry
@@ -117,7 +112,7 @@ class ObjectVerbs:
         problems = names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
         problems += strategy.validate_create(new, context)
         if problems:
-            raise invalid(kind.group, kind.kind, metadata.get("name", ""), problems)
+            raise invalid(kind.group, kind.kind, metadata.get("name", ""), resource.located(problems))
         if not put and not options.dry_run:
             admission.check_unversioned(metadata)
         key = (namespace, metadata["name"])
@@ -187,7 +182,7 @@ class ObjectVerbs:
             problems += admission.finalizer_problems(metadata, before)
             problems += strategy.validate_update(new, old, context)
         if problems:
-            raise invalid(kind.group, kind.kind, existing.key[1], problems)
+            raise invalid(kind.group, kind.kind, existing.key[1], resource.located(problems))
         if applied is not None:
             metadata["managedFields"] = applied
         elif options.manager:

@@ -98,13 +98,7 @@ def base_name(pod: str, entry: str) -> str:
 
 def instantiate(pod: Pod, entry: str, template: ClaimTemplate, api_version: str) -> dict[str, Any]:
     """The claim to create for one entry of the pod, ready to be encoded."""
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": pod.metadata.name,
-        "uid": pod.metadata.uid,
-        "controller": True,
-    }
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid, "controller": True}
     return {
         "apiVersion": api_version,
         "kind": "ResourceClaim",
@@ -155,10 +149,7 @@ ClaimAction = StatusWrite | RemoveFinalizer | DeleteClaim
 
 
 def clean_up(
-    claim: ResourceClaim,
-    consumers: Sequence[ResourceClaimConsumerReference],
-    *,
-    owner_done: bool,
+    claim: ResourceClaim, consumers: Sequence[ResourceClaimConsumerReference], *, owner_done: bool
 ) -> list[ClaimAction]:
     """The writes that are due, in order. `consumers`: the reservations that stay.
 

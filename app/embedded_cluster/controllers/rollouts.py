@@ -169,10 +169,7 @@ def status(deployment: Deployment, sets: Sequence[ReplicaSet], now: str) -> dict
         "readyReplicas": sum(found.status.ready_replicas for found in sets),
         "availableReplicas": available,
         "unavailableReplicas": max(max(wanted, replicas) - available, 0),
-        "conditions": [
-            _condition("Available", enough, *minimum, now),
-            _condition("Progressing", True, *progress, now),
-        ],
+        "conditions": [_condition("Available", enough, *minimum, now), _condition("Progressing", True, *progress, now)],
     }
 
 

@@ -89,10 +89,7 @@ class Show:
         api = api_port(options.port)
         with claimed(options.directory) as directory, service_port(options.service_port) as port:
             async with EmbeddedCluster(
-                options.nodes,
-                options.devices,
-                installed=options.devices > 0,
-                port=api,
+                options.nodes, options.devices, installed=options.devices > 0, port=api
             ) as cluster:
                 return await self._run(cluster, directory, f"127.0.0.1:{port}", started)
 

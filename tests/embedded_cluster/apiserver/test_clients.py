@@ -122,7 +122,7 @@ async def test_kubectl_deletes_and_waits(kubectl: Kubectl, manifest: Path) -> No
 async def test_kubectl_lists_what_is_served(kubectl: Kubectl) -> None:
     names = {row[0] for row in rows(await kubectl("api-resources", "--no-headers"))}
     assert {"pods", "resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules", "leases"} <= names
-    assert "Server Version: v1.36" in await kubectl("version")
+    assert "Server Version: v1.37" in await kubectl("version")
 
 
 @needs_kubectl

@@ -26,8 +26,11 @@ that status, for what takes effect some moments later; `events` how many events 
 whose order means nothing;
 `as: limited` makes it a request of a user who has only the `rights` (rules as in a role) of the scenario.
 
-Releases differ. A step's `varies` are paths of the answer (``headers.Warning``, ``body.resources``) that hold for the
-recorded release only; a scenario's `varies` says why all of it does. `lasting` leaves them out.
+Releases differ. The recordings are of `RELEASE`; a folder of `recordings` with the name of an older release has those
+scenarios that it answers differently. Of releases that were not recorded, a step's `varies` are paths of the answer
+(``headers.Warning``, ``body.resources``) that may differ; a scenario's `varies` says why all of it may:
+`lasting` leaves them out. A scenario's `since` is the first release that can be asked: the API server of 1.36 ends on
+a step of zero.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ import yaml
 from yarl import URL
 
 from tests.support.contract.answers import Json, Normalizer, at, drop, drop_managed_fields, drop_words, plain_table
+from tests.support.contract.releases import RELEASE
 from tests.support.patience import LONGEST
 
 FOLDER = Path(__file__).parents[2] / "contract"
@@ -76,6 +80,7 @@ PATHS: Mapping[str, str] = {
     "slices": f"{_RESOURCE}/resourceslices",
     "classes": f"{_RESOURCE}/deviceclasses",
     "rules": "/apis/resource.k8s.io/v1beta2/devicetaintrules",
+    "rules_v1": f"{_RESOURCE}/devicetaintrules",
 }
 CONTENT_TYPES: Mapping[str, str] = {
     "merge": "application/merge-patch+json",
@@ -121,6 +126,7 @@ class Scenario:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     rights: Sequence[Rule] = ()
     varies: str = ""
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,8 @@ def _loaded() -> Iterator[Scenario]:
         for entry in _expanded(content["scenarios"], series):
             steps = tuple(_step(step, objects) for step in entry["steps"])
             labels, rights = entry.get("namespace_labels", {}), entry.get("rights", ())
-            yield Scenario(file.stem, entry["name"], steps, labels, rights, entry.get("varies", ""))
+            since = entry.get("since", "")
+            yield Scenario(file.stem, entry["name"], steps, labels, rights, entry.get("varies", ""), since)
 
 
 def _expanded(value: Json, series: Mapping[str, Json]) -> Json:
@@ -364,16 +371,11 @@ async def run(server: Server, scenario: Scenario, namespace: str) -> list[Answer
 
 
 @cache
-def recording(file: str) -> dict[str, list[Answer]]:
-    """The recorded answers of one file of scenarios, by the name of the scenario."""
+def recording(file: str, release: str = RELEASE) -> dict[str, list[Answer]]:
+    """The recorded answers of one file of scenarios, by the name of the scenario, of a release that was recorded."""
     content: dict[str, list[Answer]] = json.loads((RECORDINGS / f"{file}.json").read_text())
-    return content
-
-
-def recorded_release() -> str:
-    """The release that was recorded, as the beginning of its version: ``v1.36.``"""
-    (version,) = recording("discovery")["The version is told"]
-    return "v{major}.{minor}.".format(**version["body"])
+    older = RECORDINGS / release / f"{file}.json"
+    return content | json.loads(older.read_text()) if older.exists() else content
 
 
 def lasting(scenario: Scenario, answers: Sequence[Answer]) -> list[Answer]:

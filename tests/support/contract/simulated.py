@@ -58,7 +58,7 @@ OPAQUE = {
     "|Admin access needs the label of the namespace",
     "claimstatus": "Admin access in an allocation needs the label of the namespace|An allocation has proper names"
     "|Binding conditions come in pairs|Configurations of an allocation are checked"
-    "|The node selector of an allocation is checked|A share is a lower case UUID",
+    "|The node selector of an allocation is checked|A share is a lower case UUID|Tolerations of results are checked",
     "objects": "A name is needed|A name must be a DNS name|A resource version cannot be given at creation"
     "|Finalizers need a proper name|Kind and version of the object must be those of the path"
     "|Labels and annotations must be well formed|Namespace of the object and of the path must be the same"
@@ -153,6 +153,8 @@ class Player:
             raise Left("whole objects are never replaced")
         if isinstance(step.body, str) or step.content_type.split("/")[1].partition("-")[0] not in _TYPES:
             raise Left("requests that are not well formed")
+        if "while their feature is off" in self._scenario.name:
+            raise Left("fields that the simulation has not")
         kind: type[Stored] = Pod if found["plural"] == "pods" else ResourceClaim
         text = string.Template(json.dumps(self._replaced(step.body))).safe_substitute(self._variables)
         return _Request(step, kind, found["name"] or "", found["part"] or "", json.loads(text))

@@ -3,7 +3,7 @@
 The API server fills in a field that is missing. Volumes, probes and sources of variables are stored as they come. A
 number of 0 counts as missing where upstream cannot tell the difference.
 
-Rules: Kubernetes 1.36, pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go.
+Rules: Kubernetes 1.37, pkg/apis/core/v1/defaults.go and pkg/registry/core/pod/strategy.go.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class SliceStrategy(RESTStrategy):
 
     generation = True
     returns_deleted = True
-    selectable: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": ""}
+    selectable: ClassVar[Mapping[str, str]] = {"spec.nodeName": "", "spec.driver": "", "spec.pool.name": ""}
 
     def default(self, new: JSON, context: Context) -> None:
         for device in new.setdefault("spec", {}).get("devices") or ():
@@ -121,8 +121,6 @@ class SliceStrategy(RESTStrategy):
                     del attribute[kind]  # the feature DRAListTypeAttributes is off
             for taint in device.get("taints") or ():
                 default_taint(taint, context.now)
-            for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
-                mapping.setdefault("allocationMultiplier", "1")
 
     def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return slices.problems(new["spec"])

@@ -1,1 +1,1 @@
-"""Field errors of the kinds whose specs are checked here, as the API server of Kubernetes 1.36 finds them."""
+"""Field errors of the kinds whose specs are checked here, as the API server of Kubernetes 1.37 finds them."""

@@ -1,6 +1,6 @@
 """Field errors of what containers ask for: amounts of resources, and claims.
 
-Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go and pkg/apis/core/v1/helper/helpers.go.
+Rules: Kubernetes 1.37, pkg/apis/core/validation/validation.go and pkg/apis/core/v1/helper/helpers.go.
 """
 
 from __future__ import annotations
@@ -10,13 +10,7 @@ from typing import Final
 
 from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import names
-from embedded_cluster.apiserver.statuses import (
-    JSON,
-    FieldError,
-    duplicate,
-    invalid_value,
-    required,
-)
+from embedded_cluster.apiserver.statuses import JSON, FieldError, duplicate, invalid_value, required
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGE: Final = "hugepages-"
@@ -120,8 +114,8 @@ def _repeated(name: str, request: str, where: str, seen: set[str]) -> list[Field
             found.append(invalid_value(f"{where}.request", request, wrong))
     if key in seen:
         found.append(duplicate(where, key))
-    elif not request:
-        found += [duplicate(where, name) for other in seen if other.partition("/")[0] == name]
+    elif not request and any(other.partition("/")[0] == name for other in seen):
+        found.append(duplicate(where, name))
     seen.add(key)
     return found
 

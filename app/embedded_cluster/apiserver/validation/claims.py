@@ -269,9 +269,9 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
 
 def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[FieldError]:
     problems = _named_problems(result.get("request", ""), f"{at}.request", known)
+    problems += name_problems(result.get("device"), f"{at}.device", names.dns_label)
     problems += driver_problems(result.get("driver"), f"{at}.driver")
     problems += pool_problems(result.get("pool"), f"{at}.pool")
-    problems += name_problems(result.get("device"), f"{at}.device", names.dns_label)
     problems += toleration_problems(result.get("tolerations") or (), f"{at}.tolerations")
     problems += binding_condition_problems(result, at)
     share = result.get("shareID")

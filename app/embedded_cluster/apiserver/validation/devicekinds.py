@@ -21,19 +21,8 @@ from embedded_cluster.apiserver.validation.parts import (
 
 MOST_CONDITIONS: Final = 8
 _NOT_GIVEN: Final = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
 )
 _CALLED: Final = {"uid": "uID"}
 """What messages call a field, where that differs."""

@@ -159,6 +159,8 @@ def raw_problems(value: Any, at: str, longest: int) -> list[FieldError]:
 
 
 def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[FieldError]:
+    """Values of all tolerations first: the API server checks the other parts later."""
+    values: list[FieldError] = []
     problems: list[FieldError] = []
     for index, toleration in enumerate(tolerations):
         where = f"{at}[{index}]"
@@ -167,18 +169,18 @@ def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[FieldError
             problems += name_problems(key, f"{where}.key", names.qualified_name)
         if operator == "Exists":
             if toleration.get("value"):
-                problems.append(
+                values.append(
                     invalid_value(f"{where}.value", toleration["value"], "must be empty for operator `Exists`")
                 )
         elif operator == "Equal":
             if wrong := names.label_value(toleration.get("value", "")):
-                problems.append(invalid_value(f"{where}.value", toleration["value"], wrong))
+                values.append(invalid_value(f"{where}.value", toleration["value"], wrong))
         else:
             problems.append(unsupported(f"{where}.operator", operator, ("Equal", "Exists")))
         effect = toleration.get("effect", "")
         if effect not in ("", *EFFECTS):
             problems.append(unsupported(f"{where}.effect", effect, EFFECTS))
-    return problems
+    return values + problems
 
 
 def taint_problems(taint: JSON, at: str) -> list[FieldError]:

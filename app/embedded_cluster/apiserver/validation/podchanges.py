@@ -3,7 +3,7 @@
 Promises: a spec that stays is not checked again. What may change is images, tolerations that are added or get other
 seconds, scheduling gates that go, and where a pod with such gates may run.
 
-Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go, without the comparison of both specs in its message.
+Rules: Kubernetes 1.37, pkg/apis/core/validation/validation.go, without the comparison of both specs in its message.
 """
 
 from __future__ import annotations
@@ -33,12 +33,6 @@ def problems(new: JSON, old: JSON) -> list[FieldError]:
         mine, theirs = spec.get(part) or (), before.get(part) or ()
         if len(mine) != len(theirs):
             return [*found, forbidden(f"spec.{part}", "pod updates may not add or remove containers")]
-        # A real API server reports a missing image a second time.
-        found += [
-            required(f"spec.{part}[{index}].image")
-            for index, container in enumerate(mine)
-            if not container.get("image")
-        ]
     kept = [_without(toleration, "tolerationSeconds") for toleration in spec.get("tolerations") or ()]
     if not all(_without(toleration, "tolerationSeconds") in kept for toleration in before.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"

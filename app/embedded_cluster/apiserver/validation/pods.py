@@ -3,7 +3,7 @@
 Promises: for the fields that `unvalidated` does not name, the problems of a real API server at creation, in its order.
 All other fields are checked for their type alone.
 
-Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go.
+Rules: Kubernetes 1.37, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations

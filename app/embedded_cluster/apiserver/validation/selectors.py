@@ -1,6 +1,6 @@
 """Field errors of label selectors, and of node selectors: of slices, devices and allocations.
 
-Rules: Kubernetes 1.36, apimachinery, pkg/apis/meta/v1/validation/validation.go; pkg/apis/core/validation/validation.go.
+Rules: Kubernetes 1.37, apimachinery, pkg/apis/meta/v1/validation/validation.go; pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations

@@ -42,9 +42,12 @@ MOST_CONSUMED_SETS: Final = 2
 MOST_TAINTS: Final = 16
 LONGEST_VALUE: Final = 64
 _MOST_OPTIONS: Final = 10
+_MOST: Final = 2**63 - 1
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 LIST_KINDS: Final = ("ints", "bools", "strings", "versions")
 _KINDS: Final = ("int", "bool", "string", "version", *LIST_KINDS)
+_UNION: Final = "must specify"
+_CHOICES: Final = ", ".join(f"`{kind}`" for kind in _KINDS)
 _VERSION: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
@@ -225,18 +228,11 @@ def _version(value: str) -> bool:
 def _attribute_problems(attribute: JSON, at: str) -> list[FieldError]:
     said = [kind for kind in _KINDS if kind in attribute]
     if not said:
-        return [invalid_value(at, "", "exactly one value must be specified")]
+        return [invalid_value(at, "", f"{_UNION} one of: {_CHOICES}")]
     found = [problem for kind in said for problem in _value_problems(kind, attribute[kind], at)]
     if len(said) > 1:
-        shown = {_internal(kind): attribute.get(kind) for kind in _KINDS}
-        found.append(invalid_value(at, shown, "exactly one value must be specified"))
+        found.append(invalid_value(at, f"{{{', '.join(said)}}}", f"{_UNION} exactly one of: {_CHOICES}"))
     return found
-
-
-def _internal(kind: str) -> str:
-    """What Kubernetes itself calls a kind of attribute: `int` is IntValue, `ints` is IntValues."""
-    plural = "s" if kind.endswith("s") else ""
-    return f"{kind.removesuffix('s').capitalize()}Value{plural}"
 
 
 def _value_problems(kind: str, value: Any, at: str) -> list[FieldError]:
@@ -296,7 +292,8 @@ def _values_problems(values: Sequence[str], default: str | None, capacity: Quant
         for index, amount in enumerate(amounts)
         if capacity < amount
     ]
-    found += [duplicate(f"{at}[{i}]", values[i]) for i, amount in enumerate(amounts) if amount in amounts[:i]]
+    whole = [str(amount.value()) for amount in amounts]
+    found += [duplicate(f"{at}[{i}]", amount) for i, amount in enumerate(whole) if amount in whole[:i]]
     if default is not None and Quantity.parse(default) not in amounts:
         found.append(invalid_value(at, default, "default value is not valid according to the requestPolicy"))
     return found
@@ -317,27 +314,37 @@ def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: s
     if default is not None:
         wanted = Quantity.parse(default)
         if wanted < least:
-            found.append(invalid_value(f"{at}.min", default, f"default is less than min: {bounds['min']}"))
+            found.append(invalid_value(f"{at}.default", default, f"default is less than min: {bounds['min']}"))
         if most is not None and most < wanted:
-            found.append(invalid_value(f"{at}.max", default, f"default is more than max: {bounds['max']}"))
-    if bounds.get("step") is not None:
-        found += _step_problems(bounds, default, capacity, at)
-    return found
-
-
-def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[FieldError]:
-    """Steps are computed with whole numbers."""
-    least, step = Quantity.parse(bounds["min"]), Quantity.parse(bounds["step"])
-    where, found = f"{at}.step", []
-    if capacity < least + step:
-        found.append(
-            invalid_value(where, bounds["step"], f"one step above min is larger than capacity value: {capacity}")
-        )
-    whole = step.value()
-    detail = f"value is not a multiple of a given step ({bounds['step']}) from ({bounds['min']})"
-    found += [
-        invalid_value(where, amount, detail)
-        for amount in (default, bounds.get("max"))
-        if amount is not None and whole and (Quantity.parse(amount).value() - least.value()) % whole
+            found.append(invalid_value(f"{at}.default", default, f"default is more than max: {bounds['max']}"))
+    step = bounds.get("step")
+    if step is not None and capacity < (next_least := least + Quantity.parse(step)):
+        detail = f"one step {next_least} is larger than capacity value: {capacity}"
+        found.append(invalid_value(f"{at}.step", step, detail))
+    outside = [
+        problem
+        for name, amount in {"default": default, **bounds}.items()
+        if amount is not None
+        for problem in _whole_problems(name, amount, f"{at}.{name}")
     ]
-    return found
+    return found + (outside if outside or step is None else _step_problems(bounds, default, at))
+
+
+def _whole_problems(name: str, amount: str, at: str) -> list[FieldError]:
+    """Of an amount that does not fit into 63 bits, or of a step that is not above zero."""
+    nano = Quantity.parse(amount).nano
+    if nano < 0 or (name == "step" and not nano):
+        detail = "zero" if name == "step" else "or equal to 0"
+        return [invalid_value(at, amount, f"must be greater than {detail}")]
+    return [invalid_value(at, amount, f"must not be larger than {_MOST}")] if nano > _MOST * 10**9 else []
+
+
+def _step_problems(bounds: JSON, default: str | None, at: str) -> list[FieldError]:
+    """Steps are computed with whole numbers."""
+    least, whole = Quantity.parse(bounds["min"]).value(), Quantity.parse(bounds["step"]).value()
+    detail = f"value is not a multiple of a given step ({bounds['step']}) from ({bounds['min']})"
+    return [
+        invalid_value(f"{at}.step", amount, detail)
+        for amount in (default, bounds.get("max"))
+        if amount is not None and (Quantity.parse(amount).value() - least) % whole
+    ]

@@ -1,6 +1,6 @@
 """Field errors of sets of pods: what they choose, what they make, and how the new replaces the old.
 
-Rules: Kubernetes 1.36, pkg/apis/apps/validation/validation.go.
+Rules: Kubernetes 1.37, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,14 +9,7 @@ import re
 from typing import Final
 
 from embedded_cluster.apiserver.selectors import selects
-from embedded_cluster.apiserver.statuses import (
-    JSON,
-    FieldError,
-    forbidden,
-    invalid_value,
-    required,
-    unsupported,
-)
+from embedded_cluster.apiserver.statuses import JSON, FieldError, forbidden, invalid_value, required, unsupported
 from embedded_cluster.apiserver.validation import pods
 from embedded_cluster.apiserver.validation.parts import negative_problems
 from embedded_cluster.apiserver.validation.selectors import label_selector_problems
