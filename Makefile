@@ -57,6 +57,10 @@ image: $(VENV)/dev.stamp ## Build the image of the Dockerfile on a base of Debia
 controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane
 
+.PHONY: controlplanes
+controlplanes: ## Build the control planes of the main and of the second release, side by side
+	@$(MAKE) --no-print-directory -j2 -C tests/controlplane releases
+
 .PHONY: charttools
 charttools: ## Build Helm and promtool, which the tests of the chart use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane tools
@@ -71,11 +75,11 @@ reference: $(VENV)/dev.stamp ## Write the references in docs: commands, settings
 
 # Only the command line of make names a cluster; KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONFIG))
-# K8S_VERSION=v1.35.4 builds and uses that release instead of the pinned one.
+# K8S_VERSION=v1.36.3 builds and uses that release instead of the main one. Without E2E both are built: an upgrade is tested.
 RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(K8S_VERSION))
 
 .PHONY: e2e
-e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane charttools) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
+e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane$(if $(E2E),,s) charttools) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.36.3)
 	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract tests/chart tests/flows) -m e2e -vv
 
 # tests/controlplane/node/go.mod names the release of kubelet and of the control plane beside it.
@@ -85,6 +89,13 @@ NODE_RELEASE = $(or $(K8S_VERSION),$(shell sed -n 's|^.*k8s.io/kubernetes \(v[0-
 node: $(VENV)/dev.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, runc and containernetworking-plugins; K8S_VERSION=v1.36.3)
 	@! command -v go >/dev/null || $(MAKE) --no-print-directory -C tests/controlplane all node K8S_VERSION=$(NODE_RELEASE)
 	@KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(NODE_RELEASE) $(BIN)/python -m pytest tests/node -m node -vv -rs
+
+# The tests that need nothing newer, and the answers of the API server.
+SECOND := $(shell sed -n 's/^SECOND := //p' tests/controlplane/Makefile)
+OF_SECOND := tests/e2e/test_acceptance_*.py tests/e2e/test_features.py tests/e2e/test_podgroups.py tests/e2e/test_takeover.py tests/contract
+.PHONY: e2e-second
+e2e-second: ## The acceptance tests, the features and the recorded answers on the second release, which is older
+	@$(MAKE) --no-print-directory e2e K8S_VERSION=$(SECOND) E2E="$(OF_SECOND)"
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")

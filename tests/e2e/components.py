@@ -52,7 +52,7 @@ def release(binary: str = "kube-apiserver") -> tuple[int, int]:
 
 
 def numbers(version: str) -> tuple[int, int]:
-    """Major and minor number of a version like v1.36.3."""
+    """Major and minor number of a version like v1.37.2."""
     major, minor = version.removeprefix("v").split(".")[:2]
     return int(major), int(minor)
 

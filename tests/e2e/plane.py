@@ -89,7 +89,7 @@ class Plane(ABC):
 
     @cached_property
     def version(self) -> str:
-        """The release, as the API server says: v1.36.3."""
+        """The release, as the API server says: v1.37.2."""
         return str(json.loads(self.kubectl("get", "--raw=/version"))["gitVersion"])
 
     @cached_property

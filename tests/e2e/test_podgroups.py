@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,14 +11,14 @@ import pytest
 from tests.e2e.case import Case
 from tests.e2e.components import metric, offered, release
 from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
-from tests.e2e.ground import Ground
+from tests.e2e.ground import SCHEDULER, Ground
 from tests.e2e.skipping import skip_without
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
 
 GROUP = "scheduling.k8s.io"
 GATES: Mapping[str, bool] = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
-STOCK = "default-scheduler"
+STOCK = "in-tree"
 
 
 def version() -> str:
@@ -44,14 +45,14 @@ def ground(plane: ControlPlane) -> Iterator[Ground]:
         yield ground
 
 
-@pytest.fixture
-def stock(plane: ControlPlane) -> Iterator[str]:
-    """The scheduler that allocates by itself and knows groups."""
-    if release() >= (1, 37):
-        pytest.skip("since Kubernetes 1.37 all pods of a group must have one scheduler")
-    plane.start_scheduler(STOCK)
-    yield STOCK
-    plane.stop_component(STOCK)
+@contextmanager
+def in_tree(ground: Ground) -> Iterator[None]:
+    """Meanwhile a scheduler allocates by itself and has the name of ours: since 1.37 a group has one scheduler."""
+    ground.plane.stop_component(SCHEDULER)
+    ground.plane.start_scheduler(STOCK, {"profiles": [{"schedulerName": SCHEDULER}]})
+    yield
+    ground.plane.stop_component(STOCK)
+    ground.start_scheduler()
 
 
 def group(case: Case, claim: dict[str, str]) -> dict[str, str]:
@@ -112,7 +113,9 @@ def test_the_claim_of_a_group_stays_until_the_group_goes(case: Case, ground: Gro
 
 
 @pytest.mark.parametrize("entry", ["resourceClaimName", "resourceClaimTemplateName"])
-def test_what_the_in_tree_plugin_reserved_for_a_group_counts_for_its_pods(case: Case, stock: str, entry: str) -> None:
+def test_what_the_in_tree_plugin_reserved_for_a_group_counts_for_its_pods(
+    case: Case, ground: Ground, entry: str
+) -> None:
     case.publish("node-1", 1)
     case.template("shared")
     named = entry == "resourceClaimName"
@@ -121,21 +124,23 @@ def test_what_the_in_tree_plugin_reserved_for_a_group_counts_for_its_pods(case: 
     reserved = group(case, {"name": "c0" if named else "t", entry: "shared"})
     use: dict[str, Any] = {} if named else {"template": "shared"}
     claims = ["shared"] if named else []
-    case.pod("theirs", *claims, scheduler=stock, **use, **MEMBER)
-    case.until_runs("theirs")
+    with in_tree(ground):
+        case.pod("theirs", *claims, **use, **MEMBER)
+        case.until_runs("theirs")
     case.pod("ours", *claims, **use, **MEMBER)
     case.until_runs("ours")
-    (claim,) = case.ground.claims(case.name)
+    (claim,) = ground.claims(case.name)
     assert reservations(case, claim.metadata.name) == [reserved]
 
 
-def test_what_we_reserved_for_a_group_counts_for_the_in_tree_plugin(case: Case, ground: Ground, stock: str) -> None:
+def test_what_we_reserved_for_a_group_counts_for_the_in_tree_plugin(case: Case, ground: Ground) -> None:
     case.publish("node-1", 1)
     case.template("each")
     reserved = group(case, {"name": "t", "resourceClaimTemplateName": "each"})
     case.pod("ours", template="each", **MEMBER)
     case.until_runs("ours")
-    case.pod("theirs", template="each", scheduler=stock, **MEMBER)
-    case.until_runs("theirs")
+    with in_tree(ground):
+        case.pod("theirs", template="each", **MEMBER)
+        case.until_runs("theirs")
     (claim,) = ground.claims(case.name)
     assert reservations(case, claim.metadata.name) == [reserved]

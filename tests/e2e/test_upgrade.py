@@ -6,19 +6,18 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from dra_extender.api.errors import ApiError
 from tests.e2e.case import Case
-from tests.e2e.components import BINARIES, assets, offered, release
+from tests.e2e.components import BINARIES, BUILT, assets, offered
 from tests.e2e.controlplane import DRA_FEATURES, ControlPlane
 from tests.e2e.ground import Ground
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900), pytest.mark.own_plane("its API server is upgraded")]
 
-NEWER = Path(__file__).parents[1] / "controlplane" / "bin" / "v1.37.2"
+OLDER, NEWER = (max(BUILT.parent.glob(f"v1.{minor}.*"), default=BUILT.parent) for minor in (36, 37))
 PODS = 500
 MOST_ON_NODE = 110
 SECONDS = 240.0
@@ -27,12 +26,12 @@ PAUSE = 0.5
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    if not all((NEWER / name).exists() for name in BINARIES):
-        pytest.skip("needs two releases: make -C tests/controlplane K8S_VERSION=v1.37.2")
-    if release() >= (1, 37):
-        pytest.skip("the other release has to be older than 1.37")
-    with ControlPlane(tmp_path_factory.mktemp("upgrade")) as plane:
-        yield plane
+    if not all((folder / name).exists() for folder in (OLDER, NEWER) for name in BINARIES):
+        pytest.skip("needs two releases: make controlplanes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBEBUILDER_ASSETS", str(OLDER))
+        with ControlPlane(tmp_path_factory.mktemp("upgrade")) as plane:
+            yield plane
 
 
 @pytest.fixture(scope="module")

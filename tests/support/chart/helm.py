@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "dra-extender"
 NAME, NAMESPACE = "dra-extender", "dra-system"
 """With these, the chart gives the names of the manifests."""
-KUBERNETES = "v1.36.3"
+KUBERNETES = "v1.37.2"
 """The release that charts are rendered for without a cluster: the same as in the manifests."""
 
 IMAGE = "dra-extender"
