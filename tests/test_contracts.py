@@ -171,8 +171,8 @@ IMPURE_NAMES = {"open", "input", "print", "breakpoint"}
 IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "setrecursionlimit"}
 PURE_PACKAGES = {
     "__future__", "array", "bisect", "cachetools", "calendar", "collections", "contextlib", "copy", "dataclasses",
-    "datetime", "decimal", "difflib", "enum", "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec",
-    "operator", "re", "re2", "struct", "typing", "weakref", "zoneinfo",
+    "datetime", "decimal", "difflib", "enum", "fnmatch", "functools", "hashlib", "ipaddress", "itertools", "math",
+    "msgspec", "operator", "re", "re2", "struct", "typing", "weakref", "zoneinfo",
 }  # fmt: skip
 """What pure packages import from outside. zoneinfo reads the rules of a zone from the system or from tzdata."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from kubernetes_asyncio.client import models
 
 from dra_extender.api import resource
 from dra_extender.api.core import Node, Pod
-from dra_extender.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from dra_extender.api.decoding import DecodeError, convert, decode, encode, ignore_fields, to_builtins
 from dra_extender.api.events import partial_allocation
 from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
 from dra_extender.api.quantity import Quantity
@@ -46,6 +47,38 @@ def test_a_slice_becomes_typed_values() -> None:
         "links": (1, 2),
     }
     assert device.capacity["memory"].value == Quantity.parse("40Gi")
+
+
+@pytest.fixture
+def nothing_ignored_afterwards() -> Iterator[None]:
+    yield
+    ignore_fields(())
+
+
+HINTS = ("ResourceSlice.spec.devices.hint", "ResourceSlice.spec.devices.attributes.*.hint", "ResourceClaim.spec.hint")
+
+
+@pytest.mark.usefixtures("nothing_ignored_afterwards")
+def test_a_field_that_is_to_be_ignored_is_left_out() -> None:
+    plain = msgspec.json.decode(SLICE)
+    plain["spec"]["devices"][0] |= {"hint": {"a": 1}, "nodeName": None}
+    plain["spec"]["devices"][0]["attributes"]["model"]["hint"] = 1
+    plain["spec"]["devices"][0]["attributes"]["hint"] = {"string": "an attribute"}
+    ignore_fields(HINTS)
+    (device,) = convert(ResourceSlice, plain).spec.devices
+    assert device.attributes["model"].value == "A100"
+    assert device.attributes["hint"].value == "an attribute"
+    assert convert(ResourceClaim, {"metadata": {"name": "c"}, "spec": {"hint": 1}}).metadata.name == "c"
+
+
+@pytest.mark.usefixtures("nothing_ignored_afterwards")
+@pytest.mark.parametrize("where", ["pool", "devices"])
+def test_a_field_of_the_same_name_elsewhere_is_not_ignored(where: str) -> None:
+    plain = msgspec.json.decode(SLICE)
+    (plain["spec"]["pool"] if where == "pool" else plain["spec"])["hint"] = 1
+    ignore_fields(HINTS)
+    with pytest.raises(DecodeError, match="unknown field `hint`"):
+        convert(ResourceSlice, plain)
 
 
 def test_null_stands_for_absent() -> None:

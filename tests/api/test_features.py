@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.api.features import FeatureGates, release_of
+from dra_extender.api.features import GATES, WITHOUT_EFFECT, FeatureGates, Release, release_of
 
 
 def test_the_flag_form_is_read_and_printed() -> None:
@@ -54,3 +54,19 @@ def test_some_features_need_two_gates(text: str, binding_conditions: bool, taint
 )  # fmt: skip
 def test_the_version_of_the_api_server_chooses_the_rules(version: str, release: str) -> None:
     assert release_of(version) == release
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_gates_of_other_parts_of_kubernetes_are_accepted_and_change_nothing(name: str) -> None:
+    assert FeatureGates.parse(f"{name}=true,{name}=false") == FeatureGates()
+    with pytest.raises(ValueError, match=name):
+        FeatureGates.parse(f"{name}=on")
+
+
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+def test_gates_of_both_releases_are_accepted_with_the_rules_of_each(release: Release) -> None:
+    """So that one value serves while a cluster is upgraded."""
+    removed = ("GangScheduling", "WorkloadAwarePreemption", "SchedulerQueueingHints")
+    gates = FeatureGates.parse(",".join(f"{name}=true" for name in (*GATES, *removed)), release)
+    assert gates.DRADerivedAttributes
+    assert gates.derived_attributes is (release == "1.37")

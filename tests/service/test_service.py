@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import trustme
 
+from dra_extender.api.decoding import DecodeError, convert
 from dra_extender.api.events import Applied, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
@@ -93,6 +94,15 @@ async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(worl
 
 
 # --- what must not be overlooked
+
+
+async def test_fields_to_be_ignored_are_those_of_the_setting(world: World, start_service: StartService) -> None:
+    body = {"metadata": {"name": "c"}, "spec": {"hint": 1}}
+    async with start_service(ignored_fields="ResourceClaim.spec.hint"):
+        assert convert(ResourceClaim, body).metadata.name == "c"
+    async with start_service():
+        with pytest.raises(DecodeError, match="hint"):
+            convert(ResourceClaim, body)
 
 
 async def test_a_requeue_that_breaks_ends_the_service_instead_of_leaving_pods_asleep(

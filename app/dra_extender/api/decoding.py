@@ -1,8 +1,9 @@
 """From bytes to typed objects and back.
 
 `decode` promises: one pass over the bytes into frozen structs. JSON null where Kubernetes means "absent" is accepted
-(at the price of a second, slower pass). Anything else that does not fit raises `DecodeError`, which names object,
-field and problem, so that one bad object can be reported and left out while the others go on.
+(at the price of a second, slower pass), and so are the fields that `ignore_fields` names. Anything else that does not
+fit raises `DecodeError`, which names object, field and problem, so that one bad object can be reported and left out
+while the others go on.
 
 Decoders recurse, so an object that is nested deeply enough cannot be decoded at all, not even to learn which one it is.
 `Outline` finds where the parts of a JSON text begin and end, and promises: no recursion, a number of steps that is
@@ -13,7 +14,8 @@ between them may be anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
@@ -86,6 +88,16 @@ def _encode_hook(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
+_ignored: list[str] = []
+
+
+def ignore_fields(paths: Iterable[str]) -> None:
+    """From now on, leave these fields out of objects that cannot be decoded with them. A path is the kind and the names
+    of the fields, as ResourceSlice.spec.devices.hint, with `*` for a key of a map.
+    """
+    _ignored[:] = paths
+
+
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
@@ -124,7 +136,7 @@ def to_builtins(value: Any) -> Any:
 
 
 def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exception) -> T:
-    """Leave out nulls and try again; when that fails too, report the first problem under the object's name."""
+    """Leave out nulls and ignored fields and try again. If that fails too, report the first problem with the name."""
     name = ""
     try:
         plain = msgspec.json.decode(data)
@@ -132,7 +144,7 @@ def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exceptio
             metadata = plain["metadata"]
             metadata.pop(_MANAGED_FIELDS, None)
             name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
-        return cast(T, _decoder(kind).decode(msgspec.json.encode(_without_nulls(plain))))
+        return cast(T, _decoder(kind).decode(msgspec.json.encode(_kept(plain, getattr(kind, "__name__", "")))))
     except UNDECODABLE:
         raise decode_error(kind, data, first, name) from None
 
@@ -144,11 +156,12 @@ def decode_error(kind: Any, data: bytes | msgspec.Raw, problem: Exception, name:
     return DecodeError(getattr(kind, "__name__", str(kind)), name, str(problem) or type(problem).__name__)
 
 
-def _without_nulls(value: Any) -> Any:
+def _kept(value: Any, path: str) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        named = ((key, f"{path}.{key}", item) for key, item in value.items() if item is not None)
+        return {key: _kept(item, at) for key, at, item in named if not any(fnmatchcase(at, each) for each in _ignored)}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_kept(item, path) for item in value]
     return value
 
 

@@ -80,11 +80,12 @@ class FeatureGates(msgspec.Struct, frozen=True):
         chosen: dict[str, bool] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, separator, value = part.partition("=")
-            if name not in GATES:
+            if name not in GATES and name not in WITHOUT_EFFECT:
                 raise ValueError(f"feature gate {name!r} is unknown; known are: {', '.join(GATES)}")
             if not separator or value.lower() not in ("true", "false"):
                 raise ValueError(f"feature gate {name}: {value!r} is not true or false")
-            chosen[name] = value.lower() == "true"
+            if name in GATES:
+                chosen[name] = value.lower() == "true"
         return cls(**chosen, release=release)
 
     def __str__(self) -> str:
@@ -93,6 +94,15 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 GATES: Final = tuple(name for name in FeatureGates.__struct_fields__ if name != "release")
 """The names of the gates."""
+WITHOUT_EFFECT: Final = (
+    *("ClearingNominatedNodeNameAfterBinding", "CompositePodGroup", "DRAResourceClaimGranularStatusAuthorization"),
+    *("DRAResourcePoolStatus", "DynamicResourceAllocation", "GangScheduling", "GenericWorkload"),
+    *("InPlacePodVerticalScalingSchedulerPreemption", "NodeDeclaredFeatures", "NominatedNodeNameForExpectation"),
+    *("OpportunisticBatching", "PodGroupPreemptionPolicy", "SchedulerAsyncAPICalls", "SchedulerAsyncPreemption"),
+    *("SchedulerPopFromBackoffQ", "SchedulerPreQueueingHints", "SchedulerQueueingHints"),
+    *("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption", "WorkloadWithJob"),
+)
+"""Gates of 1.36 or 1.37 that concern kube-scheduler or the API server only: accepted, and nothing depends on them."""
 NEW_GATES: Final = GATES[GATES.index("DRAFractionalCapacityRange") :]
 """Those that Kubernetes 1.36 does not have."""
 

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Self
 import structlog
 from starlette.types import ASGIApp
 
+from dra_extender.api.decoding import ignore_fields
 from dra_extender.http.application import Pages, create_app, create_insight_app
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
 from dra_extender.http.forwarding import Forwarding, PeerTLS
@@ -40,7 +41,7 @@ from dra_extender.service.process import observe_lag
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import Supervision
-from dra_extender.service.validation import split_address
+from dra_extender.service.validation import names_in, split_address
 from dra_extender.version import VERSION
 
 CERTIFICATE_PERIOD: Final = 5.0
@@ -179,6 +180,7 @@ class Service:
 
     async def start(self) -> None:
         """Listen, and begin to watch the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
+        ignore_fields(names_in(self.settings.ignored_fields))
         client = await KubeClient.connect(self.settings.client)
         self.replica.server = client.server
         try:

@@ -172,6 +172,7 @@ class Settings(BaseSettings):
         "",
         description="Kubernetes release to follow, as kube-scheduler's --emulated-version (default: the API server's)",
     )
+    ignored_fields: str = Field("", description="unknown fields to ignore, as ResourceSlice.spec.devices.hint")
     step_budget: int = Field(
         STEP_BUDGET,
         ge=100,
@@ -189,9 +190,7 @@ class Settings(BaseSettings):
         description="seconds of CPU time for one selector on one device, or one search on one node; exceeding it is an "
         "error of the claim",
     )
-    worker_memory: int = Field(
-        _WORKERS.memory // 2**20, ge=192, description="MiB of address space of one worker process"
-    )
+    worker_memory: int = Field(_WORKERS.memory // 2**20, ge=192, description="MiB of address space of one worker")
     worker_claim_seconds: Seconds = _scheduling(
         "worker_claim_seconds",
         "seconds of worker CPU time for claims with equal content; then these claims are refused for ten minutes. "
