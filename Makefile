@@ -86,8 +86,8 @@ e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane$(if $(E2E),,s) c
 NODE_RELEASE = $(or $(K8S_VERSION),$(shell sed -n 's|^.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' tests/controlplane/node/go.mod))
 
 .PHONY: node
-node: $(VENV)/dev.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, runc and containernetworking-plugins; K8S_VERSION=v1.36.3)
-	@! command -v go >/dev/null || $(MAKE) --no-print-directory -C tests/controlplane all node K8S_VERSION=$(NODE_RELEASE)
+node: $(VENV)/dev.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, Debian packages; K8S_VERSION=v1.36.3)
+	@! command -v go >/dev/null || $(MAKE) --no-print-directory -C tests/controlplane all node bin/helm K8S_VERSION=$(NODE_RELEASE)
 	@KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(NODE_RELEASE) $(BIN)/python -m pytest tests/node -m node -vv -rs
 
 # The tests that need nothing newer, and the answers of the API server.

@@ -36,6 +36,9 @@ from tests.e2e.components import (
 from tests.e2e.credentials import Credentials
 from tests.e2e.plane import Plane, gate_flags
 
+LOOPBACK = "127.0.0.1"
+SERVICE = "10.96.0.1"
+"""The address of the Service `kubernetes`: the first of those for Services."""
 KWOK = BUILT.parent / "kwok"
 KWOK_STAGES = BUILT.parents[1] / "kwok" / "stages.yaml"
 
@@ -62,7 +65,8 @@ class ControlPlane(Plane):
     `feature_gates` go to every component, `runtime_config` to the API server: by default all of device allocation that
     the release has. Without `node_lifecycle` nodes are schedulable as soon as they are created and stay so without
     heartbeats; with it they need a kubelet's. `audit` writes every write request, in order, to `audit_log`.
-    `controllers=False` leaves kube-controller-manager out.
+    `controllers=False` leaves kube-controller-manager out. With an `address` that pods reach, the API server is there,
+    and the Service `kubernetes` leads to it.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class ControlPlane(Plane):
         controllers: bool = True,
         node_lifecycle: bool = False,
         audit: bool = False,
+        address: str = LOOPBACK,
     ) -> None:
         super().__init__(directory)
         self.feature_gates = offered(DRA_FEATURES) if feature_gates is None else dict(feature_gates)
@@ -83,7 +88,8 @@ class ControlPlane(Plane):
         self.controllers = controllers
         self.node_lifecycle = node_lifecycle
         self.audit = audit
-        self.url = f"https://127.0.0.1:{free_port()}"
+        self.address = address
+        self.url = f"https://{address}:{free_port()}"
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -176,10 +182,11 @@ class ControlPlane(Plane):
         )
 
     def _start_apiserver(self) -> None:
-        serving, serving_key = self.credentials.serving("kube-apiserver")
+        names = () if self.address == LOOPBACK else (self.address, SERVICE, "kubernetes.default.svc")
+        serving, serving_key = self.credentials.serving("kube-apiserver", *names)
         flags = [
             f"--etcd-servers={self.etcd_url}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             f"--secure-port={self.url.rpartition(':')[2]}",
             f"--tls-cert-file={serving}",
             f"--tls-private-key-file={serving_key}",
@@ -189,13 +196,14 @@ class ControlPlane(Plane):
             f"--service-account-key-file={self._token_key}",
             f"--service-account-signing-key-file={self._token_key}",
             "--service-cluster-ip-range=10.96.0.0/16",
-            "--endpoint-reconciler-type=none",  # a loopback address cannot be an endpoint
             "--allow-privileged=true",
             "--profiling=false",
             *gate_flags(self.feature_gates),
         ]
         if self.runtime_config:
             flags.append(f"--runtime-config={','.join(self.runtime_config)}")
+        if self.address == LOOPBACK:
+            flags.append("--endpoint-reconciler-type=none")  # a loopback address cannot be an endpoint
         if not self.node_lifecycle:
             # Nobody would take the not-ready taint away from a new node again.
             flags.append("--disable-admission-plugins=TaintNodesByCondition")

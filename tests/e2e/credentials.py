@@ -24,9 +24,9 @@ class Credentials:
     def ca_file(self) -> Path:
         return self.folder / "ca.crt"
 
-    def serving(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key for a server on loopback."""
-        return self._write(name, self.authority.issue_cert("127.0.0.1", "localhost", common_name=name))
+    def serving(self, name: str, *more: str) -> tuple[Path, Path]:
+        """Certificate and key for a server on loopback, and at these addresses or names."""
+        return self._write(name, self.authority.issue_cert("127.0.0.1", "localhost", *more, common_name=name))
 
     def client(self, name: str, user: str, group: str | None = None) -> tuple[Path, Path]:
         """Certificate and key that the API server takes for `user` in `group`."""

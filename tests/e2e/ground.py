@@ -264,12 +264,16 @@ class Ground:
         """Call a function where the proxies live, soon."""
         self._loop.call_soon_threadsafe(function)
 
+    def state(self) -> str:
+        """What helps to understand why something did not happen."""
+        return f"--- extender:\n{self.extender.tail()}"
+
     def eventually(self, look: Callable[[], T], what: str = "", seconds: float = LONGEST) -> T:
-        """What `look` gives as soon as it is true. Raises AssertionError with the state of the extender."""
+        """What `look` gives as soon as it is true. Raises AssertionError with the `state`."""
         deadline = time.monotonic() + seconds
         while not (seen := look()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what or 'it'} did not happen\n--- extender:\n{self.extender.tail()}")
+                raise AssertionError(f"{what or 'it'} did not happen\n{self.state()}")
             time.sleep(0.02)
         return seen
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.support.node.machine import PACKAGES, PLUGINS
 from tests.support.packaging.image import ROOT
 
@@ -11,3 +13,9 @@ def test_what_nodes_need_is_what_ci_obtains_and_contributors_are_told() -> None:
     assert f'obtain {PLUGINS}/bridge "the tests on real nodes" {packages}\n' in (ROOT / ".ci" / "run").read_text()
     for page in ("CONTRIBUTING.md", "tests/controlplane/README.md"):
         assert f"`apt-get install --no-install-recommends {packages}`" in (ROOT / page).read_text()
+
+
+def test_nodes_are_of_the_release_of_the_control_plane() -> None:
+    modules = (ROOT / "tests" / "controlplane" / folder / "go.mod" for folder in (".", "node"))
+    plane, node = (re.findall(r"k8s\.io/kubernetes (v\S+)", module.read_text()) for module in modules)
+    assert plane == node

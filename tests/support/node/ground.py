@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.e2e.ground import Ground, T
+from tests.e2e.ground import Ground
 from tests.e2e.plane import Plane
-from tests.support.patience import LONGEST
 
 
 class NodeGround(Ground):
@@ -19,13 +16,20 @@ class NodeGround(Ground):
     async def _set_up_nodes(self) -> None:
         """Kubelets register theirs."""
 
-    def eventually(self, look: Callable[[], T], what: str = "", seconds: float = LONGEST) -> T:
-        """As in `Ground`. The error has the errors of kubelets, too."""
-        try:
-            return super().eventually(look, what, seconds)
-        except AssertionError as problem:
-            for name, component in self.plane.components.items():
-                if name.startswith("kubelet"):
-                    errors = [line for line in component.log_tail(500).splitlines() if line.startswith("E")]
-                    problem.add_note(f"--- {name}:\n" + "\n".join(errors[-10:]))
-            raise
+    def state(self) -> str:
+        errors = [super().state()]
+        for name, component in self.plane.components.items():
+            if name.startswith("kubelet"):
+                lines = [line for line in component.log_tail(500).splitlines() if line.startswith("E")]
+                errors += [f"--- {name}:", *lines[-10:]]
+        return "\n".join(errors)
+
+
+class BareGround(NodeGround):
+    """Without extender and kube-scheduler: they run in pods."""
+
+    def _set_up(self) -> None:
+        self.run(self._start_actors())
+
+    def state(self) -> str:
+        return self.plane.kubectl("get", "pods,events", "--all-namespaces", "--output=wide")

@@ -1,35 +1,49 @@
-"""An image of one static program, as an archive that container runtimes import."""
+"""Images of programs that are on this machine, as archives that container runtimes import."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import re
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.node.machine import run
+
 NAME = "localhost/pod:test"
+"""The image of the tests' pods, and of their sandboxes."""
 
 
-def write(program: Path, archive: Path) -> None:
-    """The image runs the program. It is the container of the tests' pods, and their sandbox."""
-    layer = _tar({"pod": program.read_bytes()})
+def write(archive: Path, name: str, program: Path, path: str) -> None:
+    """An image with the program at this path, with the libraries that it loads; containers run it."""
+    layer = archive.with_suffix(".layer")
+    with tarfile.open(layer, "w") as content:
+        for inside, file in {path: program, **_libraries(program)}.items():
+            content.add(file.resolve(), inside.lstrip("/"))
+    with layer.open("rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": ["/pod"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "config": {"Entrypoint": [path], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-    manifest = [{"Config": "config.json", "RepoTags": [NAME], "Layers": ["layer.tar"]}]
-    described = {"config.json": config, "manifest.json": manifest}
-    archive.write_bytes(_tar({"layer.tar": layer} | {k: json.dumps(v).encode() for k, v in described.items()}))
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    with tarfile.open(archive, "w") as content:
+        for file_name, document in {"config.json": config, "manifest.json": manifest}.items():
+            _add(content, file_name, json.dumps(document).encode())
+        content.add(layer, "layer.tar")
+    layer.unlink()
 
 
-def _tar(files: dict[str, bytes]) -> bytes:
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o755
-            archive.addfile(entry, io.BytesIO(content))
-    return written.getvalue()
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _libraries(program: Path) -> Mapping[str, Path]:
+    """What the program loads; nothing for a static one."""
+    return {path: Path(path) for path in re.findall(r"(/\S+) \(0x", run("ldd", program, check=False))}

@@ -17,7 +17,7 @@ from tests.support.patience import LONGEST
 RUNTIME = BUILT.parent
 """The folder with containerd, its shim and ctr."""
 PLUGINS = Path("/usr/lib/cni")
-PACKAGES = ("runc", "containernetworking-plugins")
+PACKAGES = ("runc", "containernetworking-plugins", "iproute2", "nftables")
 CGROUPS = Path("/sys/fs/cgroup")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 """The plugin of pod networks turns it on."""
@@ -29,14 +29,14 @@ def missing() -> str:
     """Why no node can run here, and what helps; empty when one can."""
     if os.geteuid() != 0:
         return "kubelet and containers need root: run `make node` as root"
-    if shutil.which("runc") is None or not (PLUGINS / "bridge").exists():
+    if not (PLUGINS / "bridge").exists() or not all(map(shutil.which, ("runc", "ip", "nft"))):
         return f"no container runtime or network: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
     try:
-        assets(("kubelet", "test-driver", "driver", "pod"))
+        assets(("kubelet", "kube-proxy", "test-driver", "driver", "pod"))
     except NotBuiltError:
         return "kubelet and drivers are not built: run `make node` (needs Go)"
-    if not os.access(RUNTIME / "containerd", os.X_OK):
-        return "containerd is not built: run `make node` (needs Go)"
+    if not all(os.access(RUNTIME / name, os.X_OK) for name in ("containerd", "coredns")):
+        return "containerd or CoreDNS is not built: run `make node` (needs Go)"
     if not (CGROUPS / "memory" / "cgroup.procs").exists() and not (CGROUPS / "cgroup.controllers").exists():
         return f"no cgroups at {CGROUPS}"
     tried = run("unshare", "--mount", "--net", "--pid", "--fork", "true", check=False)
@@ -54,20 +54,24 @@ def run(*command: str | Path, check: bool = True) -> str:
     return done.stdout
 
 
+POD_NETWORK = "10.197.0.0/16"
+
+
 class Bridge:
-    """A network of the pods of one node: `address` is the node, its pods are behind it."""
+    """A network of the pods of one node: `address` is the node, its pods are behind it. Enter it to have it."""
 
     def __init__(self, number: int) -> None:
         self.name = f"dra-node{number}"
         self.subnet = f"10.197.{number}.0/24"
         self.address = f"10.197.{number}.1"
 
-    def up(self) -> None:
+    def __enter__(self) -> Self:
         run("ip", "link", "add", "name", self.name, "type", "bridge")
         run("ip", "address", "add", f"{self.address}/24", "dev", self.name)
         run("ip", "link", "set", self.name, "up")
+        return self
 
-    def down(self) -> None:
+    def __exit__(self, *_: object) -> None:
         run("ip", "link", "delete", self.name, check=False)
 
 

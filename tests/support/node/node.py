@@ -13,6 +13,7 @@ from tests.e2e.plane import Plane
 from tests.support.node import image
 from tests.support.node.driver import Place, TestDriver
 from tests.support.node.machine import Bridge, mounts_below, processes_below
+from tests.support.node.network import DNS
 from tests.support.node.runtime import Runtime
 
 
@@ -32,10 +33,10 @@ class Node:
 
     def __enter__(self) -> Self:
         try:
-            self.bridge.up()
+            self.bridge.__enter__()
             self.runtime.start()
             archive = self.folder / "pod.tar"
-            image.write(self.plane.binaries / "pod", archive)
+            image.write(archive, image.NAME, self.plane.binaries / "pod", "/pod")
             self.runtime.add_image(archive)
             self.start_kubelet()
             ready = ("--for=condition=Ready", "--timeout=90s")
@@ -50,7 +51,7 @@ class Node:
         self.test_driver.stop()
         self.stop_kubelet()
         self.runtime.stop()
-        self.bridge.down()
+        self.bridge.__exit__()
         assert mounts_below(self.folder) == []
         assert processes_below(self.folder) == []
         shutil.rmtree(self.folder)
@@ -93,9 +94,12 @@ class Node:
             "podLogsDir": str(self.logs),
             "volumePluginDir": str(self.folder / "volume-plugins"),
             "featureGates": self.plane.feature_gates,
+            "clusterDNS": [DNS],
+            "clusterDomain": "cluster.local",
             "syncFrequency": "2s",
             "failCgroupV1": False,
             "failSwapOn": False,
+            "makeIPTablesUtilChains": False,
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from functools import cached_property
 from pathlib import Path
 
 from tests.e2e.components import free_port
@@ -21,7 +22,7 @@ state = "{state}"
 [metrics]
   address = "127.0.0.1:{port}"
 [plugins."io.containerd.cri.v1.images"]
-  snapshotter = "native"
+  snapshotter = "{snapshotter}"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = "{sandbox}"
 [plugins."io.containerd.cri.v1.runtime"]
@@ -52,6 +53,11 @@ class Runtime:
         self.socket = self._state / "containerd.sock"
         self.cdi = folder / "cdi"
 
+    @cached_property
+    def _snapshotter(self) -> str:
+        """The native one copies each image for each container: minutes for large ones, but it works everywhere."""
+        return "overlayfs" if _has_overlays(self._folder) else "native"
+
     def start(self) -> None:
         port = free_port()
         file = self._folder / "containerd.toml"
@@ -69,6 +75,7 @@ class Runtime:
             state=self._state,
             socket=self.socket,
             port=port,
+            snapshotter=self._snapshotter,
             sandbox=image.NAME,
             cdi=self.cdi,
             restricted="false" if _may_lower_oom_score() else "true",
@@ -84,16 +91,25 @@ class Runtime:
         return {"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge]}
 
     def add_image(self, archive: Path) -> None:
-        self._ctr("images", "import", "--local", "--snapshotter=native", str(archive))
+        """Import it; it is there after `stop` and `start`, too."""
+        self._ctr("images", "import", "--local", f"--snapshotter={self._snapshotter}", str(archive))
 
     def stop(self) -> None:
         """End all containers, then containerd. Nothing of either is left but files."""
         if self._name in self._plane.components:
             self._plane.stop_component(self._name)
-        kill([int(file.read_text()) for file in self._state.glob("io.containerd.runtime.v2.task/k8s.io/*/init.pid")])
+        kill(self._containers())
         kill(processes_below(self._state))  # the shims
         unmount_below(self._folder)
         shutil.rmtree(self._state, ignore_errors=True)
+
+    def crash(self, program: str) -> None:
+        """End the containers with this in their command line, as a crash ends them."""
+        kill([each for each in self._containers() if program.encode() in Path(f"/proc/{each}/cmdline").read_bytes()])
+
+    def _containers(self) -> list[int]:
+        """Their first processes."""
+        return [int(file.read_text()) for file in self._state.glob("io.containerd.runtime.v2.task/k8s.io/*/init.pid")]
 
     def _ctr(self, *arguments: str) -> str:
         return run(RUNTIME / "ctr", f"--address={self.socket}", "--namespace=k8s.io", *arguments)
@@ -108,3 +124,17 @@ def _may_lower_oom_score() -> bool:
     except OSError:
         return False
     return os.geteuid() == 0
+
+
+def _has_overlays(folder: Path) -> bool:
+    """Whether the file system of the folder can be below an overlay."""
+    lower, upper, work, merged = (folder / f"overlay-{name}" for name in ("lower", "upper", "work", "merged"))
+    for each in (lower, upper, work, merged):
+        each.mkdir()
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    refused = run("mount", "-t", "overlay", "overlay", "-o", options, merged, check=False)
+    if not refused:
+        run("umount", merged)
+    for each in (lower, upper, work, merged):
+        shutil.rmtree(each)
+    return not refused

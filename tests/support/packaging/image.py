@@ -89,6 +89,12 @@ class Builder:
         described = json.loads(self._run("inspect", "--type=image", NAME))
         return Image(described["OCIv1"]["config"], self._mounted(NAME), self._mounted(BASE), log)
 
+    def archive(self, file: Path, name: str) -> None:
+        """Build base and image, and write it with this name, for a container runtime to import."""
+        self._base()
+        self._build(NAME, ROOT, f"--build-arg=BASE={BASE}")
+        self._run("push", NAME, f"docker-archive:{file}:{name}")
+
     def _base(self) -> None:
         (codename,) = re.findall(r"^ARG BASE=python:\S+-slim-(\w+)@", DOCKERFILE, re.MULTILINE)
         context = self._folder / "base"
