@@ -151,19 +151,15 @@ def test_fields_that_change_no_decision_are_accepted_and_their_content_is_not_ke
     spec = {
         "driver": "d",
         "pool": {"name": "p"},
-        "partitionTypeAttribute": "d/profile",
         "devices": [
             {
                 "name": "a",
                 "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}},
-                "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "2"}}},
             }
         ],
     }
     decoded = convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec}).spec
-    device = decoded.devices[0]
-    assert decoded.partition_type_attribute == IGNORED
-    assert {device.node_allocatable_resource_mappings, device.node_allocatable_resources} == {IGNORED}
+    assert decoded.devices[0].node_allocatable_resource_mappings == IGNORED
     assert convert(ResourceSlice, to_builtins(ResourceSlice(ObjectMeta("s"), decoded))).spec == decoded
 
 
@@ -174,6 +170,9 @@ NEWER = {
     "ExactDeviceRequest": {"derivedAttributes"},
     "DeviceSubRequest": {"derivedAttributes"},
     "DeviceDerivedAttribute": {"name", "expression"},
+    "NodeAllocatableMapping": {"capacityKey", "capacityMultiplier", "deviceMultiplier"},
+    "NodeAllocatableOverhead": {"perPod", "perContainer"},
+    "NodeAllocatableResource": {"mapping", "overhead"},
 }
 """Fields of Kubernetes 1.37."""
 

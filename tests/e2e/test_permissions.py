@@ -246,6 +246,10 @@ CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
         {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "claim", "requestMappings": [MAPPING]}}},
         True,
     ),
+    "what devices take of the node": (
+        {"status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "claim"}]}},
+        True,
+    ),
     "nothing": ({"status": {}}, True),
     "the phase": ({"status": {"phase": "Failed"}}, False),
     "the phase with a condition": (

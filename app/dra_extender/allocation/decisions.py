@@ -31,6 +31,7 @@ from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
+from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of_all
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
@@ -284,8 +285,8 @@ class Decisions:
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None
     ) -> Plan | Unfit | Failure:
-        """How to allocate the claims on the node now: with the first devices that fit, or the cheapest. Raises
-        Deferred.
+        """How to allocate the claims on the node now: with the first devices that fit, or the cheapest ones
+        that take nothing of the node: filter compares what the first ones take. Raises Deferred.
         """
         prepared = self._prepare(claims)
         if isinstance(prepared, Failure):
@@ -297,7 +298,18 @@ class Decisions:
         found = self._decide(request, key)[1]
         if chooser is None or not isinstance(found, Plan):
             return found
-        return self._least(prepared, node, found, chooser)
+        chosen = self._with_amounts(request, self._least(prepared, node, found, chooser))
+        return found if isinstance(chosen, Plan) and chosen.amounts else chosen
+
+    def _with_amounts(self, request: SearchRequest, found: Plan | Unfit | Failure) -> Plan | Unfit | Failure:
+        if not isinstance(found, Plan) or not self._cluster.features.node_allocatable_resources:
+            return found
+        claims = (prepared.claim for prepared in request.prepared.claims)
+        try:
+            amounts = amounts_of_all(zip(claims, found.allocations, strict=True), request.view.resources_of)
+        except NotConsumedError as problem:
+            return Failure(str(problem), found.steps)
+        return replace(found, amounts=amounts) if amounts else found
 
     def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: PlanChooser) -> Plan:
         """Orders that would take too long are skipped: the first plan is valid in any case."""
@@ -361,12 +373,14 @@ class Decisions:
         raise budget.defer(key, request, SEARCHING)
 
     def _allocate(self, request: SearchRequest, work: Work | None) -> Plan | Unfit | Failure:
-        return self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
+        found = self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
+        return self._with_amounts(request, found)
 
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
         """The decision in a worker's reply. Raises TurnSpent and Deferred."""
         if isinstance(reply, SearchReply):
-            return self._allocator.replay(request.prepared, request.view, reply, self._budget)
+            found = self._allocator.replay(request.prepared, request.view, reply, self._budget)
+            return self._with_amounts(request, found)
         return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:

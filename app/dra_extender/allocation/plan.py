@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from dra_extender.api.core import NodeAllocatableResourceClaimStatus
 from dra_extender.api.resource import AllocationResult
 
 STEP_BUDGET: Final = 10_000
@@ -25,11 +26,16 @@ def undecided(steps: int) -> str:
     return f"undecided within {steps} steps"
 
 
+NodeAmounts = tuple[NodeAllocatableResourceClaimStatus | None, ...]
+"""What the devices of each claim take of the node, in order; empty if none takes anything."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One allocation per claim, in order, without allocationTimestamp."""
 
     allocations: tuple[AllocationResult, ...]
     steps: int
+    amounts: NodeAmounts = ()
 
 
 class Unfit(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ nodes a pod tolerates, and what it requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
 
 import msgspec
 
@@ -88,9 +88,16 @@ class PodResourceClaim(Object, frozen=True, gc=False):
     resource_claim_template_name: str | None = None
 
 
+class ContainerClaim(Object, frozen=True, gc=False):
+    """A claim that the container uses: `name` is that of the entry in pod.spec.resourceClaims."""
+
+    name: str = ""
+
+
 class ResourceRequirements(Object, frozen=True, gc=False):
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class ContainerPort(Object, frozen=True, gc=False):
@@ -167,6 +174,7 @@ class PodSpec(Object, frozen=True, gc=False):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, Quantity] = {}
+    resources: ResourceRequirements = ResourceRequirements()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
@@ -196,6 +204,34 @@ class PodExtendedResourceClaimStatus(Object, frozen=True, gc=False):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableMappedResources(Object, frozen=True, gc=False, omit_defaults=True):
+    name: str = ""
+    quantity: Quantity | None = None
+
+
+class NodeAllocatableOverheadResources(Object, frozen=True, gc=False, omit_defaults=True):
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResourceClaimStatus(Object, frozen=True, gc=False, omit_defaults=True):
+    """What the devices of a claim take of the node, for the pod and for each of the `containers` that use the claim."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
+
+    def amounts(self, containers: int) -> Iterator[tuple[str, int]]:
+        """(resource, nano units) for so many containers."""
+        for mapped in self.mapping:
+            yield mapped.name, mapped.quantity.nano if mapped.quantity is not None else 0
+        for each in self.overhead:
+            yield each.name, each.per_pod.nano if each.per_pod is not None else 0
+            yield each.name, each.per_container.nano * containers if each.per_container is not None else 0
+
+
 class PodStatus(Object, frozen=True, gc=False):
     phase: str = ""
     nominated_node_name: str = ""
@@ -203,6 +239,7 @@ class PodStatus(Object, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
 
 class Pod(Object, frozen=True, gc=False):
@@ -269,18 +306,41 @@ class Tolerations:
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """By resource, in nano units: containers together or the largest init container, sidecars with both, and the
-    overhead.
+    """By resource, in nano units: what the pod itself requests, else what its containers and devices do; and the
+    overhead. Rules: Kubernetes 1.37, PodRequests of component-helpers/resource/helpers.go.
     """
+    total = of_containers(pod, "requests")
+    for name, amount in taken_by_devices(pod):
+        total[name] = total.get(name, 0) + amount
+    for name, quantity in pod.spec.resources.requests.items():
+        if is_pod_level(name):
+            total[name] = quantity.nano
+    _add(total, pod.spec.overhead)
+    return total
+
+
+def is_pod_level(resource: str) -> bool:
+    """Whether a pod, besides its containers, can request the resource."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def taken_by_devices(pod: Pod) -> Iterator[tuple[str, int]]:
+    """What the pod's devices take of the node, from its status: (resource, nano units)."""
+    for status in pod.status.node_allocatable_resource_claim_statuses:
+        yield from status.amounts(len(status.containers))
+
+
+def of_containers(pod: Pod, kind: Literal["requests", "limits"]) -> dict[str, int]:
+    """By resource, in nano units: containers together or the largest init container, sidecars with both."""
     total: dict[str, int] = {}
     for container in pod.spec.containers:
-        _add(total, container.resources.requests)
+        _add(total, getattr(container.resources, kind))
     if pod.spec.init_containers:
         sidecars: dict[str, int] = {}
         peak: dict[str, int] = {}
         for container in pod.spec.init_containers:
             alone = dict(sidecars)
-            _add(alone, container.resources.requests)
+            _add(alone, getattr(container.resources, kind))
             for name, amount in alone.items():
                 peak[name] = max(peak.get(name, 0), amount)
             if container.restart_policy == "Always":
@@ -289,7 +349,6 @@ def requested(pod: Pod) -> dict[str, int]:
             total[name] = total.get(name, 0) + amount
         for name, amount in peak.items():
             total[name] = max(total.get(name, 0), amount)
-    _add(total, pod.spec.overhead)
     return total
 
 

@@ -31,6 +31,8 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRADeviceCompatibilityGroups: bool = False
     DRADerivedAttributes: bool = False
     DRAOptionalNodeOperations: bool = False
+    DRANodeAllocatableResources: bool = False
+    DRAPartitionableDevicesType: bool = False
     release: Release = "1.36"
     """Older releases have the rules of 1.36, newer ones those of 1.37. `NEW_GATES` do nothing in 1.36."""
 
@@ -57,6 +59,16 @@ class FeatureGates(msgspec.Struct, frozen=True):
     def derived_attributes(self) -> bool:
         """Requests may compute attributes for constraints."""
         return self.is_1_37 and self.DRADerivedAttributes
+
+    @property
+    def node_allocatable_resources(self) -> bool:
+        """Devices may bring CPU, memory and huge pages that count against what the node has allocatable."""
+        return self.is_1_37 and self.DRANodeAllocatableResources
+
+    @property
+    def partition_types(self) -> bool:
+        """Reports count partitions by type."""
+        return self.is_1_37 and self.DRAPartitionableDevicesType and self.DRAPartitionableDevices
 
     @property
     def is_experimental(self) -> bool:
@@ -104,7 +116,7 @@ WITHOUT_EFFECT: Final = (
 )
 """Gates of 1.36 or 1.37 that concern kube-scheduler or the API server only: accepted, and nothing depends on them."""
 NEW_GATES: Final = GATES[GATES.index("DRAFractionalCapacityRange") :]
-"""Those that Kubernetes 1.36 does not have."""
+"""Those that do nothing with the rules of 1.36: it does not have them, or has another API for them."""
 
 
 def release_of(version: str) -> Release:

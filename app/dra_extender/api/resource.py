@@ -112,6 +112,22 @@ class DeviceTaint(Taint, frozen=True, gc=False, forbid_unknown_fields=True):
     time_added: str | None = None
 
 
+class NodeAllocatableMapping(StrictObject, frozen=True, gc=False):
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(StrictObject, frozen=True, gc=False):
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(StrictObject, frozen=True, gc=False):
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(StrictObject, frozen=True, gc=False):
     name: str
     attributes: dict[str, DeviceAttribute] = {}
@@ -126,9 +142,8 @@ class Device(StrictObject, frozen=True, gc=False):
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
     node_allocatable_resource_mappings: Ignored | None = None
-    """Needs DRANodeAllocatableResources."""
-    node_allocatable_resources: Ignored | None = None
-    """The same in Kubernetes 1.37."""
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
+    """Needs DRANodeAllocatableResources of Kubernetes 1.37. The mappings are its form in 1.36, which has no effect."""
 
 
 class ResourcePool(StrictObject, frozen=True, gc=False):
@@ -148,7 +163,7 @@ class ResourceSliceSpec(StrictObject, frozen=True, gc=False):
     shared_counters: tuple[CounterSet, ...] = ()
     skip_node_operations: tuple[str, ...] = ()
     """Needs DRAOptionalNodeOperations of Kubernetes 1.37."""
-    partition_type_attribute: Ignored | None = None
+    partition_type_attribute: str | None = None
     """For reports only: Kubernetes 1.37."""
 
 

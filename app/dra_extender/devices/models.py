@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Device, DeviceAttribute, DeviceTaint
+from dra_extender.api.resource import Device, DeviceAttribute, DeviceTaint, NodeAllocatableResource
 from dra_extender.cel import PublishedDevice
 from dra_extender.devices.content import Interner, SharedValues, digest
 from dra_extender.devices.validity import valid_alone
@@ -43,6 +43,7 @@ class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     binds_to_node: bool = False
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = msgspec.field(default_factory=dict)
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """The attribute with this full name (`domain/id`); the driver's own domain may be left out. None without it."""
@@ -66,6 +67,7 @@ def traits_of(driver: str, device: Device) -> Traits:
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         binds_to_node=device.binds_to_node is True,
+        node_allocatable_resources=device.node_allocatable_resources,
     )
 
 

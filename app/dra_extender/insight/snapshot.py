@@ -24,12 +24,14 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, Resour
 from dra_extender.devices.overlay import Overlay
 from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
+from dra_extender.scheduling.nodeallocatable import Demand, demand_on
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
     Obstacle,
     Tenants,
     Used,
     Wants,
+    amount_text,
     conflicting,
     taken_by,
     together,
@@ -199,6 +201,13 @@ class SimulatedPod(Struct, frozen=True, dict=True):
                 if not usable(node):
                     yield Obstacle("claim elsewhere", claim.metadata.key, usable.only or "")
 
+    def obstacles_of_devices(self, node: Node, demand: Demand) -> Iterator[Obstacle]:
+        """What keeps the pod from the node with devices that take something of it."""
+        if demand.problem:
+            yield Obstacle("node allocatable", demand.problem)
+        for name, asked, left in demand.short(node, self.snapshot.used(node.name)[0]):
+            yield Obstacle("node allocatable", name, amount_text(name, asked), amount_text(name, left))
+
     def is_kept_out(self) -> str:
         """The rule that keeps the pod from all nodes (a scheduling gate, or its scheduler); empty if none does."""
         if self.pod.spec.scheduling_gates:
@@ -217,7 +226,8 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         """
         if not isinstance(self.prefiltered, PreFilterState):
             return []
-        view = replace(view, decisions=view.decisions.with_state(self.snapshot.overlay))
+        decisions, used = view.decisions.with_state(self.snapshot.overlay), self.snapshot.used
+        view = replace(view, decisions=decisions, used=lambda name, without: used(name))
         known = [name for name in names if name in view.cluster.nodes]
         fits = node_statuses(view, self.prefiltered, known).fits if known else []
         return [*fits, *(name for name in names if name not in view.cluster.nodes and self._fits_new_node(view, name))]
@@ -229,7 +239,11 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         pending = pending_claims(prefiltered, node)
         if isinstance(pending, Unfit) or not all(usable(node) for _, usable in prefiltered.usable_on):
             return False
-        return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
+        plan = view.decisions.plan(pending.claims, name) if pending.claims else Plan((), 0)
+        if not isinstance(plan, Plan):
+            return False
+        demand = demand_on(view, self.pod, node, pending.claims, plan.amounts, prefiltered.amounts)
+        return not isinstance(demand, Unfit)
 
 
 def snapshot(view: View, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> ClusterSnapshot:

@@ -61,6 +61,10 @@ class Requests(msgspec.Struct, frozen=True):
     requests: tuple[DeviceRequest, ...]
     mappings: tuple[ContainerExtendedResourceRequest, ...]
 
+    def status(self, claim: str) -> dict[str, Any]:
+        """The patch of the pod's status, for the claim of this name."""
+        return {"extendedResourceClaimStatus": {"requestMappings": self.mappings, "resourceClaimName": claim}}
+
 
 def class_names(classes: Iterable[DeviceClass]) -> dict[str, str]:
     """Explicit resource names to classes. The newer of two classes with one name wins, then the smaller class name."""

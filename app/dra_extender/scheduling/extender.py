@@ -84,6 +84,7 @@ class Extender:
         self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
         self.nominations, self.set_aside = Nominations(), SetAside(clock)
         self._usage = ResourcesInUse()
+        self._with_binds = ResourcesInUse() if cluster.features.node_allocatable_resources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.view = View(
             cluster=cluster,
@@ -100,6 +101,7 @@ class Extender:
             kept=self.nominations.kept_from,
             set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,
+            used=self._with_binds.used if self._with_binds is not None else None,
         )
         self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
         self._event_handler = EventHandler(
@@ -135,6 +137,7 @@ class Extender:
             tentative_plans=self.tentative_plans,
             clearer=self._clearer,
             resources=resources,
+            usage=self._with_binds,
         )
         self._binder = Binder(context, self.pending_rollbacks, binding)
 
@@ -222,12 +225,17 @@ class Extender:
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             pod = event.object
             self._usage.put(pod)
+            if self._with_binds is not None:
+                self._with_binds.put(pod)
             self._preemption.seen(pod)
             self._early.seen(pod)
             if pod.spec.node_name or pod.finished:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
             self._usage.drop(event.uid)
+            if self._with_binds is not None:
+                self._with_binds.drop(event.uid)
+                self.requeue.improved()
             self._early.gone(event.uid)
             self._stop_waiting(event.uid)
         return effects

@@ -16,13 +16,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dra_extender.allocation.budget import Deferred
-from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
+from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
 from dra_extender.allocation.scoring import PlanChooser
-from dra_extender.api.core import Node, NodeSelector, Pod
+from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, NodeSelector, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse, size_of
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
+from dra_extender.scheduling.nodeallocatable import ClaimAmounts, Demand, Room, demand_of, demand_on, of_allocated
 from dra_extender.scheduling.outcomes import FilterResult
 from dra_extender.scheduling.view import View
 
@@ -63,6 +64,7 @@ class PreFilterState(msgspec.Struct, frozen=True):
     """All claims in the order of the pod's spec, then the existing one for extended resources."""
     usable_on: tuple[tuple[ResourceClaim, UsableOn], ...]
     """One entry per allocated claim."""
+    amounts: ClaimAmounts = ()
 
 
 PreFilterResult = PreFilterState | Unschedulable | Failure
@@ -106,6 +108,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
     """The pod's extended resources on this node; their claim is the last of `claims`."""
     choice: str = ""
     """What the placement policy says about the devices, for people; empty when the first that fit were taken."""
+    statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
     @property
     def claims(self) -> tuple[ResourceClaim, ...]:
@@ -145,7 +148,10 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
         return Failure(f"node selector of an allocated claim: {error}")
     except Deferred as deferred:
         return Unschedulable(str(deferred))
-    return PreFilterState(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, usable_on=usable_on)
+    amounts = of_allocated(view, pod, claims.allocated) if view.features.node_allocatable_resources else ()
+    if not isinstance(amounts, tuple):
+        return amounts
+    return PreFilterState(pod, claims, wanted, existing, order=found, usable_on=usable_on, amounts=amounts)
 
 
 def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, UsableOn]) -> UsableOn:
@@ -180,6 +186,7 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         return NodeStatuses(fits=[], refused={}, error=prefiltered.error)
     refused = {}
     allocatable: list[str] = []
+    taking: dict[str, tuple[Sequence[ResourceClaim], NodeAmounts]] = {}
     waiting = False
     for claims, group in groups(view, prefiltered, names, refused):
         if not claims:
@@ -191,8 +198,11 @@ def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]
         waiting = waiting or results.waiting
         refused = refused | results.refused if refused else results.refused
         allocatable = allocatable + results.fits if allocatable else results.fits
+        taking.update((name, (claims, amounts)) for name, amounts in results.amounts.items())
     try:
         fits, blocking = _where_usable(view, prefiltered, allocatable, refused)
+        if taking or prefiltered.amounts:
+            fits = _with_room(view, prefiltered, fits, taking, refused)
     except Deferred as deferred:
         return NodeStatuses(fits=[], refused=dict.fromkeys(names, str(deferred)), waiting=True)
     if prefiltered.wanted is not None:
@@ -294,6 +304,28 @@ def _nodes_matching(view: View, usable: UsableOn, names: frozenset[str]) -> froz
     return frozenset(name for name in names if usable(view.cluster.nodes[name]))
 
 
+def _with_room(
+    view: View,
+    prefiltered: PreFilterState,
+    names: list[str],
+    taking: dict[str, tuple[Sequence[ResourceClaim], NodeAmounts]],
+    refused: dict[str, str],
+) -> list[str]:
+    """The nodes that have room for what the devices take: `taking` has that of pending claims. Linear in the nodes."""
+    view.decisions.budget.spend(len(names) // PER_UNIT)
+    pod, demands = prefiltered.pod, dict[tuple[int, int], Demand]()
+    room = Room(view, pod)
+    nothing: tuple[Sequence[ResourceClaim], NodeAmounts] = (), ()
+    for name in names:
+        claims, amounts = taking.get(name, nothing)
+        key = id(claims), id(amounts)  # nodes of an equivalence class share them
+        if key not in demands:
+            demands[key] = demand_of(pod, claims, amounts, prefiltered.amounts)
+        if reason := room.refusal(demands[key], view.cluster.nodes[name]):
+            refused[name] = reason
+    return [name for name in names if name not in refused]
+
+
 def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
     """`pre_filter`, then `allocate`."""
     return allocate(view, pre_filter(view, pod), name)
@@ -310,6 +342,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
     if isinstance(pending, Unfit):
         return pending
     allocations: tuple[AllocationResult, ...] = ()
+    amounts: NodeAmounts = ()
     choice = ""
     if pending.claims:
         chooser = _chooser(view, prefiltered, pending.claims, name)
@@ -319,16 +352,20 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
             return Unfit(str(waiting), 0)
         if not isinstance(plan, Plan):
             return plan
-        allocations = plan.allocations
+        allocations, amounts = plan.allocations, plan.amounts
         choice = chooser.summary(plan) if chooser is not None else ""
     if not all(usable(node) for _, usable in prefiltered.usable_on):
         return Unfit(NOT_AVAILABLE, 0)
+    demand = demand_on(view, prefiltered.pod, node, pending.claims, amounts, prefiltered.amounts)
+    if isinstance(demand, Unfit):
+        return demand
     return NodeAllocation(
         prefiltered=prefiltered,
         pending=pending.claims,
         allocations=allocations,
         requests=pending.requests,
         choice=choice,
+        statuses=demand.statuses,
     )
 
 

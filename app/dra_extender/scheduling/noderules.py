@@ -23,14 +23,15 @@ from dra_extender.limits import PARTS_OF_POD
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
-    "ephemeral-storage", "resource", "claim elsewhere",
+    "ephemeral-storage", "resource", "claim elsewhere", "node allocatable",
 ]  # fmt: skip
 """What keeps a pod from a node besides devices, by kube-scheduler's rules."""
 
 
 class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the node does not suit the pod, apart from devices. `what`: the resource, taint or label; `asked`: what the
-    pod asks for, or the only node of a claim; `has`: what the node has.
+    pod asks for (with rule "node allocatable", together with its devices), or the only node of a claim; `has`: what the
+    node has.
     """
 
     rule: NodeRule
@@ -56,7 +57,8 @@ Amounts = Mapping[str, int]
 @lru_cache(maxsize=1024)
 def amount_text(resource: str, nano: int) -> str:
     """An amount of the resource as people write it."""
-    return Quantity(nano, Format.BINARY_SI if resource in _BYTES else Format.DECIMAL_SI).text
+    is_bytes = resource in _BYTES or resource.startswith("hugepages-")
+    return Quantity(nano, Format.BINARY_SI if is_bytes else Format.DECIMAL_SI).text
 
 
 ANY_ADDRESS: Final = "0.0.0.0"

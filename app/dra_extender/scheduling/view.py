@@ -24,6 +24,7 @@ from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Lookup, Unschedulable, claim_names, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.noderules import Used
 from dra_extender.scheduling.ports import Clock
 
 _NOT_BINDING: Mapping[str, str] = {}
@@ -71,6 +72,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     resources: KnownResourceNames
     binding: Mapping[str, str] = _NOT_BINDING
     """By pod UID: the node of a bind that is under way."""
+    used: Callable[[str, frozenset[str]], Used] | None = None
+    """What the pods on a node use, those of these UIDs left out; pods that are being bound count. None: that of
+    `pods`.
+    """
+    leaving: frozenset[str] = frozenset()
+    """UIDs of pods that count as gone; `state` says what that frees of devices."""
     clearing: Set[str] = _NOT_CLEARING
     """UIDs of claims whose allocation is being taken back."""
     placement: Placement | None = None

@@ -89,7 +89,7 @@ def test_types_and_presence_of_attributes_count(one: DeviceAttribute, other: Dev
 
 
 OF_NODES = {"node_name", "node_selector", "all_nodes"}
-IGNORED = {"node_allocatable_resource_mappings", "node_allocatable_resources"}
+IGNORED = {"node_allocatable_resource_mappings"}
 
 
 @pytest.mark.parametrize("field", sorted(set(Device.__struct_fields__) - OF_NODES - IGNORED))

@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def world() -> World:
-    return World(",".join(f"{gate}=true" for gate in NEW), "1.37")
+    return World(",".join(f"{gate}=true" for gate in (*NEW, "DRANodeAllocatableResources")), "1.37")
 
 
 def part(*groups: str) -> Json:
@@ -53,3 +53,15 @@ def test_what_a_node_declares_distinguishes_nodes() -> None:
         spec = {"driver": "gpu", "pool": pool, "nodeName": name, "skipNodeOperations": ["*"]}
         there.put_slice(f"{name}-devices", {**spec, "devices": [{"name": "d0"}]})
     assert there.ask(wanted(exactly())) == ("n0", "n1")
+
+
+def test_what_devices_take_of_a_node_distinguishes_nodes_and_is_remembered_with_their_result() -> None:
+    there = world()
+    for cpus in ("1", "2", "1"):
+        there.add_node({"nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": cpus}}}})
+    there.add_node({})
+    for _ in range(2):
+        found = there.decisions.node_results([wanted(exactly())], there.names)
+        taken = {name: str(each.mapping[0].quantity) for name, (each,) in found.amounts.items() if each is not None}
+        assert (found.fits, taken) == (there.names, {"n0": "1", "n1": "2", "n2": "1"})
+    assert there.decisions.searches == 3

@@ -20,7 +20,7 @@ import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKey, EquivalenceKeys
-from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
+from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.nodes import Nodes, SeenNode
 from dra_extender.devices.overlay import Overlay
@@ -46,13 +46,15 @@ argument, have the same answer. Raises TurnSpent and Deferred.
 class NodeResults(msgspec.Struct, frozen=True):
     """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
 
-    `waiting`: some are refused only because workers have to answer first, or for want of time.
+    `waiting`: some are refused only because workers have to answer first, or for want of time. `amounts`: of the nodes
+    that fit and of which devices take something.
     """
 
     fits: list[str]
     refused: dict[str, str]
     error: str = ""
     waiting: bool = False
+    amounts: Mapping[str, NodeAmounts] = {}
 
 
 class NodeResult(msgspec.Struct, frozen=True):
@@ -62,6 +64,7 @@ class NodeResult(msgspec.Struct, frozen=True):
     reason: str = ""
     score: int = 0
     waiting: bool = False
+    amounts: NodeAmounts = ()
 
 
 _FIXED = (NodeResult(False), NodeResult(False, NOT_SYNCED), NodeResult(False))
@@ -104,8 +107,13 @@ class ResultCache:
         results = self._results
         found_here = {(results[number].fits, results[number].reason) for number in numbers}
         waiting = any(results[number].waiting for number in numbers)
+        taking = {number for number in numbers if results[number].amounts}
+        amounts: Mapping[str, NodeAmounts] = {}
+        if taking:
+            pairs = zip(names, row, strict=True)
+            amounts = {name: results[number].amounts for name, number in pairs if number in taking}
         if all(fits for fits, _ in found_here):
-            return NodeResults(list(names), {})
+            return NodeResults(list(names), {}, amounts=amounts)
         if len(found_here) == 1:
             # Pending pods are refused everywhere for one reason, and filtered again and again.
             ((_, reason),) = found_here
@@ -113,7 +121,7 @@ class ResultCache:
         reasons = {number: results[number].reason for number in numbers if not results[number].fits}
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if number in reasons}
         fits = list(filterfalse(refused.__contains__, names))
-        return NodeResults(fits, refused, waiting=waiting)
+        return NodeResults(fits, refused, waiting=waiting, amounts=amounts)
 
     def _failed(
         self, names: Sequence[str], failed: str, search: SearchNode, overlay: Overlay, budget: WorkBudget
@@ -224,7 +232,9 @@ class ResultCache:
         if isinstance(found, Failure):
             return FAILED
         return self._number_of(
-            NodeResult(False, found.reason) if isinstance(found, Unfit) else NodeResult(True, "", score)
+            NodeResult(False, found.reason)
+            if isinstance(found, Unfit)
+            else NodeResult(True, "", score, amounts=found.amounts)
         )
 
     def _number_of(self, result: NodeResult) -> int:

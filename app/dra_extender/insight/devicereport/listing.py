@@ -26,6 +26,7 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
+from dra_extender.insight.devicereport.partitions import PartitionType, partition_types
 from dra_extender.insight.devicereport.report import (
     Amount,
     CountedDevice,
@@ -92,6 +93,7 @@ def reporting(
     inventory, classes = view.cluster.inventory, ClassMembers(view)
     visible, start = _Visibility(inventory, wanted.nodes), _pool_id(after)
     found: list[CountedDevice] = []
+    partitions: list[PartitionType] = []
     pools_done: list[PoolID] = []
     ids = sorted(visible.pools())
     for id in ids[bisect_right(ids, start) :]:
@@ -99,11 +101,14 @@ def reporting(
         if published is None or (wanted.drivers and id[0] not in wanted.drivers):
             continue
         if limit is not None and (len(pools_done) >= limit or len(found) >= MOST_DEVICES):
-            return _page(found, classes, "/".join(pools_done[-1]))
+            return _page(found, classes, partitions, "/".join(pools_done[-1]))
         pools_done.append(id)
         devices = yield from counting(view, published, classes, visible.sees)
-        found.extend(device for device in devices if wanted.wants(device))
-    return _page(found, classes)
+        chosen = [device for device in devices if wanted.wants(device)]
+        if chosen and view.features.partition_types and not _problem(published, view.features):
+            partitions.extend(partition_types(published, view.ledger.in_use(id)))
+        found.extend(chosen)
+    return _page(found, classes, partitions)
 
 
 def counting(
@@ -134,8 +139,16 @@ def counting_devices(view: View) -> Turns[DeviceCounts]:
     return found
 
 
-def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "") -> DeviceReport:
-    return DeviceReport(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
+def _page(
+    found: Sequence[CountedDevice], classes: ClassMembers, partitions: Sequence[PartitionType], next: str = ""
+) -> DeviceReport:
+    return DeviceReport(
+        devices=tuple(found),
+        totals=totals_of(found),
+        next=next,
+        complete=classes.complete,
+        partitions=tuple(partitions),
+    )
 
 
 def _pool_id(name: str) -> PoolID:

@@ -34,6 +34,7 @@ from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
+from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.noderules import Tenants
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
@@ -67,6 +68,7 @@ class ClusterCopy:
             binding=dict(view.binding),
             clearing=frozenset(view.clearing),
             budgets=view.budgets,
+            used=self.tenants.used,
         )
         self._made = 0
         self._undo: list[Callable[[], None]] = []
@@ -119,7 +121,7 @@ class ClusterCopy:
             self.put(
                 replace(claim, status=replace(claim.status, reserved_for=users) if users else ResourceClaimStatus())
             )
-        waiting = replace(pod, spec=replace(pod.spec, node_name=""))
+        waiting = with_statuses(replace(pod, spec=replace(pod.spec, node_name="")), ())
         self.put_pod(waiting)
         return waiting
 
@@ -155,7 +157,7 @@ class ClusterCopy:
         for claim in prefiltered.claims.allocated:
             before.append(claim)
             self.put(self._reserved(claim, pod))
-        self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node)))
+        self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name=node)), allocation.statuses))
 
         def undo() -> None:
             for claim in made:

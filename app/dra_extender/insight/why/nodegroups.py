@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.plan import Failure, Unfit
+from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.tally import Held, NodeTally, RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.devices.readonly import holders
@@ -25,6 +25,7 @@ from dra_extender.insight.why.statements import BindingRule, HoldingClaim
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pending_claims
+from dra_extender.scheduling.nodeallocatable import demand_of
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
@@ -258,7 +259,7 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
     for position, group in enumerate(nodes.groups):
         outcome: NodeTally | None = None
         if position < EXAMINED and not budget.spent():
-            outcome = yield from _outcome(nodes.pod, group[0], budget)
+            outcome = yield from _outcome(nodes, group, budget)
             yield
         else:
             budget.complete = False
@@ -276,8 +277,11 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
     return sorted(found, key=lambda group: -group.count)
 
 
-def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[NodeTally]:
-    """The decision about the devices of one node, with its tally if the search was reached."""
+def _outcome(nodes: NodeGroups, group: Sequence[str], budget: QueryBudget) -> Turns[NodeTally]:
+    """The decision about the devices of a group, with its tally if the search was reached. What the devices would take
+    of a node, and the node does not have, is added to its obstacles.
+    """
+    pod, name = nodes.pod, group[0]
     prefiltered, node = pod.prefiltered, pod.snapshot.node(name)
     if isinstance(prefiltered, Unschedulable):
         return NodeTally(name, "refused", prefiltered.reason)
@@ -288,10 +292,21 @@ def _outcome(pod: SimulatedPod, name: str, budget: QueryBudget) -> Turns[NodeTal
     pending = pending_claims(prefiltered, node)
     if isinstance(pending, Unfit):
         return NodeTally(name, "refused", pending.reason)
-    if not pending.claims:
-        return NodeTally(name, "fits", "")
-    found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
-    return NodeTally(name, "undecided", UNDECIDED) if found is None else found
+    found: NodeTally | None = NodeTally(name, "fits", "")
+    if pending.claims:
+        found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
+    if found is None or found.verdict != "fits" or not pod.view.features.node_allocatable_resources:
+        return NodeTally(name, "undecided", UNDECIDED) if found is None else found
+    plan: Plan | Unfit | Failure | None = Plan((), 0)
+    if pending.claims:
+        plan = yield from budget.turn(lambda view: view.decisions.plan(pending.claims, name))
+    if not isinstance(plan, Plan):
+        return NodeTally(name, "error", plan.error) if isinstance(plan, Failure) else found
+    demand = demand_of(pod.pod, pending.claims, plan.amounts, prefiltered.amounts)
+    for each in group:
+        if (node := pod.snapshot.node(each)) is not None:
+            nodes.obstacles[each] += tuple(pod.obstacles_of_devices(node, demand))
+    return found
 
 
 def _group(nodes: NodeGroups, names: Sequence[str], tally: NodeTally | None, budget: QueryBudget) -> Turns[NodeGroup]:

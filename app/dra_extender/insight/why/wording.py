@@ -240,6 +240,11 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             return f"claim {obstacle.what} is allocated on node {obstacle.asked}, and only pods on that node can use it"
         case "claim elsewhere":
             return f"claim {obstacle.what} is allocated for another node, or its allocation cannot be used"
+        case "node allocatable" if not obstacle.asked:
+            return obstacle.what
+        case "node allocatable":
+            most = f"{'at most ' if several else ''}{in_unit(obstacle.has, obstacle.asked)}"
+            return f"{obstacle.what}: the pod and its devices need {obstacle.asked}, {most} free"
         case "resource" if not obstacle.has:
             return f"neither the node nor a device class provides {obstacle.what}"
         case _:

@@ -11,8 +11,7 @@ Promises
 - Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline. The
   rules for unused allocations rely on that.
 
-Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of
-pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of plugins/dynamicresources/dynamicresources.go.
 """
 
 from __future__ import annotations
@@ -31,12 +30,13 @@ from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_mappings
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_pod_status
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
+from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from dra_extender.unexpected import unexpected
 
@@ -171,6 +171,7 @@ class Attempt:
             holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
+        self._context.expect(pod, decision.statuses, self.node)
         pending = {
             claim.metadata.uid: (allocation, hold)
             for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
@@ -205,13 +206,14 @@ class Attempt:
     # --- the claims -------------------------------------------------------------------------------------------------
 
     async def _write(self, decision: NodeAllocation) -> None:
-        pod, created = decision.prefiltered.pod, self._extended
+        pod, created, requests = decision.prefiltered.pod, self._extended, decision.requests
         pod = self._view.pods.get(self._uid) or pod
-        if created is not None and decision.requests is not None:
+        status = patch_of(pod, decision.statuses)
+        if created is not None and requests is not None:
             if created.allocation is not None:
                 await create(self._context, pod, created, self._check_active)
-            name = created.claim.metadata.name
-            pod = await write_mappings(self._context, pod, name, decision.requests, self._check_active)
+            status |= requests.status(created.claim.metadata.name)
+        pod = await write_pod_status(self._context, pod, status, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
         for write in self._writes:
             await write.write(self._check_active)
@@ -388,7 +390,7 @@ class Attempt:
         for write in self._writes:
             if write not in written:
                 write.release()
-        bind = FailedBind(self._live, self.node, written, self._extended, self._in_doubt_until)
+        bind = FailedBind(self._live, self.node, written, self._extended, self._in_doubt_until, bool(self._version))
         return Rollback(self._context, bind, problem)
 
     @property

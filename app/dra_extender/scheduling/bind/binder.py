@@ -82,6 +82,8 @@ class Binder:
                 self._note_wait(before or self._view.pods.get(pod_uid))
                 self._bound[pod_uid] = attempt.node
                 self._context.requeue.forget(pod_uid)
+            elif (usage := self._context.usage) is not None and attempt.result != "unfinished":
+                usage.give_up(pod_uid)
             return error
         except Exception:
             attempt.release()

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -40,7 +41,7 @@ from dra_extender.scheduling.bind.failure import (
     error_text,
 )
 from dra_extender.scheduling.claims import ADOPTED, consumer, full_reason
-from dra_extender.scheduling.extended import Requests, claim_body, claim_name
+from dra_extender.scheduling.extended import claim_body, claim_name
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES
 
 log = structlog.get_logger(__name__)
@@ -350,20 +351,21 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
             return
 
 
-async def write_mappings(
-    context: BindContext, pod: Pod, name: str, requests: Requests, check_active: CheckActive
-) -> Pod:
-    """Write which container uses which request of the claim, for kubelet, and return the pod as stored. Writing it
-    twice is harmless. Raises BindFailure.
+async def write_pod_status(context: BindContext, pod: Pod, status: Mapping[str, Any], check_active: CheckActive) -> Pod:
+    """Write what kubelet reads of the pod's devices, if anything, and return the pod as stored. Writing it twice is
+    harmless. Raises BindFailure.
     """
-    status = {"extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name}}
+    if not status:
+        return pod
     try:
-        return await answered(lambda: context.ports.patch_pod_status(pod, status), context.view.config, check_active)
+        pod = await answered(lambda: context.ports.patch_pod_status(pod, status), context.view.config, check_active)
     except (NotFoundError, ConflictError):
         raise BindFailure(REPLACED, "cancelled") from None
     except ApiError as error:
-        log.warning("the mappings of extended resources were refused", pod=pod.metadata.key, error=repr(error))
-        raise BindFailure("the API server refused the mappings of extended resources") from None
+        log.warning("the status of a pod was refused", pod=pod.metadata.key, error=repr(error))
+        raise BindFailure("the API server refused the pod's status") from None
+    context.event_handler.replied(pod)
+    return pod
 
 
 def _refused(pod: Pod, error: ApiError) -> BindFailure:

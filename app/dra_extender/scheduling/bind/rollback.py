@@ -34,6 +34,7 @@ from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
 from dra_extender.scheduling.handle import Handle
+from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
 from dra_extender.scheduling.ports import EventSink
 from dra_extender.scheduling.waiting import Pauses
@@ -161,8 +162,8 @@ class ClaimRollback:
 
 
 class FailedBind(msgspec.Struct, frozen=True):
-    """A failed bind: its `writes` in order, the write of its claim for extended resources, and the time (monotonic
-    seconds) after which a binding that was sent can no longer arrive.
+    """A failed bind: its `writes` in order, the write of its claim for extended resources, the time (monotonic seconds)
+    after which a binding that was sent can no longer arrive, and whether the pod's status was written if necessary.
     """
 
     pod: LivePod
@@ -170,6 +171,7 @@ class FailedBind(msgspec.Struct, frozen=True):
     writes: Sequence[ClaimWrite]
     extended: ClaimWrite | None
     in_doubt_until: float
+    reported: bool = False
 
 
 class Rollback:
@@ -213,6 +215,11 @@ class Rollback:
         await self._each(lambda each: each.run(policy))
         await self._discard()
         pod = self._view.pods.get(self.pod.uid)
+        if self._bind.reported and pod is not None and (cleared := patch_of(pod, ())):
+            try:
+                await self._context.ports.patch_pod_status(pod, cleared)
+            except ApiError as error:  # the next bind replaces them
+                log.info("amounts in a pod's status were not cleared", pod=self.pod.key, error=repr(error))
         if self._bind.writes and pod is not None:
             self._context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
         return False

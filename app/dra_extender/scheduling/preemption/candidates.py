@@ -9,12 +9,13 @@ cluster; for nodes beyond its limits it answers that preemption may help.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
-from dra_extender.allocation.plan import Plan
+from dra_extender.allocation.plan import Plan, Unfit
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import (
@@ -24,6 +25,7 @@ from dra_extender.scheduling.feasibility import (
     node_statuses,
     pending_claims,
 )
+from dra_extender.scheduling.nodeallocatable import demand_on
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import (
     PreemptibleClaim,
@@ -51,7 +53,9 @@ def without_claims(view: View, terms: PreemptionTerms, gone: Collection[Resource
     charge(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
     charge(view, sum(len(view.ledger.in_use(pool)) for pool in state.touched))
-    return msgspec.structs.replace(view.with_state(state), placement=None)
+    users = chain.from_iterable(map(view.users, gone)) if view.features.node_allocatable_resources else ()
+    leaving = view.leaving.union(pod.metadata.uid for pod in users if pod is not None)
+    return msgspec.structs.replace(view.with_state(state), placement=None, leaving=leaving)
 
 
 def _is_decided(view: View, claim: ResourceClaim) -> bool:
@@ -88,8 +92,14 @@ def plan_without(
         return None
     if not pending.claims:
         return ()
-    plan = without_claims(view, terms, gone).decisions.plan(pending.claims, node)
-    return tuple(zip(pending.claims, plan.allocations, strict=True)) if isinstance(plan, Plan) else None
+    view = without_claims(view, terms, gone)
+    plan = view.decisions.plan(pending.claims, node)
+    if not isinstance(plan, Plan):
+        return None
+    pod, allocated = prefiltered.pod, prefiltered.amounts
+    if isinstance(demand_on(view, pod, known, pending.claims, plan.amounts, allocated), Unfit):
+        return None
+    return tuple(zip(pending.claims, plan.allocations, strict=True))
 
 
 # --- where evictions help ---------------------------------------------------------------------------------------------

@@ -1,0 +1,175 @@
+"""Whether a node has room for what a pod's devices take of its CPU, memory and huge pages.
+
+Promises: pure. kube-scheduler compares what the pod's spec requests (NodeResourcesFit) before it calls an extender, and
+does not know the devices. So the whole demand of the pod, devices included, is compared here with what the node has
+allocatable minus what its pods request. Pods that are being bound count too, also until the watch shows them on
+their node. Pods without devices that kube-scheduler has only assumed are unknown.
+
+Rules: Kubernetes 1.37, plugins/dynamicresources/nodeallocatabledynamicresources.go. Unlike there, a container that uses
+a claim through several entries counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dra_extender.allocation.plan import Failure, NodeAmounts, Unfit
+from dra_extender.api.core import (
+    Node,
+    NodeAllocatableResourceClaimStatus,
+    Pod,
+    is_pod_level,
+    of_containers,
+    requested,
+    taken_by_devices,
+)
+from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
+from dra_extender.devices.nodeallocatable import NotConsumedError, Resources, amounts_of, is_mapped
+from dra_extender.scheduling.claims import Unschedulable, consumer, created_names
+from dra_extender.scheduling.noderules import Tenants
+from dra_extender.scheduling.view import View
+
+UNREPORTED = "devices of extended resources cannot take CPU, memory or huge pages of a node"
+_ORDER = ("cpu", "memory", "ephemeral-storage")
+
+ClaimAmounts = tuple[tuple[ResourceClaim, NodeAllocatableResourceClaimStatus], ...]
+"""Claims whose devices take something, and what."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What a pod and its devices need of a node, in nano units; nothing if its devices take nothing. `statuses` are for
+    the pod's status. `problem`: why no node can take the pod with these devices.
+    """
+
+    amounts: Mapping[str, int] = {}
+    statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+    problem: str = ""
+
+    def short(self, node: Node, used: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+        """(resource, what is needed, what is left) of which the node has too little."""
+        for name in (*_ORDER, *sorted(self.amounts.keys() - _ORDER)):
+            asked, offered = self.amounts.get(name, 0), node.status.allocatable.get(name)
+            left = max((offered.nano if offered is not None else 0) - used.get(name, 0), 0)
+            if asked > left and (name in _ORDER or is_pod_level(name)):
+                yield name, asked, left
+
+
+class Room:
+    """What nodes have left for the demands of one pod."""
+
+    def __init__(self, view: View, pod: Pod) -> None:
+        self._used = view.used or Tenants(view.pods).used
+        self._without = view.leaving | {pod.metadata.uid}
+
+    def refusal(self, demand: Demand, node: Node) -> str:
+        """Why the node cannot take the pod; empty if it can."""
+        short = demand.short(node, self._used(node.name, self._without)[0]) if demand.amounts else ()
+        return demand.problem or ", ".join(f"Insufficient {name}" for name, _, _ in short)
+
+
+def demand_on(
+    view: View, pod: Pod, node: Node, pending: Sequence[ResourceClaim], amounts: NodeAmounts, allocated: ClaimAmounts
+) -> Demand | Unfit:
+    """What the pod needs of the node, if the node has it. `amounts` are those of `pending`."""
+    if not amounts and not allocated:
+        return Demand()
+    demand = demand_of(pod, pending, amounts, allocated)
+    reason = Room(view, pod).refusal(demand, node)
+    return Unfit(reason, 0) if reason else demand
+
+
+def demand_of(pod: Pod, pending: Sequence[ResourceClaim], amounts: NodeAmounts, allocated: ClaimAmounts) -> Demand:
+    """`amounts` are those of `pending`."""
+    taking = [*allocated, *((claim, each) for claim, each in zip(pending, amounts, strict=False) if each is not None)]
+    containers = _containers(pod)
+    if any(claim.metadata.name not in containers for claim, _ in taking):
+        return Demand(problem=UNREPORTED)
+    found = {claim.metadata.name: each for claim, each in taking}
+    statuses = tuple(
+        msgspec.structs.replace(found[name], resource_claim_name=name, containers=containers[name])
+        for name in sorted(found)
+    )
+    taker = with_statuses(pod, statuses)
+    return Demand(requested(taker), statuses, next(_uncovered(taker), "")) if statuses else Demand()
+
+
+def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
+    """The pod whose status says this."""
+    status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
+    return msgspec.structs.replace(pod, status=status)
+
+
+def patch_of(pod: Pod, statuses: Sequence[NodeAllocatableResourceClaimStatus]) -> dict[str, Any]:
+    """The patch of the pod's status, also of what an earlier bind has left there; empty without a change."""
+    changes = statuses or pod.status.node_allocatable_resource_claim_statuses
+    return {"nodeAllocatableResourceClaimStatuses": [{"$patch": "replace"}, *statuses]} if changes else {}
+
+
+def _containers(pod: Pod) -> dict[str, tuple[str, ...]]:
+    """By name of a claim that the pod names: the containers that use it, each once."""
+    created, entries = created_names(pod), pod.spec.resource_claims
+    names = {entry.name: entry.resource_claim_name or created.get(entry.name) for entry in entries}
+    found: dict[str, dict[str, None]] = {name: {} for name in names.values() if name}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for used in container.resources.claims:
+            if name := names.get(used.name):
+                found[name][container.name] = None
+    return {name: tuple(users) for name, users in found.items()}
+
+
+def _uncovered(pod: Pod) -> Iterator[str]:
+    """Why what the pod itself requests, or its limits, do not cover its containers and devices."""
+    own, needs, limits = pod.spec.resources, of_containers(pod, "requests"), of_containers(pod, "limits")
+    for name, amount in taken_by_devices(pod):
+        needs[name] = needs.get(name, 0) + amount
+        limits[name] = limits.get(name, 0) + amount
+    for name, request in sorted(own.requests.items()):
+        if is_pod_level(name) and needs.get(name, 0) > request.nano:
+            what = "the aggregated container and node-allocatable DRA requests"
+            yield f"pod level request for {name} is insufficient to cover {what}"
+    for name, limit in sorted(own.limits.items()):
+        if name.startswith("hugepages-"):
+            if limits.get(name, 0) > limit.nano:
+                what = "the aggregated container and node-allocatable DRA limits"
+                yield f"pod level limit for {name} is insufficient to cover {what}"
+            continue
+        for container in pod.spec.containers:
+            parts = pod.status.node_allocatable_resource_claim_statuses
+            amounts = (each.amounts(1) for each in parts if container.name in each.containers)
+            extra = sum(amount for pairs in amounts for each, amount in pairs if each == name)
+            declared = container.resources.limits.get(name)
+            if declared is not None and declared.nano + extra > limit.nano:
+                what = f"the limit and DRA overhead for container {container.name}"
+                yield f"pod level limit for {name} is insufficient to cover {what}"
+
+
+# --- allocated claims -------------------------------------------------------------------------------------------------
+
+
+def of_allocated(view: View, pod: Pod, claims: Sequence[ResourceClaim]) -> ClaimAmounts | Unschedulable | Failure:
+    """What the devices of allocated claims take; why the pod cannot use one of the claims."""
+
+    def resources(id: DeviceID) -> Resources:
+        pool = view.cluster.inventory.pools.get(id[:2])
+        device = pool.device(id[2]) if pool is not None else None
+        return device.node_allocatable_resources if device is not None else {}
+
+    found: list[tuple[ResourceClaim, NodeAllocatableResourceClaimStatus]] = []
+    for claim in claims:
+        allocation = claim.allocation or AllocationResult()
+        try:
+            amounts = amounts_of(claim, allocation, resources)
+        except NotConsumedError as problem:
+            return Failure(str(problem))
+        used = claim.status.reserved_for and not claim.reserved_for(consumer(claim, pod, view.features).uid)
+        if used and any(is_mapped(resources(result.id)) for result in allocation.devices.results):
+            name = claim.metadata.name
+            return Unschedulable(
+                f"node allocatable resource claim {name} has a mapped device and cannot be shared across pods"
+            )
+        if amounts is not None:
+            found.append((claim, amounts))
+    return tuple(found)
