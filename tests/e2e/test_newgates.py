@@ -107,7 +107,7 @@ def test_optional_node_operations(case: Case, ground: Ground) -> None:
 
 
 def cpus(amount: str, count: int) -> list[Json]:
-    """Devices that are so many CPUs each."""
+    """Devices that are this number of CPUs each."""
     mapping = {"cpu": {"mapping": {"deviceMultiplier": amount}}}
     return [{"name": f"device-{index}", "nodeAllocatableResources": mapping} for index in range(count)]
 

@@ -89,7 +89,7 @@ class PodResourceClaim(Object, frozen=True, gc=False):
 
 
 class ContainerClaim(Object, frozen=True, gc=False):
-    """A claim that the container uses: `name` is that of the entry in pod.spec.resourceClaims."""
+    """A claim that the container uses: `name` is the name of its entry in pod.spec.resourceClaims."""
 
     name: str = ""
 
@@ -224,7 +224,7 @@ class NodeAllocatableResourceClaimStatus(Object, frozen=True, gc=False, omit_def
     overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
 
     def amounts(self, containers: int) -> Iterator[tuple[str, int]]:
-        """(resource, nano units) for so many containers."""
+        """(resource, nano units) for this number of containers."""
         for mapped in self.mapping:
             yield mapped.name, mapped.quantity.nano if mapped.quantity is not None else 0
         for each in self.overhead:

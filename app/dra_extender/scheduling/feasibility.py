@@ -311,7 +311,7 @@ def _with_room(
     taking: dict[str, tuple[Sequence[ResourceClaim], NodeAmounts]],
     refused: dict[str, str],
 ) -> list[str]:
-    """The nodes that have room for what the devices take: `taking` has that of pending claims. Linear in the nodes."""
+    """The nodes that have room for what the devices take: `taking` has the pending claims. Linear in the nodes."""
     view.decisions.budget.spend(len(names) // PER_UNIT)
     pod, demands = prefiltered.pod, dict[tuple[int, int], Demand]()
     room = Room(view, pod)

@@ -73,7 +73,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     binding: Mapping[str, str] = _NOT_BINDING
     """By pod UID: the node of a bind that is under way."""
     used: Callable[[str, frozenset[str]], Used] | None = None
-    """What the pods on a node use, those of these UIDs left out; pods that are being bound count. None: that of
+    """What the pods on a node use, those of these UIDs left out; pods that are being bound count. None: add up
     `pods`.
     """
     leaving: frozenset[str] = frozenset()

@@ -13,17 +13,17 @@ FEATURES = FeatureGates.parse("DRANodeAllocatableResources=true", "1.37")
 
 
 def maps(amount: str, name: str = "a", resource: str = "cpu") -> Json:
-    """A device that is so much of a resource."""
+    """A device that is this amount of a resource."""
     return {"name": name, "nodeAllocatableResources": {resource: {"mapping": {"deviceMultiplier": amount}}}}
 
 
 def costs(name: str = "a", resource: str = "cpu", **overhead: str) -> Json:
-    """A device that costs so much of a resource: `perPod`, `perContainer`."""
+    """A device that costs this amount of a resource: `perPod`, `perContainer`."""
     return {"name": name, "nodeAllocatableResources": {resource: {"overhead": overhead}}}
 
 
 def consumes(factor: str, name: str = "a", key: str = "cores", resource: str = "cpu") -> Json:
-    """A device with 16 cores that can be shared; what is consumed of `key`, times the factor, is so much."""
+    """A device with 16 cores that can be shared; it takes the consumed `key` times the factor."""
     mapping = {"capacityKey": key, "capacityMultiplier": factor}
     return {
         "name": name,
