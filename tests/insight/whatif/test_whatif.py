@@ -55,6 +55,7 @@ def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
         ([*FULL, *waiting("v", 2), *waiting("w", 2)], {"added": (("a", 2),)}, {"v": "would fit", "w": "would fit"}),
         ([*FULL, *waiting("w", 3)], {"added": (("a", 5),)}, {"w": "does not fit"}),
         (FULL, {"drained": ("a",)}, {"p": "no more"}),
+        (FULL, {"drained": ("a", "a")}, {"p": "no more"}),
         (FULL, {"drained": ("a",), "added": (("a", 1),)}, {"p": "fits"}),
         (FULL, {"drained": ("a",), "without": ("default/q",)}, {"p": "fits"}),
         (FULL, {"drained": ("a",), "without": ("default/p",)}, {}),

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dra_extender.api.core import MIRROR, Node, Pod, Toleration
+from dra_extender.api.events import Removed
 from dra_extender.api.resource import DeviceToleration, ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft, HypotheticalObject, with_each_request
@@ -257,10 +258,12 @@ def _apply(
     for pod in concerned.displaced:
         copy.evict(pod)
         yield
-    for name in changes.drained:
-        copy.drop_node(name)
+    for name in dict.fromkeys(changes.drained):
+        copy.cluster.apply(Removed.of(copy.cluster.nodes[name]))
     for node, slices in fresh:
-        copy.add_node(node, slices)
+        copy.put(node)
+        for item in slices:
+            copy.put(item)
         yield
 
 
