@@ -45,14 +45,14 @@ async def test_nominated_pods_are_bound_with_one_look_at_one_node_each(flow: Flo
     assert [nominated(flow, name) for name in NAMES] == ["", "", ""]
 
 
-async def test_a_service_that_was_killed_goes_on_with_its_nominations(flow: Flow, claim: Make, pod: Make) -> None:
+async def test_a_service_that_was_killed_replaces_its_nominations(flow: Flow, claim: Make, pod: Make) -> None:
     cluster = flow.cluster
     await cluster.apply([claim("one", template=True), pod("a", templates={"gpu": "one"})])
     await cluster.wait_until(lambda: bool(nominated(flow, "a")))
     node = nominated(flow, "a")
     await flow.kill()
     service = await flow.start(nominate="always")
-    await cluster.wait_until(lambda: b'nominations_ahead_total{result="adopted"} 1.0' in service.metrics.exposition())
+    await cluster.wait_until(lambda: b'nominations_ahead_total{result="made"} 1.0' in service.metrics.exposition())
     await asyncio.sleep(0)
     assert nominated(flow, "a") == node
 

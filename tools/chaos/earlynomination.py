@@ -41,7 +41,7 @@ class EarlyNominating:
 
     def overlaps(self, service: Service) -> list[str]:
         """Devices that two plans name, among plans that may share none."""
-        hints = [hint.plan for hint in service.extender.early_nominations if hint.plan is not None]
+        hints = [hint.plan for hint in service.extender.early_nominations]
         taken: Counter[tuple[str, str, str]] = Counter()
         for plan in hints:
             results = [result for allocation in plan.allocations for result in allocation.devices.results]

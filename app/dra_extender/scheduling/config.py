@@ -144,9 +144,6 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     nominate_from_nodes: int = 1_000
 
-    nominate_preferring: bool = False
-    """Also nominate pods with preferred affinity or soft topology spread; their preferences are ignored."""
-
     nominated_seconds: float = 10.0
     """A pod that was nominated early and is not bound loses its nomination when no scheduler has called in this time,
     """

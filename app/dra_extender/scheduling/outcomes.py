@@ -189,7 +189,7 @@ PREEMPTION_VICTIMS: Final = LabelledCounter[VictimResult](
 )
 
 EarlyNominationResult = Literal[
-    "made", "adopted", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
+    "made", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
 ]
 
 EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
@@ -198,7 +198,6 @@ EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
     "result",
     {
         "made": "the pod has been nominated",
-        "adopted": "taken over from another replica",
         "failed": "the API server refused, or the pod changed at the same time",
         "bound": "on the nominated node",
         "elsewhere": "bound on another node",

@@ -59,7 +59,6 @@ _SCHEDULING: Final = {
     "event_names": "event_names",
     "nominate": "nominate",
     "nominate_from_nodes": "nominate_from_nodes",
-    "nominate_preferring": "nominate_preferring",
     "worker_claim_seconds": "worker_claim_seconds",
 }
 """The field of `SchedulingConfig` that each setting sets, and that has its default."""
@@ -234,10 +233,6 @@ class Settings(BaseSettings):
     )
     nominate_from_nodes: int = _scheduling(
         "nominate_from_nodes", "number of nodes from which a cluster is large for nominate: auto", ge=1
-    )
-    nominate_preferring: bool = _scheduling(
-        "nominate_preferring",
-        "also nominate pods with preferred affinity or soft topology spread; their preferences are ignored",
     )
     scheduler_names: str = Field(
         "",

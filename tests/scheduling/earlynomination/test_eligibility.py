@@ -50,7 +50,6 @@ def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
 )
 def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[str, Any], why: str | None) -> None:
     assert why_not_eligible(made(spec)) == why
-    assert why_not_eligible(made(spec), ignore_preferences=True) == (None if why == "prefers" else why)
 
 
 def test_pods_that_are_going_or_are_nominated_already_are_left_alone() -> None:

@@ -30,24 +30,6 @@ def test_a_pod_keeps_its_place_until_it_is_refused_or_gets_another_priority() ->
     assert len(queue) == 3
 
 
-def test_how_far_the_order_is_from_that_of_a_scheduler_is_learned() -> None:
-    queue = WaitingPods()
-    for number in range(100):
-        queue.put(str(number), 0, 1.0)
-    for number in range(10):
-        queue.asked(str(number))
-        queue.drop(str(number))
-    assert queue.missed == 0
-    for number in range(99, 60, -1):
-        queue.asked(str(number))
-        queue.drop(str(number))
-    assert queue.missed > 50
-    for number in range(10, 50):
-        queue.asked(str(number))
-        queue.drop(str(number))
-    assert queue.missed < 1
-
-
 MOVES = st.lists(
     st.tuples(
         st.sampled_from(["put", "again", "drop"]), st.sampled_from("abcdef"), st.integers(0, 2), st.integers(0, 3)

@@ -56,7 +56,7 @@ async def test_a_new_leader_removes_the_nomination_of_a_deleted_pod(world: World
     assert nominated(world) == {}
 
 
-async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World) -> None:
+async def test_a_new_leader_nominates_anew_the_pods_that_still_fit(world: World) -> None:
     world.add(*with_devices(n1=1, n2=1))
     first = world.service(config=ALWAYS)
     first.start()
@@ -71,7 +71,7 @@ async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World)
     second.start()
     await world.settle(3.0)
     assert nominated(world) == {"a": left["a"]}
-    assert ended(second) == {"adopted": 2, "withdrawn": 1}
+    assert ended(second) == {"made": 1}
     scheduler = KubeScheduler(world, second)
     assert await scheduler.attempt("a") == left["a"]
     assert scheduler.calls == [("a", 1)]
@@ -109,11 +109,11 @@ async def test_a_nomination_that_shows_up_when_nobody_expects_it_any_more_is_loo
     await world.settle(late - 2.0)
     assert [operation for operation, _ in world.api.log if "nominate" in operation] == []
     await world.settle(10.0)
-    assert ended(service)["adopted"] == 1
+    assert [operation for operation, _ in world.api.log if "nominate" in operation] != []
     assert nominated(world) == {}
 
 
-async def test_a_nomination_that_shows_up_after_one_for_another_node_failed_is_looked_after(world: World) -> None:
+async def test_a_nomination_that_shows_up_late_is_removed_before_there_is_one_for_another_node(world: World) -> None:
     service = planning(world, n1=1)
     world.add(*waiting("a"))
     await world.settle(0.05)
@@ -123,7 +123,7 @@ async def test_a_nomination_that_shows_up_after_one_for_another_node_failed_is_l
     world.add(*with_devices(n2=1)[1:])
     world.api.drop(world.api.objects[Node, "n1"])
     await world.settle(5.0)
-    assert ended(service) == {"made": 1, "withdrawn": 1, "failed": 1}
+    assert ended(service) == {"made": 1, "withdrawn": 1}
     service.watch.reconnect()
     await world.settle(10.0)
     assert nominated(world) == {"a": "n2"}

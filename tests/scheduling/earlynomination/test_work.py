@@ -165,7 +165,7 @@ def _planned(service: Service) -> Counter[DeviceID]:
     view = service.extender.view
     found: Counter[DeviceID] = Counter()
     for hint in service.extender.early_nominations:
-        for claim, allocation in hint.plan.planned if hint.plan is not None else ():
+        for claim, allocation in hint.plan.planned:
             known = view.ledger.by_uid(claim.metadata.uid)
             if known is not None and known.allocation is None and view.ledger.held(claim.metadata.uid) is None:
                 found.update(_devices(allocation))

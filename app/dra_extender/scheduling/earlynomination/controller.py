@@ -8,7 +8,7 @@ Promises
 - Nominations of other components and of preemption are not touched.
 - Correctness does not depend on early nominations: a wrong, late or missing one costs kube-scheduler one ordinary
   cycle.
-- Only the leader nominates. A new leader continues with the nominations that the old one left on pods.
+- Only the leader nominates. A new leader removes the nominations that the old one left on pods.
 
 Rules: Kubernetes 1.36, evaluateNominatedNode and handleSchedulingFailure of pkg/scheduler/schedule_one.go; KEP-5278.
 """
@@ -25,11 +25,9 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.nominations import (
-    UNSEEN_SECONDS,
     EarlyNomination,
     EarlyNominations,
     PendingRemovals,
-    Unconfirmed,
 )
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.handle import Handle
@@ -52,6 +50,8 @@ CHECK_SECONDS: Final = 1.5
 """How often the controller decides again whether a pod fits on its nominated node."""
 CLEARED_SECONDS: Final = 2.0
 """How long kube-scheduler or the binding has to clear a nomination that did not help."""
+UNSEEN_SECONDS: Final = 5.0
+"""The watch shows a stored nomination within this time."""
 STAY_ON: Final = 0.9
 """Hysteresis: the fraction of `nominate_from_nodes` down to which mode `auto` stays on."""
 
@@ -81,7 +81,6 @@ class EarlyNominationController:
         self._usage = usage
         self._chooser = NodeChooser(view, handle.deferred, requeue, self._usage, self.nominations)
         self._removals = PendingRemovals(view, ports)
-        self._unconfirmed = Unconfirmed(view, ports, has_preempted)
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
         """While the API server refuses nominations."""
         self._idle = False
@@ -110,8 +109,6 @@ class EarlyNominationController:
         nomination = self.nominations.get(uid)
         if nomination is not None:
             self._compare(nomination, pod)
-        elif uid not in self._removals:
-            self._unconfirmed.seen(pod)
         self._news.set()
 
     def gone(self, uid: str) -> None:
@@ -142,7 +139,6 @@ class EarlyNominationController:
         """The pod no longer waits: it is bound to the node, or gone when `node` is empty."""
         self._queue.ended(uid, node)
         self._removals.drop(uid)
-        self._unconfirmed.drop(uid)
         nomination = self.nominations.drop(uid)
         if nomination is not None:
             self._usage.give_up(uid)
@@ -166,16 +162,15 @@ class EarlyNominationController:
         """Until cancelled."""
         self.nominations.clear()
         self._removals.clear()
-        self._unconfirmed.clear()
         try:
-            await self._unconfirmed.add_all()  # left by another replica or an earlier process
+            await self._removals.put_all(self._has_preempted)  # left by another replica or an earlier process
             await self._work()
         finally:
             for task in list(self._sending):
                 task.cancel()
 
     async def _work(self) -> None:
-        while self._enabled or len(self.nominations) or len(self._removals) or len(self._unconfirmed):
+        while self._enabled or len(self.nominations) or len(self._removals):
             try:
                 async with asyncio.timeout(WAIT_SECONDS):
                     await self._news.wait()
@@ -188,24 +183,8 @@ class EarlyNominationController:
                 unexpected("chores", problem)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _adopt(self) -> None:
-        """Take over the nominations on pods that are confirmed as ours."""
-        for pod in await self._unconfirmed.confirm():
-            uid, node, now = pod.metadata.uid, pod.status.nominated_node_name, self._view.clock.monotonic()
-            if uid in self.nominations or uid in self._removals:
-                continue
-            self._observer.count(EARLY_NOMINATIONS, "adopted")
-            self.nominations.put(
-                EarlyNomination(
-                    uid=uid, priority=pod.spec.priority, node=node, plan=None, since=now, checked=0.0, seen=True
-                )
-            )
-            self._usage.expect(pod, node)
-
     async def work(self) -> None:
         """Check the nominations, then make new ones."""
-        if self._leading():
-            await self._adopt()
         self._switch()
         await self._check_all()
         if self._is_on and not self._idle and self._pauses.over(_API):
@@ -240,7 +219,7 @@ class EarlyNominationController:
         elif nomination.is_late(now, self._moved, view.config):
             self._idle = self._idle or not self._queue.is_tried(uid)
             self._end(nomination, "expired")
-            self._queue.expired(uid)
+            self._queue.failed(uid)
         elif not nomination.seen and now - nomination.since >= UNSEEN_SECONDS:
             self._end(nomination, "withdrawn")
         elif now - nomination.checked >= CHECK_SECONDS:
@@ -289,10 +268,7 @@ class EarlyNominationController:
     def _put(self, nomination: EarlyNomination) -> None:
         """Remember the nomination with its present plan."""
         for displaced in self._chooser.displaced(nomination):
-            if displaced.uid in self._view.binding:
-                displaced.plan = None  # the bind has decided for itself
-            else:
-                self._end(displaced, "displaced")
+            self._end(displaced, "displaced")
         self.nominations.put(nomination)
 
     def _may_be_nominated(self, pod: Pod) -> bool:
@@ -304,17 +280,18 @@ class EarlyNominationController:
         if not self._leading() or self.nominations.get(uid) is not nomination:
             self._forget(nomination, "failed")
             return
-        self._unconfirmed.wrote(uid, nomination.node)
         try:
             await self._ports.nominate_pod(pod, nomination.node)
         except (ConflictError, NotFoundError):
             self._queue.outdated(pod)
+            self._removals.drop(uid)
             self._forget(nomination, "failed")
         except ApiError as error:
             self._pauses.failed(_API)
+            self._removals.drop(uid)
             self._forget(nomination, "failed")
             if isinstance(error, OutcomeUnknownError):
-                self._removals.put(uid, nomination.node, unknown_outcome=True)
+                self._removals.put(uid, nomination.node)
             log.warning("a pod was not nominated ahead of the queue", pod=pod.metadata.key, error=repr(error))
         else:
             self._pauses.forget(_API)
@@ -325,7 +302,7 @@ class EarlyNominationController:
     def _end(self, nomination: EarlyNomination, how: EarlyNominationResult, after: float = 0.0) -> None:
         """Forget the nomination and remove it from the pod."""
         if self._forget(nomination, how):
-            self._removals.put(nomination.uid, nomination.node, after=after)
+            self._removals.put(nomination.uid, nomination.node, after=after, seen=nomination.seen)
 
     def _forget(self, nomination: EarlyNomination, how: EarlyNominationResult) -> bool:
         """Forget the nomination. False when it was forgotten before."""

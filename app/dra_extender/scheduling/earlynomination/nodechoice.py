@@ -233,6 +233,6 @@ def _or_none(decide: Callable[..., TentativePlan | None], view: View, *arguments
         return None
 
 
-def _devices(plan: TentativePlan | None) -> frozenset[DeviceID]:
-    results = [result for allocation in plan.allocations for result in allocation.devices.results] if plan else []
+def _devices(plan: TentativePlan) -> frozenset[DeviceID]:
+    results = [result for allocation in plan.allocations for result in allocation.devices.results]
     return frozenset(result.id for result in results if not result.admin_access and result.share_id is None)

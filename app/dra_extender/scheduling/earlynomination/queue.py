@@ -7,14 +7,13 @@ Promises
   write, one that comes too early is often wrong by then and keeps autoscalers from looking at the pod.
 - Only eligible pods with devices and without gates are in the queue, so that others do not fill its front.
 - Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
-  A pod that was nominated in vain `FAILURES` times is left alone.
 - A pod loses nothing by its nomination. kube-scheduler compares no other node when a pod fits on its nominated node. So
   a pod that prefers some nodes over others is left to kube-scheduler. So is a pod with rules that only kube-scheduler
   can check: every early nomination of it would be a guess.
 - The queue decides nothing about nodes or devices.
 
 A pod waits since its creation, which is when kube-scheduler first sees it. A kube-scheduler that started later found
-all pods at once and takes them in an unknown order: `WaitingPods.missed` measures how far it deviates from this order.
+all pods at once and takes them in an unknown order: then it reaches some nominated pods late.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/queuesort/priority_sort.go.
 """
@@ -36,13 +35,7 @@ from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
 
-DECAY: Final = 0.8
-"""Weight of the earlier measurements of `missed`."""
-FAR: Final = 1_000
-
 SECONDS_AHEAD: Final = 3.0
-SECONDS_FOR_ALL: Final = 60.0
-"""When the order is unknown, all waiting pods are offered if they are bound within this time."""
 MEASURED_SECONDS: Final = 2.0
 UNKNOWN_RATE: Final = 128
 """Pods offered while no pod has been bound lately."""
@@ -57,7 +50,6 @@ QUEUED_SECONDS: Final = 0.1
 """A newer pod is probably tried before it could be nominated."""
 TRIED_SECONDS: Final = 5.0
 """A pod that was tried and not refused is about to be bound for this long."""
-FAILURES: Final = 3
 SCANNED: Final = 2 * MOST
 """Pods examined from the front of the queue, also pods that cannot be scheduled now."""
 CALLERS: Final = 100
@@ -72,8 +64,6 @@ class WaitingPods:
     """The waiting pods by UID, in kube-scheduler's order."""
 
     def __init__(self) -> None:
-        self.missed = 0.0
-        """How many pods were ahead of the pods that schedulers asked about lately."""
         self._order: list[_Place] = []
         self._places: dict[str, _Place] = {}
         self._serial = 0
@@ -85,13 +75,6 @@ class WaitingPods:
             return
         self.drop(uid)
         self._insert(uid, priority, since)
-
-    def asked(self, uid: str) -> None:
-        """A scheduler asks about the pod, which should have been the first."""
-        known = self._places.get(uid)
-        if known is not None:
-            rank = min(bisect_left(self._order, known), FAR)
-            self.missed = DECAY * self.missed + (1 - DECAY) * rank
 
     def refused(self, uid: str, since: float) -> None:
         """The pod goes to the end: it waits since then."""
@@ -147,15 +130,10 @@ class BindingRate:
             return 0.0
         return len(self._bound) / max(self._clock.monotonic() - self._bound[0], 0.25)
 
-    def ahead(self, waiting: int, missed: float = 0.0) -> int:
-        """How many of `waiting` pods to nominate at most. `missed`: see `WaitingPods`."""
+    def ahead(self) -> int:
+        """How many waiting pods to nominate at most."""
         rate = self.per_second()
-        if not rate:
-            return UNKNOWN_RATE
-        wanted = round(rate * SECONDS_AHEAD)
-        if missed > wanted:
-            wanted = waiting if waiting <= min(2 * MOST, rate * SECONDS_FOR_ALL) else 0
-        return max(LEAST, min(MOST, wanted))
+        return max(LEAST, min(MOST, round(rate * SECONDS_AHEAD))) if rate else UNKNOWN_RATE
 
 
 class EarlyNominationQueue:
@@ -173,7 +151,6 @@ class EarlyNominationQueue:
         self._fits_nowhere: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
         """By UID: version of the pod, generation of the state, and when (monotonic seconds)."""
         self._pauses: Pauses[str] = Pauses(clock, view.config)
-        self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
         """By UID: a resourceVersion that the API server has replaced."""
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
@@ -200,8 +177,6 @@ class EarlyNominationQueue:
         uid = pod.metadata.uid
         if len(self._callers) < CALLERS:
             self._callers.add(pod.spec.scheduler_name)
-        if uid not in self._tried:
-            self._waiting.asked(uid)
         self._tried[uid] = True
 
     def refused(self, uid: str) -> None:
@@ -218,14 +193,9 @@ class EarlyNominationQueue:
         """The API server has another version of the pod, which the watch will bring."""
         self._stale[pod.metadata.uid] = pod.metadata.resource_version
 
-    def expired(self, uid: str) -> None:
-        """The nominated pod was not tried in time."""
-        self._pauses.failed(uid)
-
     def failed(self, uid: str) -> None:
-        """The pod was nominated in vain."""
+        """The pod was nominated in vain, or not tried in time."""
         self._pauses.failed(uid)
-        self._failures[uid] = self._failures.get(uid, 0) + 1
 
     # --- who is next ------------------------------------------------------------------------------------------------
 
@@ -236,11 +206,9 @@ class EarlyNominationQueue:
             pod = self._view.pods.get(uid)
             if pod is None or uid in self._tried or uid in self._view.binding:
                 continue
-            if self._is_left_alone(uid) or not self._is_ours(pod) or self._is_known_to_fit_nowhere(pod):
-                continue
-            found.append(pod)
-        waiting = len(found) if len(self._waiting) <= SCANNED else len(self._waiting)
-        return found[: self._rate.ahead(waiting, self._waiting.missed)]
+            if self._pauses.over(uid) and self._is_ours(pod) and not self._is_known_to_fit_nowhere(pod):
+                found.append(pod)
+        return found[: self._rate.ahead()]
 
     def may_be_nominated(self, pod: Pod) -> bool:
         """True for an eligible pod that waits and is not being tried."""
@@ -251,7 +219,7 @@ class EarlyNominationQueue:
             return False
         if self._stale.get(uid) == pod.metadata.resource_version:
             return False
-        if self._is_left_alone(uid) or not self._pauses.over(uid):
+        if not self._pauses.over(uid):
             return False
         return view.clock.wall().timestamp() - self._waiting.since(uid) >= QUEUED_SECONDS
 
@@ -260,11 +228,7 @@ class EarlyNominationQueue:
         return uid in self._tried
 
     def _may_be_eligible(self, pod: Pod) -> bool:
-        ignore = self._view.config.nominate_preferring
-        return self._view.uses_devices(pod) and why_not_eligible(pod, ignore_preferences=ignore) is None
-
-    def _is_left_alone(self, uid: str) -> bool:
-        return self._failures.get(uid, 0) >= FAILURES
+        return self._view.uses_devices(pod) and why_not_eligible(pod) is None
 
     def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
         version, generation, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
@@ -278,7 +242,7 @@ class EarlyNominationQueue:
         return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
 
 
-def why_not_eligible(pod: Pod, *, ignore_preferences: bool = False) -> str | None:
+def why_not_eligible(pod: Pod) -> str | None:
     """Why the pod is not nominated early; None when it may be."""
     spec = pod.spec
     if spec.node_name:
@@ -295,7 +259,7 @@ def why_not_eligible(pod: Pod, *, ignore_preferences: bool = False) -> str | Non
         return "large"
     if any(volume.persistent_volume_claim or volume.ephemeral for volume in spec.volumes):
         return "volumes"
-    return _rules_about_pods(spec) or (None if ignore_preferences else _preferences(spec))
+    return _rules_about_pods(spec) or _preferences(spec)
 
 
 def _rules_about_pods(spec: PodSpec) -> str | None:
