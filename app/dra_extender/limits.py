@@ -56,6 +56,11 @@ BUDGETS_OF_POD: Final = Limit(
     "PodDisruptionBudgets that select one pod and are counted at each of its evictions; beyond it the pod is protected",
     "test_a_pod_that_too_many_budgets_select_is_protected",
 )
+PODS_OF_GANG: Final = Limit(
+    512,
+    "pods that are placed together in one decision; no pod of a larger gang gets a node",
+    "test_a_gang_has_so_many_pods_and_no_more",
+)
 
 # --- claims -----------------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ class Case(Space):
         scheduler: str = SCHEDULER,
         node: str = "",
         requests: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Body:
         """A pod that uses claims by name, or one of a template; `node` selects one by its label."""
@@ -124,7 +125,8 @@ class Case(Space):
             body["resourceClaims"] = entries
         if node:
             body["nodeSelector"] = {"kubernetes.io/hostname": node}
-        return self._create("Pod", self.where(name), body)
+        metadata = self.where(name) | ({"annotations": dict(annotations)} if annotations else {})
+        return self._create("Pod", metadata, body)
 
     def container(self, claims: Sequence[str]) -> Body:
         """The container of a pod with these entries in its list of claims."""

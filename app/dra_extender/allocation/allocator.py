@@ -20,7 +20,9 @@ results).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
+from operator import and_
 
 from msgspec.structs import replace
 
@@ -45,7 +47,7 @@ from dra_extender.api.resource import (
 from dra_extender.cel import Programs, Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeselection import NodeSelection, one_node
-from dra_extender.devices.pools import NodeView, PooledDevice
+from dra_extender.devices.pools import NodeView, PooledDevice, seen_together
 
 ShareIDs = Callable[[], str]
 """A fresh UUID for each call."""
@@ -86,6 +88,32 @@ class Allocator:
             return Plan(allocations(prepared, view, found.state.taken, self._share_ids), steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), steps)
+
+    def allocate_together(
+        self,
+        prepared: PreparedClaims,
+        nodes: Sequence[Sequence[str]],
+        views: Mapping[str, NodeView],
+        holdings: Callable[[NodeView], NodeHoldings],
+        work: Work | None,
+    ) -> Plan | Unfit | Failure:
+        """Devices for claims on several nodes at once; `nodes[i]`: where claim i is used. Unfit as well where the nodes
+        cannot be looked at together (`seen_together`). Raises WorkExceeded.
+        """
+        together = seen_together(list(views.values()))
+        if together is None:
+            return Unfit(NO_SOLUTION, 0)
+        view, masks = together
+        seen = dict(zip(views, masks, strict=True))
+        allowed = [reduce(and_, (seen[name] for name in names)) for names in nodes]
+        try:
+            found = self._find(AllocationTask(prepared, view, holdings(view), UNLIMITED, work, allowed))
+            if isinstance(found, Unfit):
+                return found
+            first = [names[0] for names in nodes]
+            return Plan(allocations(prepared, view, found.state.taken, self._share_ids, first), found.steps)
+        except FatalError as failure:
+            return Failure(failure.text(prepared), 0)
 
     def find(
         self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, budget: WorkBudget, work: Work | None
@@ -197,18 +225,24 @@ def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: P
 
 
 def allocations(
-    prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], share_ids: ShareIDs
+    prepared: PreparedClaims,
+    view: NodeView,
+    taken: Sequence[Taken],
+    share_ids: ShareIDs,
+    nodes: Sequence[str] = (),
 ) -> tuple[AllocationResult, ...]:
-    """One allocation per claim. Raises FatalError when a node selector cannot be expressed."""
+    """One allocation per claim. `nodes`: the node of each claim, if it is not that of the view. Raises FatalError when
+    a node selector cannot be expressed.
+    """
     by_claim: list[list[Taken]] = [[] for _ in prepared.claims]
     for item in taken:
         by_claim[item.option.claim].append(item)
-    both = zip(prepared.claims, by_claim, strict=True)
-    return tuple(_allocation(prepared.features, view, claim, items, share_ids) for claim, items in both)
+    each = zip(prepared.claims, by_claim, nodes or [view.node] * len(by_claim), strict=True)
+    return tuple(_allocation(prepared.features, view, claim, items, share_ids, node) for claim, items, node in each)
 
 
 def _allocation(
-    features: FeatureGates, view: NodeView, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs
+    features: FeatureGates, view: NodeView, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs, node: str
 ) -> AllocationResult:
     devices = [view.devices[item.device] for item in items]
     skips = view.skips
@@ -219,7 +253,7 @@ def _allocation(
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
     return AllocationResult(
         DeviceAllocationResult(results, configuration(claim, tuple(asks.values()), features)),
-        _node_selector(view.node, claim, devices),
+        _node_selector(node, claim, devices),
     )
 
 

@@ -311,6 +311,19 @@ class Decisions:
             return Failure(str(problem), found.steps)
         return replace(found, amounts=amounts) if amounts else found
 
+    def plan_together(self, claims: Sequence[ResourceClaim], nodes: Sequence[Sequence[str]]) -> Plan | Unfit | Failure:
+        """How to allocate the claims at once, each for use on all of its `nodes`. Raises Deferred."""
+        prepared = self._prepare(claims)
+        if isinstance(prepared, Failure):
+            return prepared
+        views, allocator = {name: self._view(name) for of in nodes for name in of}, self._allocator
+        try:
+            return self._budget.attempt(
+                lambda work: allocator.allocate_together(prepared, nodes, views, self._holdings, work)
+            )
+        except WorkExceeded:
+            raise Deferred(SEARCHING) from None
+
     def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: PlanChooser) -> Plan:
         """Orders that would take too long are skipped: the first plan is valid in any case."""
 

@@ -64,6 +64,13 @@ class Candidates(msgspec.Struct, frozen=True):
     failures: dict[int, EvaluationFailure]
     failing: int
 
+    def among(self, mask: int) -> Candidates:
+        """The answers for the devices of the mask alone."""
+        failures = {device: failure for device, failure in self.failures.items() if mask >> device & 1}
+        return Candidates(
+            self.selected & mask, self.collected & mask, self.usable & mask, failures, self.failing & mask
+        )
+
 
 _NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
     "binding conditions": Suitability("binding conditions", False),

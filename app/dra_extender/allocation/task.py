@@ -116,8 +116,8 @@ class AllocationTask:
     """
 
     __slots__ = (
-        "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_groups", "first_left",
-        "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
+        "_allowed", "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_groups",
+        "first_left", "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
     )  # fmt: skip
 
     def __init__(
@@ -127,9 +127,13 @@ class AllocationTask:
         holdings: NodeHoldings,
         budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
+        allowed: Sequence[int] = (),
     ) -> None:
-        """Raises FatalError, what the budget does, and WorkExceeded."""
+        """`allowed`: by claim, the mask of the devices that it may have; empty for all devices. Raises FatalError, what
+        the budget does, and WorkExceeded.
+        """
         self.budget = budget
+        self._allowed = allowed
         self.work = work
         self.prepared = prepared
         self.view = view
@@ -230,6 +234,8 @@ class AllocationTask:
     def _option(self, ask: Ask, number: int, request: int, base: int) -> RequestOption:
         self.charge(OPTION + len(ask.covered) // 2 + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.budget)
+        if self._allowed:
+            found = found.among(self._allowed[number])
         option = RequestOption(ask, number, request, found)
         option.constraints = tuple([base + index for index in ask.covered])
         option.covers = sum([1 << index for index in option.constraints])

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from dra_extender.api.core import Pod
+from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.api.scheduling import PodGroup
 
 _MOST_VERSION: Final = 2**64 - 1
@@ -87,7 +88,7 @@ class Pods:
     def __init__(self) -> None:
         self._by_uid: dict[str, Pod] = {}
         self._by_name: dict[str, str] = {}
-        self._by_group: dict[str, dict[str, None]] = {}
+        self._by_group: dict[GroupKey, dict[str, None]] = {}
         self._priorities: Counter[int] = Counter()
         self.newest = 0
         """The highest resourceVersion that a watch or a reply has shown of any pod."""
@@ -117,8 +118,7 @@ class Pods:
         self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
         self._by_name[pod.metadata.key] = uid
-        if pod.group_name:
-            self._by_group.setdefault(f"{pod.metadata.namespace}/{pod.group_name}", {})[uid] = None
+        self._join_group(pod, known)
         return bool(pod.spec.node_name) and not (known is not None and known.spec.node_name)
 
     def remove(self, uid: str) -> None:
@@ -126,16 +126,26 @@ class Pods:
         known = self._by_uid.pop(uid, None)
         self._discount(known)
         self._deleted.put(uid)
-        if known is not None and known.group_name:
-            self._leave_group(f"{known.metadata.namespace}/{known.group_name}", uid)
+        if known is not None:
+            self._leave_group(known)
         if known is not None and self._by_name.get(known.metadata.key) == uid:
             del self._by_name[known.metadata.key]
 
-    def _leave_group(self, group: str, uid: str) -> None:
-        members = self._by_group.get(group, {})
-        members.pop(uid, None)
-        if not members:
-            self._by_group.pop(group, None)
+    def _join_group(self, pod: Pod, known: Pod | None) -> None:
+        """Labels and annotations change, so a pod can change its group."""
+        group = group_of(pod)
+        if known is not None and group_of(known) != group:
+            self._leave_group(known)
+        if group is not None:
+            self._by_group.setdefault(group, {})[pod.metadata.uid] = None
+
+    def _leave_group(self, pod: Pod) -> None:
+        group = group_of(pod)
+        members = self._by_group.get(group) if group is not None else None
+        if group is not None and members is not None:
+            members.pop(pod.metadata.uid, None)
+            if not members:
+                del self._by_group[group]
 
     def _discount(self, pod: Pod | None) -> None:
         if pod is None:
@@ -157,7 +167,11 @@ class Pods:
 
     def of_group(self, namespace: str, name: str) -> list[Pod]:
         """The pods of the PodGroup of this name."""
-        return [self._by_uid[uid] for uid in self._by_group.get(f"{namespace}/{name}", ())]
+        return self.members(GroupKey("PodGroup", namespace, name))
+
+    def members(self, group: GroupKey) -> list[Pod]:
+        """The pods of the group."""
+        return [self._by_uid[uid] for uid in self._by_group.get(group, ())]
 
     def by_key(self, key: str) -> Pod | None:
         """As `named`, by `namespace/name`."""

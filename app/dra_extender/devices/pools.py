@@ -181,3 +181,27 @@ class NodeView:
         if self._bits is None:
             self._bits = {device.id: index for index, device in enumerate(self.devices)}
         return self._bits
+
+
+def seen_together(views: Sequence[NodeView]) -> tuple[NodeView, Sequence[int]] | None:
+    """What several nodes see, as one view, and for each node the mask of the devices that it sees. None when the nodes
+    see different parts of one pool, or a pool that cannot be used.
+    """
+    pools: dict[PoolID, Pool] = {}
+    for view in views:
+        for pool in view.pools:
+            known = pools.get(pool.id)
+            if pool.problem or (known is not None and (known.names, known.counters) != (pool.names, pool.counters)):
+                return None
+            elsewhere = pool.elsewhere & known.elsewhere if known is not None else pool.elsewhere
+            pools[pool.id] = msgspec.structs.replace(pool, elsewhere=elsewhere, unserved=0)
+    together = NodeView("", pools.values())
+    offsets = {pool.id: offset for pool, offset in zip(together.pools, together.offsets, strict=True)}
+    masks = []
+    for view in views:
+        mask = 0
+        for pool in view.pools:
+            usable = ((1 << len(pool.names)) - 1) & ~pool.elsewhere & ~pool.unserved
+            mask |= usable << offsets[pool.id]
+        masks.append(mask)
+    return together, masks

@@ -28,7 +28,6 @@ from dra_extender.scheduling.nodeallocatable import Demand, demand_on
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
     Obstacle,
-    Tenants,
     Used,
     Wants,
     amount_text,
@@ -36,6 +35,7 @@ from dra_extender.scheduling.noderules import (
     taken_by,
     together,
 )
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.view import View
 
 CLAIM: Final = 10
@@ -49,7 +49,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     """
 
     view: View
-    tenants: Tenants
+    tenants: ResourcesInUse
     overlay: Overlay
     claims: Mapping[str, ResourceClaim] = {}
     nodes: Mapping[str, Node] = {}
@@ -246,11 +246,13 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return not isinstance(demand, Unfit)
 
 
-def snapshot(view: View, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> ClusterSnapshot:
+def snapshot(
+    view: View, claims: Iterable[ResourceClaim] = (), tenants: ResourcesInUse | None = None
+) -> ClusterSnapshot:
     """The cluster now, and `claims` that do not exist yet. `tenants`: the pods by node, if the caller has them."""
     return ClusterSnapshot(
         view=replace(view, decisions=view.decisions.with_own_results()),
-        tenants=Tenants(view.pods) if tenants is None else tenants,
+        tenants=ResourcesInUse(view.pods) if tenants is None else tenants,
         overlay=view.overlay(),
         claims={claim.metadata.key: claim for claim in claims},
     )

@@ -1,9 +1,8 @@
 """What placement learns: the load of nodes, and the workload, with the weights that follow from it.
 
 Promises: only the learner writes what `Placement` reads. Each new pod counts once. After a restart, each running pod
-counts once. The pods of an expected workload (`Expected`) count as soon as the device classes that they request are
-known. Weights follow the workload and the cluster with a delay of a few pods: each pod pays for a fixed amount of work,
-and the old weights are in force until the new ones are ready.
+counts once. Weights follow the workload and the cluster with a delay of a few pods: each pod pays for a fixed amount of
+work, and the old weights are in force until the new ones are ready.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import msgspec
 from cachetools import LRUCache
 
 from dra_extender.allocation.budget import TurnSpent, WorkBudget
@@ -23,7 +21,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.placement import FIRST_FIT, ClassWeights, Placement
-from dra_extender.placement.podshape import Load, Loads, PodShape
+from dra_extender.placement.podshape import Loads
 from dra_extender.placement.policies import Fragmentation, PlacementStrategy
 from dra_extender.placement.workload import Scarcity, Workload, plain
 
@@ -37,24 +35,6 @@ PORTION: Final = 400_000
 """Work for one pod: shapes compared with states of nodes, some 40 milliseconds."""
 
 
-class ExpectedPod(msgspec.Struct, frozen=True):
-    """`count` pods that ask for this load and these claims."""
-
-    count: int
-    load: Load
-    claims: tuple[ResourceClaim, ...]
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """`only`: pods that come are not counted."""
-
-    pods: tuple[ExpectedPod, ...] = ()
-    only: bool = False
-
-
-NOBODY: Final = Expected()
-
-
 class PlacementLearner:
     """One per cluster. The caller reports all pods and nodes (`put`, `drop`), and new pods (`learn`)."""
 
@@ -62,7 +42,6 @@ class PlacementLearner:
         self,
         cluster: Cluster,
         strategy: PlacementStrategy = FIRST_FIT,
-        expected: Expected = NOBODY,
         filters: Filters | None = None,
     ) -> None:
         filters = filters if filters is not None else Filters()
@@ -72,18 +51,10 @@ class PlacementLearner:
         self.workload, self.fragmentation = Workload(), Fragmentation()
         self.placement = Placement(cluster, strategy, free, self.fragmentation, weights, filters)
         """For questions."""
-        self._classes = inventory.classes
         self._weighing = _Weighing(self.workload, free, self.fragmentation)
-        self._expected = expected
-        self._expected_shapes: dict[int, PodShape] = {}
-        self._awaited: list[int] = []
-        """Which of the expected pods to resolve: they ask for classes that are new."""
-        self._version = -1
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._forgotten: set[DeviceFilter] = set()
-        self._in_force = strategy.policy == Fragmentation.name
-        """The weights matter to the policy of some pod."""
-        self.learns = self._in_force and not expected.only
+        self.learns = strategy.policy == Fragmentation.name
         """True when some pod's policy uses the workload of pods that came."""
 
     # --- load -------------------------------------------------------------------------------------------------------
@@ -103,8 +74,7 @@ class PlacementLearner:
 
     def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
         """A pod is to be placed; `claims` are those to be allocated. A pod that comes again is not counted again."""
-        self._in_force = self._in_force or self.placement.policy_of(pod, claims) == Fragmentation.name
-        self.learns = self._in_force and not self._expected.only
+        self.learns = self.learns or self.placement.policy_of(pod, claims) == Fragmentation.name
         if self.learns and pod.metadata.uid not in self._learned:
             with self._turn() as budget:
                 shape = self.placement.shape(pod, claims, budget)
@@ -115,9 +85,8 @@ class PlacementLearner:
 
     def refresh(self) -> None:
         """Let the weights follow the workload and the cluster, by one portion of work."""
-        if self._in_force:
+        if self.learns:
             with self._turn() as budget:
-                self._expect(budget)
                 self._weighing.advance(budget)
 
     @contextmanager
@@ -136,28 +105,6 @@ class PlacementLearner:
             if filter not in self._forgotten:
                 self._forgotten.add(filter)
                 self.workload.forget(filter)
-                self._weighing.renew()
-
-    def _expect(self, budget: WorkBudget) -> None:
-        """Count the pods that are expected, once what they ask for is known. Raises TooCostly and TurnSpent."""
-        if self._version != self._classes.version:
-            self._version = self._classes.version
-            self._awaited = list(range(len(self._expected.pods)))
-        while self._awaited:
-            number = self._awaited[-1]
-            pods = self._expected.pods[number]
-            try:
-                shape = self.placement.shape_of(pods.load, pods.claims, budget)
-            except TooCostly:
-                self._awaited.pop()
-                raise
-            self._awaited.pop()
-            before = self._expected_shapes.get(number)
-            if shape is not None and shape != before:
-                if before is not None:
-                    self.workload.discount(before, pods.count)
-                self._expected_shapes[number] = shape
-                self.workload.count(shape, pods.count)
                 self._weighing.renew()
 
 

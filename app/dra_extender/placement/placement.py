@@ -26,7 +26,7 @@ from dra_extender.devices.models import DeviceModel
 from dra_extender.placement.devicechooser import DeviceChooser
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
-from dra_extender.placement.podshape import Load, PodShape, filters_of, load_of, shape_of
+from dra_extender.placement.podshape import PodShape, filters_of, load_of, shape_of
 from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
 from dra_extender.placement.ranking import Account, Ranking
 
@@ -191,13 +191,10 @@ class Placement:
         """The shape of the pod; None when its claims are invalid, or their selectors cost too much. Raises TooCostly
         and TurnSpent.
         """
-        return self.shape_of(load_of(pod), claims, budget)
-
-    def shape_of(self, load: Load, claims: Sequence[ResourceClaim], budget: WorkBudget) -> PodShape | None:
-        """As `shape`, of a pod with this load and these claims."""
         if self._weights.refresh():
             self._free_states.start_over()
         cluster = self._cluster
+        load = load_of(pod)
         key = load, self._signatures.of(claims, budget), cluster.inventory.classes.version
         found = self._shapes.get(key)
         if found is None:

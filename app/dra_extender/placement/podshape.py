@@ -40,11 +40,7 @@ def load_of(pod: Pod) -> Load:
 
 def allocatable(node: Node) -> Load:
     """What the node has for pods."""
-    return load_from(node.status.allocatable)
-
-
-def load_from(amounts: Mapping[str, Quantity]) -> Load:
-    """The amounts of `cpu` and `memory`, rounded up; 0 for what is not there."""
+    amounts = node.status.allocatable
     return Load(_amount(amounts, "cpu", _MILLI), _amount(amounts, "memory", _WHOLE))
 
 

@@ -68,15 +68,6 @@ class Workload:
             self._counts = {known: self._counts[known] for known in kept}
             self._held = sum(self._counts.values())
 
-    def discount(self, shape: PodShape, times: int) -> None:
-        """So many pods of this shape do not count any more."""
-        left = self._counts.get(shape, 0.0) - times
-        if left > 0:
-            self._counts[shape] = left
-        else:
-            self._counts.pop(shape, None)
-        self._held = sum(self._counts.values())
-
     def forget(self, filter: DeviceFilter) -> None:
         """No shape with this filter counts any more."""
         self._counts = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}

@@ -38,6 +38,7 @@ from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
 from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations, Unseen
 from dra_extender.scheduling.nodeusage import ResourcesInUse
@@ -86,6 +87,7 @@ class Extender:
         self._usage = ResourcesInUse()
         self._with_binds = ResourcesInUse() if cluster.features.node_allocatable_resources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
+        self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from)
         self.view = View(
             cluster=cluster,
             decisions=decisions,
@@ -98,7 +100,8 @@ class Extender:
             is_abandoned=idle.is_abandoned,
             budgets=QueryBudgets(replies, config, limited=workers is not None),
             placement=placement.placement if placement is not None else None,
-            kept=self.nominations.kept_from,
+            kept=self.gangs.kept_from,
+            is_planned=self.gangs.plans.__contains__,
             set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,
             used=self._with_binds.used if self._with_binds is not None else None,
@@ -127,6 +130,7 @@ class Extender:
             self.nominations,
             self._unblocker,
             self._sweeper,
+            self.gangs,
             self._preemption if config.preemption != "off" else None,
         )
         self.pending_rollbacks = PendingRollbacks(handle)
@@ -135,6 +139,7 @@ class Extender:
             holds=Holds(cluster.ledger, requeue, signals),
             signals=signals,
             tentative_plans=self.tentative_plans,
+            gangs=self.gangs,
             clearer=self._clearer,
             resources=resources,
             usage=self._with_binds,
@@ -227,6 +232,7 @@ class Extender:
             self._usage.put(pod)
             if self._with_binds is not None:
                 self._with_binds.put(pod)
+            self.gangs.seen(pod)
             self._preemption.seen(pod)
             self._early.seen(pod)
             if pod.spec.node_name or pod.finished:
@@ -236,6 +242,7 @@ class Extender:
             if self._with_binds is not None:
                 self._with_binds.drop(event.uid)
                 self.requeue.improved()
+            self.gangs.gone(event.uid)
             self._early.gone(event.uid)
             self._stop_waiting(event.uid)
         return effects
@@ -286,6 +293,7 @@ class Extender:
                 await self._preemption.restore()
             if self.view.config.preemption != "off":
                 group.create_task(self._repeat(self._preemption.work, CONTROLLER_SECONDS), name="preemption")
+            group.create_task(self._repeat(self.gangs.work, CONTROLLER_SECONDS), name="gangs")
             group.create_task(self._early.run(), name="early nomination")
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:

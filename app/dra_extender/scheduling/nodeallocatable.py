@@ -29,7 +29,7 @@ from dra_extender.api.core import (
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
 from dra_extender.devices.nodeallocatable import NotConsumedError, Resources, amounts_of, is_mapped
 from dra_extender.scheduling.claims import Unschedulable, consumer, created_names
-from dra_extender.scheduling.noderules import Tenants
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.view import View
 
 UNREPORTED = "devices of extended resources cannot take CPU, memory or huge pages of a node"
@@ -61,7 +61,7 @@ class Room:
     """What nodes have left for the demands of one pod."""
 
     def __init__(self, view: View, pod: Pod) -> None:
-        self._used = view.used or Tenants(view.pods).used
+        self._used = view.used or ResourcesInUse(view.pods).used
         self._without = view.leaving | {pod.metadata.uid}
 
     def refusal(self, demand: Demand, node: Node) -> str:

@@ -10,7 +10,7 @@ nodeports,noderesources}.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -213,41 +213,7 @@ def unchecked(pod: Pod) -> Iterator[str]:
 Used = tuple[Mapping[str, int], int, frozenset[Port]]
 """(What pods ask for by resource, in nano units; how many they are; the ports that are `taken_by` them.)"""
 
-_NOTHING: Final[Used] = ({}, 0, frozenset())
-
-
-class Tenants:
-    """The pods of one state of the cluster by node, without finished pods."""
-
-    def __init__(self, pods: Iterable[Pod] = ()) -> None:
-        self._by_node: dict[str, list[Pod]] = {}
-        self._known: dict[str, Used] = {}
-        for pod in pods:
-            self.put(pod)
-
-    def put(self, pod: Pod) -> None:
-        """One more pod, unless it has no node or has finished."""
-        if pod.spec.node_name and not pod.finished:
-            self._by_node.setdefault(pod.spec.node_name, []).append(pod)
-            self._known.pop(pod.spec.node_name, None)
-
-    def drop(self, pod: Pod) -> None:
-        """A pod, as it was put, is gone."""
-        pods = self._by_node.get(pod.spec.node_name, ())
-        self._by_node[pod.spec.node_name] = [other for other in pods if other.metadata.uid != pod.metadata.uid]
-        self._known.pop(pod.spec.node_name, None)
-
-    def on(self, node: str) -> Sequence[Pod]:
-        return self._by_node.get(node, ())
-
-    def used(self, node: str, removed: frozenset[str] = frozenset()) -> Used:
-        """By the pods of the node, those of the removed UIDs left out. Linear in the containers of the node's pods."""
-        if removed and any(pod.metadata.uid in removed for pod in self.on(node)):
-            return together(_NOTHING, (pod for pod in self.on(node) if pod.metadata.uid not in removed))
-        known = self._known.get(node)
-        if known is None:
-            known = self._known[node] = together(_NOTHING, self.on(node))
-        return known
+NOTHING_USED: Final[Used] = ({}, 0, frozenset())
 
 
 def together(used: Used, pods: Iterable[Pod]) -> Used:

@@ -6,23 +6,22 @@ asks, once until a pod comes or goes. Pods that will probably be bound count whe
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.scheduling.noderules import Used, Wants, together
-
-_NOTHING: Final[Used] = ({}, 0, frozenset())
+from dra_extender.scheduling.noderules import NOTHING_USED, Used, Wants, together
 
 
 class ResourcesInUse:
     """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._node: dict[str, str] = {}
         self._expected: set[str] = set()
         self._pods: dict[str, dict[str, Pod]] = {}
         self._used: dict[str, Used] = {}
+        for pod in pods:
+            self.put(pod)
 
     def put(self, pod: Pod) -> None:
         """The watch shows the pod. It counts on its node, if it has one."""
@@ -65,6 +64,10 @@ class ResourcesInUse:
             self._pods.setdefault(node, {})[uid] = pod
             self._used.pop(node, None)
 
+    def on(self, node: str) -> Sequence[Pod]:
+        """The pods on the node."""
+        return list(self._pods.get(node, {}).values())
+
     def keeps_away(self, wants: Wants, node: Node) -> bool:
         """True when a rule about something other than devices keeps the pod from the node, or kube-scheduler would
         prefer another node because of a PreferNoSchedule taint.
@@ -77,8 +80,8 @@ class ResourcesInUse:
         """By the pods on the node, those of these UIDs left out. Linear in the containers of the pods on the node."""
         pods = self._pods.get(node, {})
         if any(uid in pods for uid in without):
-            return together(_NOTHING, (pod for uid, pod in pods.items() if uid not in without))
+            return together(NOTHING_USED, (pod for uid, pod in pods.items() if uid not in without))
         known = self._used.get(node)
         if known is None:
-            known = self._used[node] = together(_NOTHING, pods.values())
+            known = self._used[node] = together(NOTHING_USED, pods.values())
         return known

@@ -16,6 +16,7 @@ from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.groups import GroupKey
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
@@ -47,6 +48,8 @@ class KnownPods(Protocol):
     def watched(self) -> int: ...
 
     def of_group(self, namespace: str, name: str) -> Sequence[Pod]: ...
+
+    def members(self, group: GroupKey) -> Sequence[Pod]: ...
 
     def __iter__(self) -> Iterator[Pod]: ...
 
@@ -87,7 +90,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     is_abandoned: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind of any replica relies on the claim's allocation any more."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
-    """The devices that `Nominations` keeps from a pod for the preemptors."""
+    """The devices that `Nominations` keeps from a pod for the preemptors, and plans of gangs for their members."""
+    is_planned: Callable[[str], bool] = lambda uid: False
+    """True when the plan of a gang has a node for the pod of this UID."""
     preempted: Callable[[ResourceClaim, Pod], bool] = lambda claim, pod: False
     """True when a preemptor that this pod must not displace gets the claim's devices, or the claim itself."""
     set_aside: Callable[[Pod, Sequence[ResourceClaim]], str] = lambda pod, claims: ""

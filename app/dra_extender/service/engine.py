@@ -117,7 +117,7 @@ class Engine:
             self.decisions,
             self.writer,
             runtime=Runtime(config=settings.config, observer=observer),
-            placement=PlacementLearner(self.cluster, settings.strategy, settings.expected, self.decisions.filters),
+            placement=PlacementLearner(self.cluster, settings.strategy, self.decisions.filters),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound

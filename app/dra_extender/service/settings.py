@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -28,10 +28,8 @@ from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
-from dra_extender.placement.learner import NOBODY, Expected
 from dra_extender.placement.policies import POLICY_OF_TYPE, PlacementStrategy, PolicyName
 from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
-from dra_extender.service import workloadfile
 from dra_extender.service.validation import (
     ScoringStrategy,
     check,
@@ -82,8 +80,6 @@ class Settings(BaseSettings):
     """Everything that can be set for `dra-extender serve`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
-
-    _expected: Expected = PrivateAttr(NOBODY)
 
     listen: Address = Field("127.0.0.1:8888", description="address of the extender verbs; port 0 picks a free port")
     insight_listen: Address = Field(
@@ -212,11 +208,6 @@ class Settings(BaseSettings):
         description="placement as a scoringStrategy of NodeResourcesFit, with weights by device class: "
         "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}]}",
     )
-    placement_workload: Path | None = Field(
-        None,
-        description="file with the pods to expect (docs/placement.md), for the policy fragmentation: in addition to "
-        "the pods that were seen, or instead of them",
-    )
     placement_only_chosen: bool = Field(
         False,
         description="filter offers only the node that the policy chose, so kube-scheduler's own scores have no effect",
@@ -288,8 +279,6 @@ class Settings(BaseSettings):
     def _check(self) -> Self:
         if self.scoring_strategy is not None and self.placement not in ("first-fit", self.strategy.policy):
             raise ValueError(f"placement {self.placement} and scoring_strategy {self.scoring_strategy.type} differ")
-        if self.placement_workload is not None:
-            self._expected = workloadfile.read(self.placement_workload)
         check(self)
         return self
 
@@ -341,11 +330,6 @@ class Settings(BaseSettings):
         return PlacementStrategy(
             policy=POLICY_OF_TYPE[block.type], weights=weights, only_chosen=self.placement_only_chosen
         )
-
-    @property
-    def expected(self) -> Expected:
-        """The pods of `placement_workload`."""
-        return self._expected
 
     @property
     def config(self) -> SchedulingConfig:

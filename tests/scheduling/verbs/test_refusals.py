@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.scheduling.verbs.filter import Refusals
+from dra_extender.scheduling.verbs.refusals import Refusals
 
 KEY = (("uid-c", "7"),)
 MIXED = {"n1": "too small", "n2": "taken"}

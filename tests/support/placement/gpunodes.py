@@ -15,7 +15,7 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.placement.learner import NOBODY, Expected, PlacementLearner
+from dra_extender.placement.learner import PlacementLearner
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 
 Json = dict[str, Any]
@@ -26,9 +26,9 @@ NAMESPACE = "ns"
 class GpuNodes:
     """A cluster of nodes with GPUs of 1000 milli, and the placement on it."""
 
-    def __init__(self, policy: PolicyName = "first-fit", *, expected: Expected = NOBODY, **strategy: Any) -> None:
+    def __init__(self, policy: PolicyName = "first-fit", **strategy: Any) -> None:
         self.cluster = Cluster(FeatureGates())
-        self.learner = PlacementLearner(self.cluster, PlacementStrategy(policy=policy, **strategy), expected)
+        self.learner = PlacementLearner(self.cluster, PlacementStrategy(policy=policy, **strategy))
         self.placement = self.learner.placement
         self._numbers = 0
         self.decisions = Decisions(self.cluster, share_ids=self._share_id)

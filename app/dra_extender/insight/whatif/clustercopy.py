@@ -36,7 +36,7 @@ from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
 from dra_extender.scheduling.nodeallocatable import with_statuses
-from dra_extender.scheduling.noderules import Tenants
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -50,7 +50,7 @@ class ClusterCopy:
     def __init__(self, view: View) -> None:
         self.cluster = Cluster(view.features)
         self.pods = self.cluster.pods
-        self.tenants = Tenants(())
+        self.tenants = ResourcesInUse()
         self._names = ResourceNames(self.cluster.classes, view.clock, view.config)
         self.view = View(
             cluster=self.cluster,
@@ -92,7 +92,7 @@ class ClusterCopy:
     def _drop_tenant(self, pod: Pod) -> None:
         known = self.pods.get(pod.metadata.uid)
         if known is not None:
-            self.tenants.drop(known)
+            self.tenants.drop(known.metadata.uid)
 
     # --- pods -------------------------------------------------------------------------------------------------------
 

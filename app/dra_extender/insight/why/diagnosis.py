@@ -27,7 +27,10 @@ from dra_extender.insight.why.wording import text_of
 from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.claims import Unschedulable, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
-from dra_extender.scheduling.noderules import Tenants, is_large, unchecked
+from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
+from dra_extender.scheduling.gangs.gang import gang_of
+from dra_extender.scheduling.noderules import is_large, unchecked
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
@@ -64,7 +67,7 @@ def diagnosing(
     pod: Pod,
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
-    tenants: Tenants | None = None,
+    tenants: ResourcesInUse | None = None,
 ) -> Turns[Diagnosis]:
     """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
 
@@ -72,7 +75,7 @@ def diagnosing(
     pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states.
     """
     view = view.with_pod(pod)
-    living = Tenants() if tenants is None else tenants
+    living = ResourcesInUse() if tenants is None else tenants
     simulated = SimulatedPod(pod, snapshot(view, claims, living))
     if pod.spec.node_name:
         return _bound(simulated)
@@ -87,10 +90,13 @@ def diagnosing(
     if large := is_large(pod):
         budget.complete = False
     reasons: tuple[Statement, ...] = ()
-    if not fits:
+    waits = (yield from _of_gang(simulated, known, living, budget)) if fits else None
+    if waits is not None:
+        fits, reasons = [], (waits,)
+    elif not fits:
         reasons = (whole,) if whole is not None else of_nodes(found, _names(simulated), simulated.view.cluster.classes)
     decided = budget.complete
-    helping = () if fits or large else (yield from remedies(nodes, found, budget))
+    helping = () if fits or waits is not None or large else (yield from remedies(nodes, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
@@ -112,7 +118,25 @@ def diagnosing(
     )
 
 
-def _add_pods(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Turns[None]:
+def _of_gang(
+    found: SimulatedPod, names: Sequence[str], tenants: ResourcesInUse, budget: QueryBudget
+) -> Turns[PodRefused | None]:
+    """Why a pod that fits on its own has to wait for the other pods of its gang."""
+    gang, prefiltered, state = gang_of(found.view, found.pod), found.prefiltered, found.snapshot.overlay
+    if gang is None or not isinstance(prefiltered, PreFilterState) or found.view.is_planned(found.pod.metadata.uid):
+        return None
+
+    def decided(view: View) -> GangDecision:
+        free = view.with_state(state)
+        return decide(free, gang, prefiltered, names, GangState(free=free, used=tenants.used, judged=False))
+
+    decision = yield from budget.turn(decided)
+    if decision is None or decision.node:
+        return None
+    return PodRefused("gang", decision.reason or decision.error)
+
+
+def _add_pods(tenants: ResourcesInUse, pods: Sequence[Pod], budget: QueryBudget) -> Turns[None]:
     for start in range(0, len(pods), PODS):
         portion = pods[start : start + PODS]
         for pod in portion:
@@ -190,7 +214,7 @@ def explaining(
     view = view.with_pod(pod)
     known = sorted(view.cluster.nodes) if names is None else list(names)
     if found.state == "fits" and view.placement is not None:
-        account = yield from _account(SimulatedPod(pod, snapshot(view, claims, Tenants(view.pods))), known)
+        account = yield from _account(SimulatedPod(pod, snapshot(view, claims, ResourcesInUse(view.pods))), known)
         return msgspec.structs.replace(found, placement=account)
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)

@@ -22,7 +22,7 @@ from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
 from dra_extender.scheduling.claims import Unschedulable, created_names
-from dra_extender.scheduling.noderules import Tenants
+from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.turns import Turns, in_turns
 from dra_extender.scheduling.view import View
 
@@ -67,7 +67,7 @@ def names_itself(pod: Pod, text: str) -> bool:
 
 def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> Turns[tuple[WaitingPods, ...]]:
     """The pods of the namespace, or of all namespaces if it is empty; most pods first. `names`: as for `diagnosing`."""
-    tenants, shared = Tenants(view.pods), dict[Hashable, Diagnosis]()
+    tenants, shared = ResourcesInUse(view.pods), dict[Hashable, Diagnosis]()
     groups: dict[Hashable, tuple[list[str], Diagnosis | None]] = {}
     diagnosed = trials = 0
     for pod in sorted(view.pods, key=lambda pod: pod.metadata.key):

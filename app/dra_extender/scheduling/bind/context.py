@@ -29,6 +29,7 @@ from dra_extender.scheduling.bind.failure import (
     retried,
 )
 from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.nodeusage import ResourcesInUse
@@ -89,6 +90,7 @@ class BindContext(Handle, frozen=True, kw_only=True):
     holds: Holds
     signals: Signals
     tentative_plans: TentativePlans
+    gangs: Gangs
     clearer: Clearer
     resources: ResourceNames
     usage: ResourcesInUse | None = None

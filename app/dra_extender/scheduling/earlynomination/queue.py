@@ -28,6 +28,7 @@ from typing import Final
 from cachetools import LRUCache, TTLCache
 
 from dra_extender.api.core import Affinity, Pod, PodSpec
+from dra_extender.api.groups import group_of
 from dra_extender.api.meta import parse_time
 from dra_extender.scheduling.noderules import is_large
 from dra_extender.scheduling.ports import Clock
@@ -253,7 +254,7 @@ def why_not_eligible(pod: Pod) -> str | None:
         return "gated"
     if pod.status.nominated_node_name:
         return "nominated"
-    if pod.group_name:
+    if group_of(pod) is not None:
         return "group"
     if is_large(pod):
         return "large"

@@ -4,28 +4,23 @@ Promises: a pod without devices passes unchanged. Every refused node is in Faile
 constant texts. While preemption is on, a node where it would help is in FailedNodes instead, and so is the node for
 which the pod is nominated. Nodes that fit and are not offered are in no list. A claim that the pod names and no watch
 has shown is read before the pod is refused.
-
-`Refusals` promises: kube-scheduler asks again at almost every event in the cluster, so a refusal on all nodes is
-remembered. It is repeated only when a new decision would refuse the pod on all nodes as well: the pod's claims have the
-same versions, every node was asked about before, and nothing has improved since. The reason may be an earlier one. The
-memory of lists of nodes holds a limited number of names; the least recent lists leave it first.
+All pods of a gang are offered nodes of one plan, or none is offered a node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
-from weakref import ReferenceType, ref
 
 import msgspec
 import structlog
-from cachetools import LRUCache, TTLCache
+from cachetools import TTLCache
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.groups import GroupKey
 from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.plaintext import printable
 from dra_extender.scheduling import extended
@@ -39,6 +34,9 @@ from dra_extender.scheduling.feasibility import (
     pre_filter,
     typical,
 )
+from dra_extender.scheduling.gangs.controller import Gangs
+from dra_extender.scheduling.gangs.decision import GangDecision
+from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
@@ -47,89 +45,8 @@ from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.verbs.prioritize import Offers, expected
+from dra_extender.scheduling.verbs.refusals import Refusals, Signature, signature
 from dra_extender.scheduling.view import View
-
-NODES = 2_000_000
-"""How many names all different lists of nodes may have. A refusal with one reason for all nodes counts as one name."""
-
-Signature = tuple[tuple[str, str], ...]
-
-
-class _Remembered(msgspec.Struct, frozen=True):
-    """`names` and `resolvable` are kept by the lists that pods share."""
-
-    signature: Signature
-    generation: int
-    names: ReferenceType[frozenset[str]]
-    uniform: str
-    refused: Mapping[str, str]
-    resolvable: ReferenceType[frozenset[str]]
-
-    @property
-    def size(self) -> int:
-        return 1 + len(self.refused)
-
-
-def signature(claims: Sequence[ResourceClaim]) -> Signature:
-    """What a decision about a pod depends on, apart from the cluster: its claims at their versions."""
-    return tuple((claim.metadata.uid, claim.metadata.resource_version) for claim in claims)
-
-
-class Refusals:
-    """By pod UID."""
-
-    def __init__(self, most_nodes: int = NODES) -> None:
-        self._remembered: LRUCache[str, _Remembered] = LRUCache(most_nodes, getsizeof=lambda entry: entry.size)
-        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(most_nodes, getsizeof=len)
-
-    def recall(
-        self, pod_uid: str, signature: Signature, generation: int, names: Sequence[str]
-    ) -> dict[str, str] | None:
-        """The reason for each of these nodes, if that is known."""
-        found = self._remembered.get(pod_uid)
-        if found is None or found.generation != generation or found.signature != signature:
-            return None
-        known = found.names()
-        if known is None or found.resolvable() is None or not known.issuperset(names):
-            return None
-        if found.uniform:
-            return dict.fromkeys(names, found.uniform)
-        return {name: found.refused[name] for name in names}
-
-    def resolvable(self, pod_uid: str) -> frozenset[str]:
-        """The nodes where evicting pods might help when the answer was remembered."""
-        found = self._remembered.get(pod_uid)
-        return (found.resolvable() if found is not None else None) or frozenset()
-
-    def remember(
-        self,
-        pod_uid: str,
-        signature: Signature,
-        generation: int,
-        refused: Mapping[str, str],
-        resolvable: frozenset[str] = frozenset(),
-    ) -> None:
-        """The pod was refused on all of these nodes; on the `resolvable` ones evicting pods may help."""
-        if len(refused) >= self._lists.maxsize:
-            return
-        names = frozenset(refused)
-        reasons = set(refused.values())
-        uniform = reasons.pop() if len(reasons) == 1 else ""
-        self._remembered[pod_uid] = _Remembered(
-            signature=signature,
-            generation=generation,
-            names=ref(self._lists.setdefault(names, names)),
-            uniform=uniform,
-            refused={} if uniform else dict(refused),
-            resolvable=ref(self._lists.setdefault(resolvable, resolvable)),
-        )
-
-    def __len__(self) -> int:
-        return len(self._remembered)
-
-    def forget(self, pod_uid: str) -> None:
-        self._remembered.pop(pod_uid, None)
-
 
 log = structlog.get_logger(__name__)
 
@@ -155,6 +72,7 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     likely: TentativePlan | None
     resolvable: frozenset[str]
     """The nodes, when all are refused, where evicting pods of lower priority may help."""
+    gang: tuple[GroupKey, GangDecision] | None = None
 
 
 class FilterVerb:
@@ -167,6 +85,7 @@ class FilterVerb:
         nominations: Nominations,
         unblocker: Unblocker,
         sweeper: Sweeper,
+        gangs: Gangs,
         preemption: PreemptionController | None,
     ) -> None:
         """`preemption`: None when it is off."""
@@ -177,6 +96,7 @@ class FilterVerb:
         self._nominations = nominations
         self._unblocker = unblocker
         self._sweeper = sweeper
+        self._gangs = gangs
         self._preemption = preemption
         self._refusals = Refusals()
         self._offers = Offers()
@@ -189,7 +109,7 @@ class FilterVerb:
         if args.NodeNames is None:
             return ExtenderFilterResult(Error=NEEDS_NAMES)
         pod = args.Pod
-        if not self._view.uses_devices(pod):
+        if not self._view.uses_devices(pod) and self._gangs.gang_of(self._view, pod) is None:
             self._observer.count(FILTER_RESULTS, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
         await self._learn_missing(pod)
@@ -257,6 +177,8 @@ class FilterVerb:
         if not isinstance(found, _Decided):
             return found
         statuses = found.statuses
+        if found.gang is not None:
+            self._gangs.keep(found.gang[0], pod, names, found.gang[1])
         if isinstance(found.prefiltered, PreFilterState) and found.offered:
             self._passed(found.prefiltered, found.likely)
         else:
@@ -290,6 +212,9 @@ class FilterVerb:
             self._observer.count(FILTER_RESULTS, "repeated")
             return self._result(pod, [], known, self._refusals.resolvable(uid))
         prefiltered = pre_filter(view, pod, claims)
+        gang = self._gangs.gang_of(view, pod)
+        if gang is not None and isinstance(prefiltered, PreFilterState):
+            return self._decide_gang(view, gang, prefiltered, names)
         if isinstance(prefiltered, PreFilterState):
             self._handle.event_handler.learn_workload(pod, typical(view, prefiltered, names)[0])
         statuses = node_statuses(view, prefiltered, names)
@@ -307,6 +232,23 @@ class FilterVerb:
             if single and isinstance(prefiltered, PreFilterState)
             else None,
             resolvable=self._resolvable(view, prefiltered, statuses),
+        )
+
+    def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
+        """A refusal is not remembered: it depends on the claims of all members."""
+        found = self._gangs.decide(view, gang, prefiltered, names)
+        fits = list(names) if found.anywhere else [found.node] if found.node else []
+        refused = dict.fromkeys(names, found.reason) if not fits and not found.error else {}
+        return _Decided(
+            generation=self._handle.requeue.generation,
+            key=(),
+            claims_missing=False,
+            prefiltered=prefiltered,
+            statuses=NodeStatuses(fits, refused, found.error, awaiting=str(gang.key), waiting=found.waiting),
+            offered=fits,
+            likely=None,
+            resolvable=frozenset(),
+            gang=(gang.key, found),
         )
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
@@ -366,9 +308,12 @@ class FilterVerb:
         """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes."""
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
+        if found.gang is not None:
+            missing += found.gang[1].missing
         self._handle.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
         self._unblocker.offer(pod, names, statuses.blocking)
-        if self._preemption is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
+        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error and found.gang is None
+        if self._preemption is not None and judged:
             self._preemption.refused(pod, names)
 
 

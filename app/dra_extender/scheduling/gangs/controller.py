@@ -1,0 +1,135 @@
+"""Gangs between the calls of filter: their plans, the nodes that turned out wrong, and the events that matter to them.
+
+Promises: `decide` changes nothing; `keep` keeps what it decided. A member without a plan is not bound before its gang
+has one. A member that kube-scheduler does not let onto its
+planned node gets another plan, without this node for `AVOIDED_SECONDS`. A gang that had to wait for members is tried
+again when one of them appears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cachetools import TTLCache
+
+from dra_extender.api.core import Pod
+from dra_extender.api.groups import GroupKey, group_of
+from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
+from dra_extender.scheduling.gangs.gang import Gang, gang_of
+from dra_extender.scheduling.gangs.plans import GangPlans
+from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.view import View
+
+IN_VAIN: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
+
+REMEMBERED: Final = 10_000
+
+
+class Gangs:
+    """One per service. `kept_by_others`: what is kept from a pod besides plans of gangs."""
+
+    AVOIDED_SECONDS: Final = 30.0
+
+    def __init__(
+        self,
+        clock: Clock,
+        config: SchedulingConfig,
+        usage: ResourcesInUse,
+        requeue: RequeueTrigger,
+        kept_by_others: Callable[[Pod], Sequence[Planned]],
+    ) -> None:
+        self.plans = GangPlans(clock, config, requeue.improved)
+        self._usage = usage
+        self._requeue = requeue
+        self._kept_by_others = kept_by_others
+        self._paused: set[GroupKey] = set()
+        """Gangs that were refused because of their pause."""
+        self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, self.AVOIDED_SECONDS, timer=clock.monotonic)
+
+    def kept_from(self, pod: Pod) -> Sequence[Planned]:
+        """The devices that the pod must not use because other pods get them."""
+        found = self._kept_by_others(pod)
+        return [*found, *self.plans.kept_from(pod)] if len(self.plans) else found
+
+    # --- filter -----------------------------------------------------------------------------------------------------
+
+    def gang_of(self, view: View, pod: Pod) -> Gang | None:
+        """The gang of the pod; None for a pod without one, and for a gang that uses no devices."""
+        gang = gang_of(view, pod)
+        return gang if gang is not None and any(map(view.uses_devices, (pod, *gang.waiting))) else None
+
+    def decide(self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str]) -> GangDecision:
+        """See `decision.decide`. Raises TurnSpent."""
+        if self.plans.is_paused(gang.key):
+            return GangDecision(reason=f"{gang.key}: {IN_VAIN}")
+        return decide(view, gang, prefiltered, names, self.state(view, gang, prefiltered.pod))
+
+    def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
+        """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises
+        TurnSpent.
+        """
+        gang = None if pod.metadata.uid in self.plans else self.gang_of(view, pod)
+        prefiltered = pre_filter(view, pod) if gang is not None else None
+        if gang is None or not isinstance(prefiltered, PreFilterState):
+            return None
+        return gang.key, self.decide(view, gang, prefiltered, (node,))
+
+    def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
+        """What a decision about a member of the gang has to know besides the view."""
+        plan = self.plans.get(gang.key)
+        beside = [*self._kept_by_others(pod), *self.plans.kept_beside(gang.key)]
+        return GangState(
+            free=view.with_state(Overlay(view.cluster).holding(beside)),
+            used=self._usage.used,
+            places=plan.places if plan is not None else {},
+            told=plan.answered if plan is not None else (),
+            avoided={each.metadata.uid: self._avoided.get(each.metadata.uid, frozenset()) for each in gang.waiting},
+        )
+
+    def keep(self, key: GroupKey, pod: Pod, names: Sequence[str], found: GangDecision) -> None:
+        """Remember what was decided about the member."""
+        uid = pod.metadata.uid
+        plan = self.plans.get(key)
+        before = plan.places.get(uid) if plan is not None else None
+        if before is not None and before.node not in names:
+            self._avoided[uid] = self._avoided.get(uid, frozenset()) | {before.node}
+        if self.plans.is_paused(key):
+            self._paused.add(key)
+        if found.lost:
+            self.plans.drop(key)
+        if found.places is not None:
+            self.plans.put(key, found.places)
+        if found.node:
+            self.plans.answered(key, uid)
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def seen(self, pod: Pod) -> None:
+        """The watch shows a pod."""
+        key = group_of(pod)
+        if key is None:
+            return
+        if pod.finished or pod.metadata.deletion_timestamp:
+            self.plans.gone(pod.metadata.uid)
+        elif pod.spec.node_name:
+            self.plans.bound(pod.metadata.uid)
+        else:
+            self._requeue.ended(str(key))
+
+    def gone(self, pod_uid: str) -> None:
+        """The pod was deleted."""
+        self.plans.gone(pod_uid)
+
+    async def work(self) -> None:
+        """End the plans whose time is over, and have the gangs tried again whose pause is over."""
+        self.plans.expire()
+        over = {key for key in self._paused if not self.plans.is_paused(key)}
+        self._paused -= over
+        if over:
+            self._requeue.improved()

@@ -1,0 +1,239 @@
+"""The decision about one member of a gang: the node that the gang's plan has for it, or why the gang has to wait.
+
+Promises: pure; the filter verb keeps the plan of a decision. A member gets a node only together with at least as many
+other members as the gang needs. Members that are bound, and members whose node a scheduler was told, keep their places
+if the others fit beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+
+import msgspec
+
+from dra_extender.allocation.plan import NO_SOLUTION, Failure
+from dra_extender.api.core import Pod
+from dra_extender.scheduling.claims import Unschedulable, claim_names
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
+from dra_extender.scheduling.gangs.gang import Gang
+from dra_extender.scheduling.gangs.joint import CannotPlace, HasRoom, Place, capacities, place
+from dra_extender.scheduling.gangs.kinds import Member
+from dra_extender.scheduling.gangs.topology import ANYWHERE, domains
+from dra_extender.scheduling.noderules import Used, Wants, together
+from dra_extender.scheduling.view import View
+
+
+class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """`node`: where the member goes; empty if the gang has to wait, for the `reason`."""
+
+    node: str = ""
+    anywhere: bool = False
+    """The member uses no devices and may go to any node of the call, because the others have theirs."""
+    reason: str = ""
+    error: str = ""
+    """Why the attempt has to be aborted."""
+    places: Mapping[str, Place] | None = None
+    """The new plan; None: the plan stays as it is."""
+    lost: bool = False
+    """The plan that there was cannot be carried out."""
+    waiting: bool = False
+    missing: Sequence[str] = ()
+    """Claims (namespace/name) of members that are not known yet."""
+
+
+UsedOn = Callable[[str, frozenset[str]], Used]
+"""What pods use on the node of this name, those of these UIDs left out."""
+
+
+class GangState(msgspec.Struct, frozen=True):
+    """What is known of the gang. `free`: the state without the devices that the gang itself holds. `told`: the members
+    whose node a scheduler was told. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
+    """
+
+    free: View
+    used: UsedOn
+    places: Mapping[str, Place] = {}
+    told: Collection[str] = ()
+    avoided: Mapping[str, Collection[str]] = {}
+    judged: bool = True
+    """kube-scheduler has let the pod pass on the nodes of the call."""
+
+
+def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str], state: GangState) -> GangDecision:
+    """For a call of filter about these nodes, on the state that the member sees. Raises TurnSpent."""
+    uid = prefiltered.pod.metadata.uid
+    if gang.problem:
+        return GangDecision(reason=gang.problem)
+    known = state.places.get(uid)
+    uses_none = not prefiltered.order and prefiltered.wanted is None
+    if known is not None and uses_none:
+        return GangDecision(node=known.node, anywhere=True)
+    if (
+        known is not None
+        and known.node in names
+        and isinstance(allocate(view, prefiltered, known.node), NodeAllocation)
+    ):
+        return GangDecision(node=known.node)
+    refused: GangDecision | None = None
+    for level in gang.levels:
+        found = _at_level(gang, prefiltered, names, level, state)
+        if found.node or found.error or found.places is not None:
+            return found
+        refused = refused or found
+    return refused or GangDecision(reason=f"{gang.key}: {NO_SOLUTION}")
+
+
+def _at_level(gang: Gang, asked: PreFilterState, names: Sequence[str], key: str, state: GangState) -> GangDecision:
+    """The decision if all members are on nodes with one value of the label `key`."""
+    nodes, waiting = state.free.cluster.nodes, {pod.metadata.uid for pod in gang.waiting}
+    others = {uid: each for uid, each in state.places.items() if uid != asked.pod.metadata.uid}
+    fixed = {uid: each for uid, each in others.items() if uid in state.told or uid not in waiting}
+    bound = [pod.spec.node_name for pod in gang.placed if pod.spec.node_name] + [each.node for each in fixed.values()]
+    if key == ANYWHERE:
+        return _among(gang, asked, names, list(nodes), fixed, state)
+    members, _ = _members(gang, asked, list(nodes), list(nodes), list(nodes), fixed, state)
+    places = capacities(state.free, members)
+    refused: GangDecision | None = None
+    for domain in domains(key, list(nodes), nodes, places, bound):
+        inside = frozenset(domain)
+        found = _among(gang, asked, [name for name in names if name in inside], domain, fixed, state)
+        if found.node or found.error or found.places is not None:
+            return found
+        refused = refused or found
+    why = f"no value of node label {key} has room for all pods"
+    return msgspec.structs.replace(refused or GangDecision(), reason=f"{gang.key}: {why}")
+
+
+def _among(
+    gang: Gang,
+    asked: PreFilterState,
+    names: Sequence[str],
+    nodes: Sequence[str],
+    fixed: Mapping[str, Place],
+    state: GangState,
+) -> GangDecision:
+    """The decision if all members are on these nodes. Members like the one that is asked about use the nodes of the
+    call first: kube-scheduler lets it pass there.
+    """
+    found = _placed(gang, asked, names, names, nodes, fixed, state)
+    if found.node or found.error or found.places is not None or len(nodes) <= len(names):
+        return found
+    return _placed(gang, asked, names, nodes, nodes, fixed, state)
+
+
+def _placed(
+    gang: Gang,
+    asked: PreFilterState,
+    names: Sequence[str],
+    alike: Sequence[str],
+    nodes: Sequence[str],
+    fixed: Mapping[str, Place],
+    state: GangState,
+) -> GangDecision:
+    """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
+    `nodes` those for the others.
+    """
+    free, uid = state.free, asked.pod.metadata.uid
+    members, refused = _members(gang, asked, names, alike, nodes, fixed, state)
+    placed = sum(pod.metadata.uid in fixed for pod in gang.waiting)
+    needed = gang.needed - placed
+    if len(members) < needed or not any(member.uid == uid for member in members):
+        return _missing(gang, len(members) + placed, refused)
+    planned = [each for other in fixed.values() for each in other.planned]
+    has_room = _room(state, gang, fixed.values(), names)
+    found = place(free.with_state(free.overlay().holding(planned)), members, needed, has_room)
+    if isinstance(found, Failure):
+        return GangDecision(error=found.error)
+    if isinstance(found, CannotPlace):
+        return _refused(gang, found, placed, lost=bool(state.places))
+    if uid not in found:
+        return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
+    uses_none = not asked.order and asked.wanted is None
+    return GangDecision(node=found[uid].node, anywhere=uses_none, places={**fixed, **found})
+
+
+def _members(
+    gang: Gang,
+    asked: PreFilterState,
+    names: Sequence[str],
+    alike: Sequence[str],
+    nodes: Sequence[str],
+    fixed: Mapping[str, Place],
+    state: GangState,
+) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
+    """The members to place, the one that is asked about first, with the nodes they may use; and those that no node may
+    have, with the reason.
+    """
+    rules = node_rules(asked.pod)
+    members: list[Member] = []
+    refused: list[tuple[Pod, Unschedulable | Failure]] = []
+    for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != asked.pod.metadata.uid):
+        uid = pod.metadata.uid
+        if uid in fixed:
+            continue
+        is_asked = uid == asked.pod.metadata.uid
+        prefiltered = asked if is_asked else pre_filter(state.free, pod)
+        if not isinstance(prefiltered, PreFilterState):
+            refused.append((pod, prefiltered))
+            continue
+        own = node_rules(pod)
+        usable = names if is_asked else alike if own == rules else nodes
+        avoided = state.avoided.get(uid)
+        members.append(
+            Member(prefiltered, [name for name in usable if name not in avoided] if avoided else usable, own)
+        )
+    return members, refused
+
+
+def node_rules(pod: Pod) -> Hashable:
+    """What the pod wants of a node besides devices: equal for pods that may use the same nodes."""
+    wants, affinity = Wants(pod), pod.spec.affinity
+    return (
+        frozenset(wants.amounts.items()),
+        tuple(wants.ports),
+        frozenset(pod.spec.node_selector.items()),
+        affinity.node_affinity if affinity is not None else None,
+        pod.spec.tolerations,
+    )
+
+
+def _room(state: GangState, gang: Gang, fixed: Collection[Place], names: Collection[str]) -> HasRoom:
+    """Whether pods fit on a node together, apart from devices. kube-scheduler has judged the nodes of the call for one
+    more pod.
+    """
+    own = frozenset(pod.metadata.uid for pod in gang.waiting)
+    nodes = state.free.cluster.nodes
+    asked = frozenset(names if state.judged else ())
+    there: dict[str, list[Pod]] = {}
+    for each in fixed:
+        there.setdefault(each.node, []).append(each.pod)
+
+    def has_room(node: str, pods: Sequence[Pod]) -> bool:
+        if len(pods) == 1 and node in asked:
+            return True
+        used = together(state.used(node, own), there.get(node, ()))
+        for pod in pods:
+            if any(True for _ in Wants(pod).obstacles(nodes[node], *used)):
+                return False
+            used = together(used, (pod,))
+        return True
+
+    return has_room
+
+
+def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:
+    """Too few members can get a node at all."""
+    reason = f"{gang.key}: {known} of {gang.needed} pods can be placed"
+    missing: list[str] = []
+    for pod, why in refused:
+        missing += [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
+        text = why.reason if isinstance(why, Unschedulable) else why.error
+        if len(missing) == len(claim_names(pod)):
+            reason += f"; pod {pod.metadata.name}: {text}"
+    return GangDecision(reason=reason, missing=missing)
+
+
+def _refused(gang: Gang, found: CannotPlace, fixed: int, *, lost: bool) -> GangDecision:
+    who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
+    fit = f"{found.most + fixed} of {gang.needed} pods fit together: " if not who else ""
+    return GangDecision(reason=f"{gang.key}: {who}{fit}{found.reason}", lost=lost, waiting=found.waiting)

@@ -1,0 +1,119 @@
+"""What is known of the gang of a pod: its members, how many have to run, and why it cannot be placed.
+
+Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a least
+number of pods, such as a PodGroup with policy `basic`, is no gang. A finished pod counts as placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from dra_extender.api.core import Pod
+from dra_extender.api.groups import GroupKey, group_of, size_annotation
+from dra_extender.limits import PODS_OF_GANG
+from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, levels
+from dra_extender.scheduling.view import View
+
+API_GROUPS: Final = {"PodGroup": "scheduling.k8s.io", "coscheduling": "scheduling.x-k8s.io"}
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """`placed`: members that have a node, or are being bound. `waiting`: members that may get one now, in
+    kube-scheduler's order. `size`: how many members have to run.
+    """
+
+    key: GroupKey
+    size: int
+    placed: Sequence[Pod] = ()
+    waiting: Sequence[Pod] = ()
+    problem: str = ""
+    """Why no member may get a node; empty when they may."""
+    levels: Sequence[str] = (ANYWHERE,)
+    """See `topology.levels`."""
+
+    @property
+    def needed(self) -> int:
+        """How many of the waiting members have to be placed together."""
+        return max(0, self.size - len(self.placed))
+
+
+def gang_of(view: View, pod: Pod) -> Gang | None:
+    """The gang of the pod; None for a pod without one."""
+    key = group_of(pod)
+    if key is None:
+        return None
+    members = [each for each in view.pods.members(key) if each.metadata.uid != pod.metadata.uid]
+    members = [each for each in (*members, pod) if not each.metadata.deletion_timestamp]
+    if len(members) > PODS_OF_GANG:
+        return Gang(
+            key, len(members), problem=f"{key} has {len(members)} pods; at most {PODS_OF_GANG} are placed together"
+        )
+    size = _size(view, key, members)
+    if size is None:
+        return None
+    if isinstance(size, str):
+        return Gang(key, 0, problem=size)
+    placed = [each for each in members if each.spec.node_name or _is_being_bound(view, each, pod)]
+    taken = {each.metadata.uid for each in placed}
+    waiting = [each for each in members if each.metadata.uid not in taken and not _is_held_back(each)]
+    waiting.sort(key=lambda each: (-each.spec.priority, each.metadata.creation_timestamp or "", each.metadata.name))
+    problem = _problem(key, size, len(placed), waiting)
+    return Gang(key, size, placed, waiting, problem, levels(pod, _required(view, key)))
+
+
+def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
+    """A bind without a plan, after a change of leader, does not count: the gang is planned first."""
+    uid = pod.metadata.uid
+    return uid in view.binding and uid != asked.metadata.uid and view.is_planned(uid)
+
+
+def _is_held_back(pod: Pod) -> bool:
+    return bool(pod.spec.scheduling_gates) or pod.finished
+
+
+def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None:
+    """How many members have to run; a text when that is unknown; None when the group is no gang."""
+    api_group = API_GROUPS.get(key.source)
+    if api_group is not None:
+        group = view.cluster.pod_groups.get(api_group, key.namespace, key.name)
+        return group.min_count if group is not None else _absent(view, key)
+    name = size_annotation(key.source)
+    written = {each.metadata.annotations.get(name, "") for each in members}
+    if len(written) > 1:
+        return f"{key}: its pods differ in annotation {name}"
+    text = written.pop()
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
+        return f'{key}: annotation {name} of its pods must be a number of pods, not "{text}"'
+    return int(text)
+
+
+def _required(view: View, key: GroupKey) -> str:
+    """The label of which a PodGroup requires one value."""
+    api_group = API_GROUPS.get(key.source, "")
+    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
+    return group.topology_key if group is not None else ""
+
+
+def _absent(view: View, key: GroupKey) -> str | None:
+    """A PodGroup that a pod refers to has to exist, if this process can see PodGroups at all. A label of the
+    coscheduling plugin may have another meaning.
+    """
+    sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
+    return f"{key} does not exist" if key.source == "PodGroup" and sees else None
+
+
+def _problem(key: GroupKey, size: int, placed: int, waiting: Sequence[Pod]) -> str:
+    differing: tuple[tuple[str, Callable[[Pod], object]], ...] = (
+        ("schedulers", lambda pod: pod.spec.scheduler_name),
+        ("priorities", lambda pod: pod.spec.priority),
+        ("topology annotations", lambda pod: tuple(map(pod.metadata.annotations.get, ANNOTATIONS))),
+    )
+    for what, read in differing:
+        if len({read(each) for each in waiting}) > 1:
+            return f"{key}: its pods have different {what}"
+    if placed + len(waiting) < size:
+        return f"{key}: {placed + len(waiting)} of {size} pods exist"
+    return ""

@@ -1,0 +1,359 @@
+"""The joint decision: a node for each member of a gang, and devices for all claims of the members at once.
+
+Promises
+- Pure: a decision on the state of the view, which it does not change.
+- Complete: if `needed` members fit on the nodes they may use, a placement is found, or the decision is undecided
+  because it would cost more than one search may. All members are placed if they fit together, else as many as possible.
+- The claims of a plan fit together, also where nodes see the same devices or members on several nodes share a claim.
+- Members with equal claims and equal nodes are interchangeable, so a gang of equal members needs one search per kind of
+  node and number of members, not one per member.
+- Of the nodes that fit those are taken on which most members fit, so that few nodes are used; the last members go where
+  they leave least.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.budget import Deferred
+from dra_extender.allocation.plan import NO_SOLUTION, Failure, Unfit
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.cel import Work, WorkExceeded
+from dra_extender.devices.ledger import identity
+from dra_extender.devices.nodeselection import parse
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.feasibility import PendingClaims, node_statuses, pending_claims
+from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
+from dra_extender.scheduling.view import View
+
+UNDECIDED: Final = "placing the pods together takes too long"
+
+STEP: Final = 5
+"""Units of work for a step of the search, without its decisions on devices."""
+
+HasRoom = Callable[[str, Sequence[Pod]], bool]
+"""Whether these pods fit on the node of this name together, apart from devices."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a member goes, and what its pending claims get there. A claim that members share is in each of them."""
+
+    pod: Pod
+    node: str
+    planned: tuple[Planned, ...]
+
+
+class CannotPlace(msgspec.Struct, frozen=True):
+    """Why fewer members fit than are needed: `most` fit together, as far as is known. `reason`: of the first member
+    that fits nowhere, or of the gang. `waiting`: a later decision may find more.
+    """
+
+    most: int
+    reason: str
+    pod: Pod | None = None
+    waiting: bool = False
+
+
+class _Fatal(Exception):
+    """The attempt to schedule a member has to be aborted; the text says why."""
+
+
+def place(
+    view: View, members: Sequence[Member], needed: int, has_room: HasRoom
+) -> Mapping[str, Place] | CannotPlace | Failure:
+    """A place by UID for at least `needed` of the members. Raises TurnSpent."""
+    search = _JointSearch(view, members, has_room)
+    try:
+        return view.decisions.budget.attempt(lambda work: search.find(needed, work))
+    except WorkExceeded:
+        return CannotPlace(search.most, UNDECIDED, waiting=True)
+    except Deferred as waiting:
+        return CannotPlace(search.most, str(waiting), waiting=True)
+    except _Fatal as problem:
+        return Failure(str(problem))
+
+
+def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int]:
+    """By node, how many of the members fit there by their devices, those of each kind alone; at least one. Empty when
+    an error is fatal. Raises TurnSpent and Deferred.
+    """
+    search, found = _JointSearch(view, members, lambda node, pods: True), Counter[str]()
+    try:
+        for group in grouped(view, members):
+            found.update(search.capacities(Kind(group)))
+    except _Fatal:
+        return {}
+    return found
+
+
+class _Choice(msgspec.Struct):
+    """`count` members of the kind are on node `index` of its order, `remaining` had to be placed before."""
+
+    kind: int
+    remaining: int
+    index: int
+    count: int
+
+
+class _JointSearch:
+    def __init__(self, view: View, members: Sequence[Member], has_room: HasRoom) -> None:
+        self.most = 0
+        self._view = view
+        self._has_room = has_room
+        self._kinds = [Kind(group) for group in grouped(view, members)]
+        self._on: dict[str, Counter[int]] = {}
+        """By node: how many members of each kind are there."""
+        self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
+        self._waiting = ""
+        self._work: Work | None = None
+
+    def find(self, needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
+        """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
+        self._work = work
+        for kind in self._kinds:
+            kind.caps = self.capacities(kind)
+        hopeless = next((kind for kind in self._kinds if not kind.caps), None)
+        bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self._kinds]
+        self.most = sum(bounds)
+        if self.most >= needed:
+            for wanted in counts(bounds, needed):
+                self._charge(STEP)
+                found = self._place(wanted)
+                if found is not None:
+                    return found
+            self.most = needed - 1
+        if self._waiting:
+            raise Deferred(self._waiting)
+        if hopeless is not None:
+            pod, nodes = hopeless.members[0].prefiltered.pod, hopeless.members[0].nodes
+            refused = node_statuses(self._view, hopeless.members[0].prefiltered, nodes).refused
+            return CannotPlace(self.most, _commonest(refused.values()), pod)
+        return CannotPlace(self.most, NO_SOLUTION)
+
+    def _charge(self, units: int) -> None:
+        if self._work is not None:
+            self._work.charge(units)
+
+    # --- one node ---------------------------------------------------------------------------------------------------
+
+    def capacities(self, kind: Kind) -> dict[str, int]:
+        """By node, the number of members of the kind that fit there by their devices: all nodes together, so that equal
+        nodes cost one search for each number.
+        """
+        first, most = kind.members[0], len(kind.members)
+        statuses = node_statuses(self._view, first.prefiltered, first.nodes)
+        if statuses.error:
+            raise _Fatal(statuses.error)
+        if statuses.waiting:
+            self._waiting = next(iter(statuses.refused.values()))
+        found: dict[str, int] = {}
+        open_ = [(statuses.fits, 1, most, True)]
+        while open_:
+            names, low, high, growing = open_.pop()
+            if low == high or not names:
+                found.update(dict.fromkeys(names, low))
+                continue
+            count = min(high, 2 * low) if growing else (low + high + 1) // 2
+            fits = frozenset(self._fitting(kind.members[:count], names))
+            open_.append(([name for name in names if name in fits], count, high, growing))
+            open_.append(([name for name in names if name not in fits], low, count - 1, False))
+        return {name: found[name] for name in statuses.fits}
+
+    def _fitting(self, members: Sequence[Member], names: Sequence[str]) -> Sequence[str]:
+        """The nodes that have devices for all pending claims of the members together."""
+        if all(member.prefiltered.wanted is None for member in members):
+            return self._results(_together(member.prefiltered.claims.pending for member in members), names)
+        return [name for name in names if self._fits_by_devices(members, name)]
+
+    def _fits_by_devices(self, members: Sequence[Member], name: str) -> bool:
+        claims = self._claims(members, name)
+        return claims is not None and bool(self._results(claims, (name,)))
+
+    def _claims(self, members: Sequence[Member], name: str) -> Sequence[ResourceClaim] | None:
+        """The claims to allocate for the members on the node, each once; None when a member cannot be there."""
+        node = self._view.cluster.nodes[name]
+        pending = [pending_claims(member.prefiltered, node) for member in members]
+        known = [each.claims for each in pending if isinstance(each, PendingClaims)]
+        return _together(known) if len(known) == len(pending) else None
+
+    def _results(self, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
+        results = self._view.decisions.node_results(claims, names)
+        if results.error:
+            raise _Fatal(results.error)
+        if results.waiting:
+            self._waiting = next(iter(results.refused.values()))
+        return results.fits
+
+    def _suits(self, node: str, counts: Counter[int]) -> bool:
+        """Whether so many members of each kind fit on the node together."""
+        key = node, tuple(sorted(counts.items()))
+        found = self._fits.get(key)
+        if found is None:
+            members = self._members(counts)
+            self._charge(STEP * len(members))
+            found = self._fits[key] = (
+                sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
+            ) and self._has_room(node, [member.prefiltered.pod for member in members])
+        return found
+
+    def _members(self, counts: Mapping[int, int]) -> list[Member]:
+        return [member for kind, count in counts.items() for member in self._kinds[kind].members[:count]]
+
+    # --- all nodes --------------------------------------------------------------------------------------------------
+
+    def _place(self, wanted: Sequence[int]) -> Mapping[str, Place] | None:
+        """So many members of each kind, depth first: kind by kind and node by node, as many members on a node as fit,
+        then fewer.
+        """
+        self._on = {}
+        choices: list[_Choice] = []
+        kind, most = -1, 0
+        remaining = index = 0
+        while True:
+            while remaining == 0 and kind + 1 < len(self._kinds):
+                kind, index, most = kind + 1, 0, 0
+                remaining = wanted[kind]
+                self._arrange(self._kinds[kind], remaining)
+            chosen = self._choose(kind, remaining, index, most) if remaining else None
+            if chosen is not None:
+                choices.append(chosen)
+                self._put(kind, chosen, chosen.count)
+                remaining, index, most = remaining - chosen.count, chosen.index + 1, 0
+                continue
+            if remaining == 0 and (found := self._plan()) is not None:
+                return found
+            if not choices:
+                return None
+            last = choices.pop()
+            self._put(last.kind, last, -last.count)
+            kind, remaining, index, most = last.kind, last.remaining, last.index, last.count - 1
+            if most == 0:
+                index += 1
+
+    def _arrange(self, kind: Kind, wanted: int) -> None:
+        """The order in which the kind tries its nodes: those that the gang uses already, then those on which most
+        members fit; the last members go where fewest more would fit.
+        """
+        used = [name for name in kind.caps if name in self._on]
+        fresh = sorted((name for name in kind.caps if name not in self._on), key=lambda name: -kind.caps[name])
+        order: list[str] = list(used)
+        left = wanted - sum(kind.caps[name] for name in used)
+        while fresh and left > 0 and kind.caps[fresh[0]] < left:
+            left -= kind.caps[fresh[0]]
+            order.append(fresh.pop(0))
+        if fresh and left > 0:
+            least = min(kind.caps[name] for name in fresh if kind.caps[name] >= left)
+            chosen = next(name for name in fresh if kind.caps[name] == least)
+            fresh.remove(chosen)
+            order.append(chosen)
+        kind.order = [*order, *fresh]
+        kind.left = [0]
+        for name in reversed(kind.order):
+            kind.left.append(kind.left[-1] + kind.caps[name])
+        kind.left.reverse()
+
+    def _choose(self, number: int, remaining: int, index: int, most: int) -> _Choice | None:
+        """The next node of the kind that takes members, from `index` on, and how many; at most `most` on the first one,
+        0 for as many as fit.
+        """
+        kind = self._kinds[number]
+        for place in range(index, len(kind.order)):
+            self._charge(STEP)
+            if kind.left[place] < remaining:
+                return None
+            name = kind.order[place]
+            count = min(remaining, kind.caps[name], most if most and place == index else remaining)
+            there = self._on.get(name, Counter())
+            while count and not self._suits(name, there + Counter({number: count})):
+                count -= 1
+            if count:
+                return _Choice(number, remaining, place, count)
+        return None
+
+    def _put(self, number: int, choice: _Choice, count: int) -> None:
+        name = self._kinds[number].order[choice.index]
+        there = self._on.setdefault(name, Counter())
+        there[number] += count
+        if not there[number]:
+            del there[number]
+        if not there:
+            del self._on[name]
+
+    # --- devices ----------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> Mapping[str, Place] | None:
+        """Devices for all members where they are now; None when nodes take them from each other."""
+        taken: Counter[int] = Counter()
+        members: list[tuple[Member, str]] = []
+        for name, there in self._on.items():
+            for kind, count in there.items():
+                members += [(each, name) for each in self._kinds[kind].members[taken[kind] : taken[kind] + count]]
+                taken[kind] += count
+        claims: dict[str, ResourceClaim] = {}
+        nodes: dict[str, list[str]] = {}
+        for member, name in members:
+            for claim in self._claims((member,), name) or ():
+                claims[identity(claim)] = claim
+                nodes.setdefault(identity(claim), []).append(name)
+        planned = self._node_by_node(claims, nodes)
+        if planned is None and len(self._on) > 1:
+            planned = self._together(claims, nodes)
+        if planned is None:
+            return None
+        return {
+            member.uid: Place(
+                member.prefiltered.pod,
+                name,
+                tuple(planned[identity(claim)] for claim in self._claims((member,), name) or ()),
+            )
+            for member, name in members
+        }
+
+    def _node_by_node(
+        self, claims: Mapping[str, ResourceClaim], nodes: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, Planned] | None:
+        """One node after the other: enough unless nodes see the same devices, or members on two nodes share a claim."""
+        planned: dict[str, Planned] = {}
+        view, state = self._view, self._view.overlay()
+        for name in self._on:
+            own = [claims[key] for key, names in nodes.items() if names[0] == name]
+            if not own:
+                continue
+            found = view.decisions.with_state(state.holding(planned.values())).plan(own, name)
+            if isinstance(found, Failure):
+                raise _Fatal(found.error)
+            if isinstance(found, Unfit):
+                return None
+            planned.update(zip(map(identity, own), zip(own, found.allocations, strict=True), strict=True))
+        used = ((key, name) for key, names in nodes.items() for name in names[1:])
+        return planned if all(_usable(view, name, planned[key][1]) for key, name in used) else None
+
+    def _together(
+        self, claims: Mapping[str, ResourceClaim], nodes: Mapping[str, Sequence[str]]
+    ) -> Mapping[str, Planned] | None:
+        found = self._view.decisions.plan_together(list(claims.values()), [nodes[key] for key in claims])
+        if isinstance(found, Failure):
+            raise _Fatal(found.error)
+        if isinstance(found, Unfit):
+            return None
+        return dict(zip(claims, zip(claims.values(), found.allocations, strict=True), strict=True))
+
+
+def _usable(view: View, name: str, allocation: AllocationResult) -> bool:
+    selector = allocation.node_selector
+    return selector is None or parse(selector)(name, view.cluster.nodes[name].metadata.labels)
+
+
+def _together(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
+    """Each claim once."""
+    return list({identity(claim): claim for claim in chain.from_iterable(claims)}.values())
+
+
+def _commonest(reasons: Iterable[str]) -> str:
+    return next((reason for reason, _ in Counter(reasons).most_common(1)), NO_SOLUTION)

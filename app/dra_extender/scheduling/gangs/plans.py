@@ -1,0 +1,138 @@
+"""The plans of gangs: which member goes where, and the devices that are held for the members until they are bound.
+
+Promises
+- Devices that a plan holds count as in use in every verb, for all pods but the members that get them.
+- A gang has one plan. A plan holds devices for all members that have to be placed, or there is no plan.
+- A plan ends when all members are bound, one of them is deleted, the gang cannot be placed any more, or no member is
+  bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang whose plan ended
+  for want of time gets the next one after a pause, so a gang that is never bound cannot hold devices all the time.
+- Plans are not stored. After a restart the allocations of claims are what is known of a gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from dra_extender.api.core import Pod
+from dra_extender.api.groups import GroupKey, group_of
+from dra_extender.devices.ledger import identity
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.gangs.joint import Place
+from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.waiting import Pauses
+
+
+class GangPlan(msgspec.Struct):
+    """`places`: by UID of the member. `answered`: the members whose node a scheduler was told. `until`: monotonic
+    seconds.
+    """
+
+    places: dict[str, Place]
+    until: float
+    answered: set[str] = msgspec.field(default_factory=set)
+
+
+class GangPlans:
+    """By group. Changed by the filter verb and by events."""
+
+    SECONDS: Final = 30.0
+    """Longer than a scheduler takes between two members of a gang that it places pod by pod."""
+    BOUND_SECONDS: Final = 330.0
+    """A little more than the 5 minutes for which kube-scheduler lets members wait for each other."""
+
+    def __init__(self, clock: Clock, config: SchedulingConfig, ended: Callable[[], None]) -> None:
+        """`ended`: called when devices are no longer held, so that other pods may fit."""
+        self._clock = clock
+        self._pauses: Pauses[GroupKey] = Pauses(clock, config)
+        self._ended = ended
+        self._plans: dict[GroupKey, GangPlan] = {}
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def __contains__(self, pod_uid: str) -> bool:
+        """True when a plan has a node for the pod."""
+        return self._of(pod_uid) is not None
+
+    def get(self, key: GroupKey) -> GangPlan | None:
+        return self._plans.get(key)
+
+    def put(self, key: GroupKey, places: Mapping[str, Place]) -> None:
+        """The gang has a new plan. Members that it leaves out have no place any more."""
+        known = self._plans.get(key)
+        if known is None:
+            self._plans[key] = GangPlan(dict(places), self._clock.monotonic() + self.SECONDS)
+        else:
+            known.places = dict(places)
+
+    def answered(self, key: GroupKey, pod_uid: str) -> None:
+        """A scheduler was told the node of the member."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            plan.answered.add(pod_uid)
+
+    def is_paused(self, key: GroupKey) -> bool:
+        """True while the gang gets no plan, because its last one was in vain."""
+        return key not in self._plans and not self._pauses.over(key)
+
+    def drop(self, key: GroupKey) -> None:
+        """The gang has no plan any more."""
+        if self._plans.pop(key, None) is not None:
+            self._ended()
+
+    def bound(self, pod_uid: str) -> None:
+        """The pod has its node: the ledger knows its devices."""
+        key = self._of(pod_uid)
+        if key is not None:
+            plan = self._plans[key]
+            del plan.places[pod_uid]
+            plan.until = self._clock.monotonic() + self.BOUND_SECONDS
+            self._pauses.forget(key)
+            if not plan.places:
+                del self._plans[key]
+
+    def gone(self, pod_uid: str) -> None:
+        """The pod was deleted or has ended."""
+        key = self._of(pod_uid)
+        if key is not None:
+            self.drop(key)
+
+    def _of(self, pod_uid: str) -> GroupKey | None:
+        return next((key for key, plan in self._plans.items() if pod_uid in plan.places), None)
+
+    def expire(self) -> None:
+        """Drop the plans whose time is over."""
+        now = self._clock.monotonic()
+        for key in [key for key, plan in self._plans.items() if plan.until <= now]:
+            self._pauses.failed(key)
+            self.drop(key)
+
+    def kept_from(self, pod: Pod) -> Sequence[Planned]:
+        """What is held for other pods: the claims of the pod itself are left out."""
+        if not self._plans:
+            return ()
+        key = group_of(pod)
+        own = self._plans.get(key) if key is not None else None
+        place = own.places.get(pod.metadata.uid) if own is not None else None
+        mine = {identity(claim) for claim, _ in place.planned} if place is not None else ()
+        return [
+            planned
+            for plan in self._plans.values()
+            for other in plan.places.values()
+            for planned in other.planned
+            if identity(planned[0]) not in mine
+        ]
+
+    def kept_beside(self, key: GroupKey) -> Sequence[Planned]:
+        """What is held for the pods of other groups."""
+        return [
+            planned
+            for other, plan in self._plans.items()
+            if other != key
+            for place in plan.places.values()
+            for planned in place.planned
+        ]

@@ -1,0 +1,133 @@
+"""The joint decision against a reference that tries everything."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.joint import CannotPlace, place
+from dra_extender.scheduling.gangs.kinds import Member
+from dra_extender.scheduling.view import View
+from tests.support.scheduling.jointreference import Claim, JointScenario, generate, most_placed
+from tests.support.simulation.objects import (
+    DRIVER,
+    Json,
+    KubernetesObject,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+)
+from tests.support.simulation.world import World
+
+CASES = int(os.environ.get("GANG_CASES", "400"))
+
+
+def claim_of(claim: Claim) -> KubernetesObject:
+    def wish(kind: str, count: int) -> Json:
+        expression = f"device.attributes['{DRIVER}'].kind == '{kind}'"
+        selectors = [{"cel": {"expression": expression}}]
+        return {
+            "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count, "selectors": selectors,
+        }  # fmt: skip
+
+    requests: list[Json] = []
+    for number, wishes in enumerate(claim.requests):
+        named = {"name": f"r{number}"}
+        if len(wishes) == 1:
+            requests.append({**named, "exactly": wish(*wishes[0])})
+        else:
+            alternatives = [{"name": f"w{index}", **wish(*each)} for index, each in enumerate(wishes)]
+            requests.append({**named, "firstAvailable": alternatives})
+    return make_claim(claim.name, requests=requests)
+
+
+def slices_of(scenario: JointScenario) -> list[KubernetesObject]:
+    found: list[KubernetesObject] = []
+    for node in sorted({device.node for device in scenario.devices}):
+        pool = node or "network"
+        devices = [device for device in scenario.devices if device.node == node]
+        bodies: list[Json] = [
+            {
+                "devices": [
+                    {"name": each.name, "attributes": {"kind": {"string": each.kind}}}
+                    | (
+                        {"consumesCounters": [{"counterSet": "s", "counters": {"u": {"value": str(each.units)}}}]}
+                        if each.units
+                        else {}
+                    )
+                    for each in devices
+                ]
+            }
+        ]
+        if node in scenario.units:
+            counters = {"u": {"value": str(scenario.units[node])}}
+            bodies.append({"sharedCounters": [{"name": "s", "counters": counters}]})
+        where: Json = {"nodeName": node} if node else {"allNodes": True}
+        for number, body in enumerate(bodies):
+            spec = {
+                "driver": DRIVER,
+                "pool": {"name": pool, "generation": 1, "resourceSliceCount": len(bodies)},
+                **where,
+                **body,
+            }
+            found.append(convert(ResourceSlice, {"metadata": {"name": f"{pool}-{number}"}, "spec": spec}))
+    return found
+
+
+def view_of(scenario: JointScenario) -> View:
+    cluster = Cluster(FeatureGates())
+    objects: list[KubernetesObject] = [make_class(), *map(make_node, scenario.nodes), *slices_of(scenario)]
+    objects += map(claim_of, scenario.claims)
+    for each in objects:
+        cluster.apply(Applied(each))
+    world = World()
+    decisions = Decisions(cluster, share_ids=lambda: "share")
+    return View(
+        cluster=cluster,
+        decisions=decisions,
+        pods=cluster.pods,
+        clock=world.clock,
+        config=SchedulingConfig(),
+        resources=world.service().extender.view.resources,
+    )
+
+
+def members_of(view: View, scenario: JointScenario) -> list[Member]:
+    found = []
+    for number, claims in enumerate(scenario.members):
+        prefiltered = pre_filter(view, make_pod(f"p{number}", *claims))
+        assert isinstance(prefiltered, PreFilterState)
+        found.append(Member(prefiltered, scenario.nodes, ()))
+    return found
+
+
+async def check(seed: int) -> str:
+    scenario = generate(seed)
+    view = view_of(scenario)
+    members = members_of(view, scenario)
+    expected = most_placed(scenario)
+    found = place(view, members, scenario.needed, lambda node, pods: True)
+    if expected < scenario.needed:
+        assert isinstance(found, CannotPlace), (seed, scenario, found)
+        return "does not fit"
+    assert isinstance(found, Mapping), (seed, scenario, found)
+    assert len(found) == expected, (seed, scenario, found)
+    return "fits"
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_the_joint_decision_agrees_with_the_reference(part: int) -> None:
+    outcomes = Counter([await check(seed) for seed in range(part * CASES // 4, (part + 1) * CASES // 4)])
+    assert min(outcomes["fits"], outcomes["does not fit"]) > CASES // 40

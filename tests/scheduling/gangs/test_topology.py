@@ -1,0 +1,104 @@
+"""Gangs that need nodes with one value of a label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dra_extender.api.core import Node, Pod
+from dra_extender.scheduling.gangs.topology import KUEUE_REQUIRED, PREFERRED, REQUIRED
+from tests.support.scheduling.gangs import gang, names, offered, reasons
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.world import World
+
+RACK = "topology.kubernetes.io/rack"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def labelled(name: str, **labels: str) -> Node:
+    node = make_node(name, cpu="100")
+    named = {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}
+    return replace(node, metadata=replace(node.metadata, labels=named))
+
+
+def racks(*sizes: int, devices: int = 2) -> Objects:
+    """Rack i has `sizes[i]` nodes `n<i>-<j>`; the racks 0 and 1 are zone 0, the others zone 1."""
+    found: list[Any] = [make_class()]
+    for rack, size in enumerate(sizes):
+        for number in range(size):
+            name = f"n{rack}-{number}"
+            found.append(labelled(name, rack=str(rack), zone=str(rack // 2)))
+            found.append(make_slice(name, [f"gpu-{index}" for index in range(devices)]))
+    return found
+
+
+def in_topology(objects: Objects, **annotations: str) -> Objects:
+    """The pods of a gang with these annotations besides."""
+    return [
+        with_metadata(each, annotations={**each.metadata.annotations, **annotations}) if isinstance(each, Pod) else each
+        for each in objects
+    ]
+
+
+def rack_of(offers: list[list[str]]) -> set[str]:
+    return {node[1] for names in offers for node in names}
+
+
+@pytest.mark.parametrize("annotation", [REQUIRED, KUEUE_REQUIRED])
+async def test_all_members_are_in_one_rack(world: World, annotation: str) -> None:
+    members = in_topology(gang("g", 4), **{annotation: RACK})
+    service = world.service(*racks(1, 2, 1), *members)
+    assert rack_of(await offered(service, world, *names("g", 4))) == {"1"}
+
+
+async def test_the_rack_that_loses_least_is_taken(world: World) -> None:
+    service = world.service(*racks(3, 2, 4), *in_topology(gang("g", 3), **{REQUIRED: RACK}))
+    assert rack_of(await offered(service, world, *names("g", 3))) == {"1"}
+
+
+async def test_a_gang_that_fits_in_no_rack_waits(world: World) -> None:
+    service = world.service(*racks(1, 1), *in_topology(gang("g", 3), **{REQUIRED: RACK}))
+    assert await offered(service, world, "g-0") == [[]]
+    assert await reasons(service, world, "g-0") == {
+        f"gang default/g: no value of node label {RACK} has room for all pods"
+    }
+
+
+async def test_a_preferred_label_is_given_up_for_the_next_one(world: World) -> None:
+    service = world.service(*racks(1, 1, 2, 1), *in_topology(gang("g", 5), **{PREFERRED: f"{RACK},{ZONE}"}))
+    found = await offered(service, world, *names("g", 5))
+    assert rack_of(found) == {"2", "3"}
+    assert all(found)
+
+
+async def test_a_preferred_label_that_no_node_has_changes_nothing(world: World) -> None:
+    service = world.service(*racks(1, 1), *in_topology(gang("g", 4), **{PREFERRED: "no/such"}))
+    assert all(await offered(service, world, *names("g", 4)))
+
+
+async def test_the_others_follow_a_member_that_is_bound(world: World) -> None:
+    """The rack of the bound member has too few devices for the others."""
+    service = world.service(
+        *racks(1, 2), make_claim("c"), make_pod("thief", "c"), *in_topology(gang("g", 4), **{REQUIRED: RACK})
+    )
+    places = await offered(service, world, *names("g", 4))
+    assert rack_of(places) == {"1"}
+    assert await service.bind(world.api.pod("g-0"), places[0][0]) == ""
+    await world.settle(1.0)
+    assert (await service.filter(world.api.pod("g-1"), "n0-0")).NodeNames == []
+    assert rack_of(await offered(service, world, "g-1", "g-2", "g-3")) == {"1"}
+
+
+async def test_the_first_rack_fits_by_cpu_and_not_by_devices(world: World) -> None:
+    full = [labelled(f"n9-{number}", rack="9") for number in range(4)]
+    service = world.service(*full, *racks(2, 4, 4), *in_topology(gang("g", 8), **{REQUIRED: RACK}))
+    assert rack_of(await offered(service, world, *names("g", 8))) == {"1"}
+    taken = [
+        planned
+        for place in service.extender.gangs.plans.kept_from(make_pod("x"))
+        for planned in place[1].devices.results
+    ]
+    assert {result.pool[1] for result in taken} == {"1"}

@@ -1,0 +1,138 @@
+"""Random small gangs, and a reference that tries every node and every device for every member.
+
+Promises: the reference shares no code with the joint decision or the allocator. A scenario has at most 4 members, 3
+nodes and 6 devices: devices of one node or of all nodes, whole GPUs and their partitions with a shared counter, claims
+of one member and claims that members share, one or two devices a request, prioritized lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from random import Random
+
+import msgspec
+
+Kind = str
+Wish = tuple[Kind, int]
+"""(kind of device, how many)"""
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A device. `node` is empty for all nodes. `units` of the counter of its pool are consumed."""
+
+    name: str
+    node: str
+    kind: Kind
+    units: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Each request is a list of alternatives."""
+
+    name: str
+    requests: tuple[tuple[Wish, ...], ...]
+
+
+class JointScenario(msgspec.Struct, frozen=True):
+    """`members[i]`: the names of the claims of member i. `units`: what the counter of a pool offers, by node."""
+
+    nodes: tuple[str, ...]
+    devices: tuple[Item, ...]
+    units: dict[str, int]
+    claims: tuple[Claim, ...]
+    members: tuple[tuple[str, ...], ...]
+    needed: int
+
+
+def generate(seed: int) -> JointScenario:
+    random = Random(seed)
+    nodes = tuple(f"n{number}" for number in range(random.randint(1, 3)))
+    places = [*nodes, ""] if random.random() < 0.4 else list(nodes)
+    devices = []
+    units: dict[str, int] = {}
+    for number in range(random.randint(1, 6)):
+        node, kind = random.choice(places), random.choice("aab")
+        takes = 0
+        if random.random() < 0.3:
+            units.setdefault(node, random.randint(1, 3))
+            takes = random.randint(1, 2)
+        devices.append(Item(f"d{number}", node, kind, takes))
+    count = random.randint(2, 4)
+    equal = random.random() < 0.4
+    made: list[Claim] = []
+    members: list[tuple[str, ...]] = []
+    first = _requests(random)
+    for number in range(count):
+        own = Claim(f"c{number}", first if equal else _requests(random))
+        made.append(own)
+        members.append((own.name,))
+    if random.random() < 0.3:
+        made.append(Claim("shared", _requests(random)))
+        sharing = random.sample(range(count), 2)
+        members = [(*names, "shared") if number in sharing else names for number, names in enumerate(members)]
+    if random.random() < 0.2:
+        members[0] = members[0][1:] or members[0]
+    used = {name for names in members for name in names}
+    claims = tuple(claim for claim in made if claim.name in used)
+    return JointScenario(nodes, tuple(devices), units, claims, tuple(members), random.randint(1, count))
+
+
+def _requests(random: Random) -> tuple[tuple[Wish, ...], ...]:
+    requests = []
+    for _ in range(1 if random.random() < 0.7 else 2):
+        wishes = 1 if random.random() < 0.7 else 2
+        requests.append(tuple((random.choice("aab"), 1 if random.random() < 0.8 else 2) for _ in range(wishes)))
+    return tuple(requests)
+
+
+def most_placed(scenario: JointScenario) -> int:
+    """How many members can be placed at the same time."""
+    count = len(scenario.members)
+    for size in range(count, 0, -1):
+        for chosen in combinations(range(count), size):
+            if any(_fit(scenario, chosen, where) for where in product(scenario.nodes, repeat=size)):
+                return size
+    return 0
+
+
+def _fit(scenario: JointScenario, chosen: Sequence[int], where: Sequence[str]) -> bool:
+    """Whether these members fit on these nodes at the same time."""
+    on: dict[str, set[str]] = {}
+    for member, node in zip(chosen, where, strict=True):
+        for name in scenario.members[member]:
+            on.setdefault(name, set()).add(node)
+    claims = [claim for claim in scenario.claims if claim.name in on]
+    return _allocate(
+        scenario, [(request, on[claim.name]) for claim in claims for request in claim.requests], frozenset()
+    )
+
+
+def _allocate(
+    scenario: JointScenario, requests: Sequence[tuple[tuple[Wish, ...], set[str]]], taken: frozenset[Item]
+) -> bool:
+    if not requests:
+        return True
+    (wishes, nodes), rest = requests[0], requests[1:]
+    return any(
+        _allocate(scenario, rest, taken | devices)
+        for wish in wishes
+        for devices in _choices(scenario, wish, nodes, taken)
+    )
+
+
+def _choices(scenario: JointScenario, wish: Wish, nodes: set[str], taken: frozenset[Item]) -> Iterator[frozenset[Item]]:
+    """A device of one node serves members of this node only."""
+    kind, count = wish
+    usable = [
+        device
+        for device in scenario.devices
+        if device.kind == kind and device not in taken and (not device.node or nodes == {device.node})
+    ]
+    for devices in combinations(usable, count):
+        used = taken | frozenset(devices)
+        if all(
+            sum(device.units for device in used if device.node == node) <= units
+            for node, units in scenario.units.items()
+        ):
+            yield frozenset(devices)
