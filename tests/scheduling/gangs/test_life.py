@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from dra_extender.allocation.plan import NO_SOLUTION
 from dra_extender.api.events import Applied
+from dra_extender.api.groups import GroupKey
 from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import FINALIZER
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
 from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.limits import PODS_OF_GANG
-from dra_extender.scheduling.gangs.controller import IN_VAIN
+from dra_extender.scheduling.gangs.controller import IN_VAIN, Gangs
 from dra_extender.scheduling.gangs.plans import GangPlans
 from tests.support.scheduling.gangs import allocated, gang, member, names, nodes, offered, reasons, schedule
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -230,3 +232,53 @@ async def test_after_a_change_of_leader_the_binds_in_progress_get_one_plan(world
     binds = [second.spawn(second.bind(world.api.pod(name), "n1")) for name in names("g", 4)]
     assert [await bind for bind in binds] == ["", "", "", ""]
     assert world.api.doubles() == []
+
+
+async def test_the_plan_ends_when_a_bound_member_is_deleted(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("g", 2), make_claim("c", count=2), make_pod("single", "c"))
+    await offered(service, world, "g-0", "g-1")
+    assert await service.bind(world.api.pod("g-1"), "n1") == ""
+    world.api.delete_pod("g-1")
+    await world.settle(1.0)
+    assert await offered(service, world, "single") == [["n1"]]
+
+
+async def test_no_member_is_offered_a_node_when_another_one_has_lost_its_devices(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("g", 2))
+    await offered(service, world, "g-0")
+    plan = service.extender.gangs.plans.get(GroupKey("gang", "default", "g"))
+    assert plan is not None
+    ((_, allocation),) = plan.places["uid-g-1"].planned
+    world.add(with_metadata(make_claim("f"), finalizers=(FINALIZER,)))
+    world.api.set_status("f", allocation=allocation)
+    await world.settle(1.0)
+    assert await offered(service, world, "g-0") == [[]]
+
+
+async def test_a_member_may_go_where_kube_scheduler_did_not_let_it_before(world: World) -> None:
+    service = world.service(*nodes(2, 1), *gang("g", 2))
+    places = dict(zip(names("g", 2), await offered(service, world, *names("g", 2)), strict=True))
+    (other,), (own,) = places["g-0"], places["g-1"]
+    assert (await service.filter(world.api.pod("g-1"), other)).NodeNames == []
+    assert (await service.filter(world.api.pod("g-1"), own)).NodeNames == [own]
+
+
+async def test_members_are_tried_again_when_a_node_is_no_longer_avoided(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("g", 2))
+    service.start()
+    await offered(service, world, "g-0", "g-1")
+    assert (await service.filter(world.api.pod("g-1"), "elsewhere")).NodeNames == []
+    assert await offered(service, world, "g-0") == [[]]
+    await world.settle(Gangs.AVOIDED_SECONDS - 5.0)
+    before = service.client.requeues
+    await world.settle(10.0)
+    assert service.client.requeues > before
+    assert all(await offered(service, world, "g-0", "g-1"))
+
+
+async def test_a_pod_more_than_the_gang_needs_waits_without_a_plan(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("g", 2, existing=3))
+    await schedule(service, world, names("g", 2))
+    await world.settle(1.0)
+    assert await reasons(service, world, "g-2") == {f"gang default/g: pod g-2 fits on no node: {NO_SOLUTION}"}
+    assert len(service.extender.gangs.plans) == 0

@@ -127,9 +127,11 @@ class Gangs:
         self.plans.gone(pod_uid)
 
     async def work(self) -> None:
-        """End the plans whose time is over, and have the gangs tried again whose pause is over."""
+        """End the plans whose time is over. Have the gangs tried again whose pause is over, or that may use a node
+        again.
+        """
         self.plans.expire()
         over = {key for key in self._paused if not self.plans.is_paused(key)}
         self._paused -= over
-        if over:
+        if over or self._avoided.expire():
             self._requeue.improved()

@@ -13,6 +13,7 @@ import msgspec
 
 from dra_extender.allocation.plan import NO_SOLUTION, Failure
 from dra_extender.api.core import Pod
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable, claim_names
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
 from dra_extender.scheduling.gangs.gang import Gang
@@ -63,8 +64,9 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     """For a call of filter about these nodes, on the state that the member sees. Raises TurnSpent."""
     uid = prefiltered.pod.metadata.uid
     if gang.problem:
-        return GangDecision(reason=gang.problem)
-    known = state.places.get(uid)
+        return GangDecision(reason=gang.problem, lost=True)
+    places = _standing(state.free, state.places)
+    known = places.get(uid) if len(places) == len(state.places) else None
     uses_none = not prefiltered.order and prefiltered.wanted is None
     if known is not None and uses_none:
         return GangDecision(node=known.node, anywhere=True)
@@ -74,6 +76,7 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
         and isinstance(allocate(view, prefiltered, known.node), NodeAllocation)
     ):
         return GangDecision(node=known.node)
+    state = msgspec.structs.replace(state, places=places)
     refused: GangDecision | None = None
     for level in gang.levels:
         found = _at_level(gang, prefiltered, names, level, state)
@@ -81,6 +84,23 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
             return found
         refused = refused or found
     return refused or GangDecision(reason=f"{gang.key}: {NO_SOLUTION}")
+
+
+def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
+    """The places whose node exists, and whose devices nobody else has taken. Linear in the devices of the gang."""
+    ledger = free.ledger
+    overlay = free.overlay().with_plans(each for place in places.values() for each in place.planned)
+
+    def stands(claim: ResourceClaim) -> bool:
+        known = ledger.by_uid(claim.metadata.uid)
+        has_own = ledger.held(claim.metadata.uid) or (known is not None and known.allocation is not None)
+        return overlay.has(claim) or bool(has_own)
+
+    return {
+        uid: place
+        for uid, place in places.items()
+        if place.node in free.cluster.nodes and all(stands(claim) for claim, _ in place.planned)
+    }
 
 
 def _at_level(gang: Gang, asked: PreFilterState, names: Sequence[str], key: str, state: GangState) -> GangDecision:
@@ -141,11 +161,11 @@ def _placed(
         return _missing(gang, len(members) + placed, refused)
     planned = [each for other in fixed.values() for each in other.planned]
     has_room = _room(state, gang, fixed.values(), names)
-    found = place(free.with_state(free.overlay().holding(planned)), members, needed, has_room)
+    found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), has_room)
     if isinstance(found, Failure):
         return GangDecision(error=found.error)
     if isinstance(found, CannotPlace):
-        return _refused(gang, found, placed, lost=bool(state.places))
+        return _refused(gang, found, placed, lost=needed > 0)
     if uid not in found:
         return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
     uses_none = not asked.order and asked.wanted is None
@@ -178,7 +198,7 @@ def _members(
             continue
         own = node_rules(pod)
         usable = names if is_asked else alike if own == rules else nodes
-        avoided = state.avoided.get(uid)
+        avoided = state.avoided.get(uid) if not is_asked else None
         members.append(
             Member(prefiltered, [name for name in usable if name not in avoided] if avoided else usable, own)
         )
@@ -235,5 +255,5 @@ def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable 
 
 def _refused(gang: Gang, found: CannotPlace, fixed: int, *, lost: bool) -> GangDecision:
     who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
-    fit = f"{found.most + fixed} of {gang.needed} pods fit together: " if not who else ""
+    fit = f"{found.most + fixed} of {max(1, gang.needed)} pods fit together: " if not who else ""
     return GangDecision(reason=f"{gang.key}: {who}{fit}{found.reason}", lost=lost, waiting=found.waiting)

@@ -28,12 +28,13 @@ from dra_extender.scheduling.waiting import Pauses
 
 class GangPlan(msgspec.Struct):
     """`places`: by UID of the member. `answered`: the members whose node a scheduler was told. `until`: monotonic
-    seconds.
+    seconds. `bound`: the members that have left the plan because they are bound.
     """
 
     places: dict[str, Place]
     until: float
     answered: set[str] = msgspec.field(default_factory=set)
+    bound: set[str] = msgspec.field(default_factory=set)
 
 
 class GangPlans:
@@ -90,6 +91,7 @@ class GangPlans:
         if key is not None:
             plan = self._plans[key]
             del plan.places[pod_uid]
+            plan.bound.add(pod_uid)
             plan.until = self._clock.monotonic() + self.BOUND_SECONDS
             self._pauses.forget(key)
             if not plan.places:
@@ -97,8 +99,7 @@ class GangPlans:
 
     def gone(self, pod_uid: str) -> None:
         """The pod was deleted or has ended."""
-        key = self._of(pod_uid)
-        if key is not None:
+        for key in [key for key, plan in self._plans.items() if pod_uid in plan.places or pod_uid in plan.bound]:
             self.drop(key)
 
     def _of(self, pod_uid: str) -> GroupKey | None:
