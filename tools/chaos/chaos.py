@@ -20,6 +20,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
 - S12, L7 what must hold when pods are nominated ahead of the queue: `EarlyNominating`.
+- S15, L8 what must hold for gangs: `Gangs`.
 - S13, S14 what must hold between namespaces, whatever users write: `Tenants`.
 - L4 undecodable objects hinder no other pod, crashes anywhere and permissions that go and come back leave nothing
   behind: `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
@@ -45,12 +46,14 @@ from dra_extender.scheduling.outcomes import BIND_RESULTS
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
 from tools.chaos.earlynomination import EarlyNominating
+from tools.chaos.gangs import Gangs, is_member
 from tools.chaos.hardware import Hardware
 from tools.chaos.mishaps import Mishaps
 from tools.chaos.preempting import Preempting
 from tools.chaos.rules import Rules
 from tools.chaos.strangers import Strangers
 from tools.chaos.tenants import Tenants
+from tools.chaos.weights import WEIGHTS
 from tools.chaos.workload import Workload
 
 LIMITS = SchedulingConfig(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
@@ -86,6 +89,7 @@ class Chaos:
         self.preempting = Preempting(world.api, seed)
         self.tenants = Tenants(world.api, seed)
         self.early = EarlyNominating(world.api, seed)
+        self.gangs = Gangs(self, seed)
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
         priority = self.preempting.priority
@@ -100,9 +104,9 @@ class Chaos:
         self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         while len(self.services) < replicas:
             self.services.append(self.new_service(len(self.services)))
-        self.weights = {action: weight * self.dice.choice(FACTORS) for action, weight in _WEIGHTS.items()}
-        self.weights |= {action: _WEIGHTS[action] for action in ("schedule", "add pod")}
-        self.weights = self.preempting.weights(self.weights)
+        self.weights = {action: weight * self.dice.choice(FACTORS) for action, weight in WEIGHTS.items()}
+        self.weights |= {action: WEIGHTS[action] for action in ("schedule", "add pod")}
+        self.weights = self.preempting.weights(self.weights) | self.gangs.weights
         self.moments = self.dice.choice(MOMENTS)
         self.twins = self.dice.choice([0.0, 0.05, 0.5])
         """How many binds are called twice, in any replicas."""
@@ -120,7 +124,7 @@ class Chaos:
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
-        for part in (self.rules, self.preempting, self.tenants):
+        for part in (self.rules, self.preempting, self.tenants, self.gangs):
             part.oversee(service)
         service.start()
         return service
@@ -143,9 +147,8 @@ class Chaos:
         """One cycle of a scheduler for one pod; other verbs come in between in any order."""
         if pod.spec.containers and not self.world.api.all(DeviceClass):
             return  # the plugin NodeResourcesFit finds no node with the resource
-        now = asyncio.get_running_loop().time()
-        if service.watch.behind() > WATCH_GAP or not service.watch.alive or service.client.paused_until > now:
-            return  # the service says that it is not ready, or does not answer
+        if not self.is_ready(service):
+            return
         requeued, nodes = self.requeues(), self.hardware.nodes()
         names = [node for node in nodes if self.dice.random() < 0.95]
         if self.dice.random() < 0.05:
@@ -175,6 +178,11 @@ class Chaos:
                 other.spawn(other.bind(pod, self.dice.choice(answer.NodeNames)))
         elif not answer.Error and set(nodes) <= set(names):
             self.refuse(pod, requeued)
+
+    def is_ready(self, service: Service) -> bool:
+        """Whether the service answers, and does not say that it is not ready."""
+        watch, now = service.watch, asyncio.get_running_loop().time()
+        return watch.behind() <= WATCH_GAP and watch.alive and service.client.paused_until <= now
 
     async def rank(self, service: Service, args: ExtenderArgs) -> None:
         names = args.NodeNames or ()
@@ -220,7 +228,7 @@ class Chaos:
             "add pod": self.workload.add_pod,
             "delete pod": self.workload.delete_pod,
             "finish pod": self.workload.finish_pod,
-            "replace pod": self.workload.replace_pod,
+            "replace pod": self.workload.replace_any_pod,
             "replace claim": self.workload.replace_claim,
             "touch claim": self.workload.touch_claim,
             "fault": self.mishaps.fault,
@@ -232,6 +240,9 @@ class Chaos:
             "pause": self.mishaps.pause,
             "set back": self.set_back,
             "tenant": self.tenants.act,
+            "add gang": self.gangs.add,
+            "replace member": self.gangs.replace_member,
+            "new leader": self.gangs.elect,
             "depose": self.mishaps.depose,
             "stranger": self.mishaps.intrude,
             "hardware": self.hardware.change,
@@ -245,7 +256,14 @@ class Chaos:
         elif action == "time passes":
             await self.world.settle(self.dice.random() * 60)
         elif pods := self.workload.pending():
-            await self.schedule(self.dice.choice(self.services), self.dice.choice(pods))
+            await self.schedule_one(self.dice.choice(self.services), self.dice.choice(pods))
+
+    async def schedule_one(self, service: Service, pod: Pod) -> None:
+        """The pod, or its gang."""
+        if not is_member(pod):
+            await self.schedule(service, pod)
+        else:
+            await self.gangs.schedule(pod)
 
     def set_back(self) -> None:
         """The replicas that replace these requeue all pods."""
@@ -269,6 +287,7 @@ class Chaos:
         if self.preempting.on:
             self.refused.clear()
         self.preempting.end()
+        self.gangs.leader = 0
         self.hardware.restore()
         paused = max(service.client.paused_until for service in self.services) - asyncio.get_running_loop().time()
         await self.world.settle(6.0 + max(0.0, paused))
@@ -282,7 +301,7 @@ class Chaos:
                 self.strangers.leave()
             for pod in self.workload.pending():
                 if self.exists(pod) and not self.waits(pod):
-                    await self.schedule(self.dice.choice(asked), pod)
+                    await self.schedule_one(self.dice.choice(asked), pod)
             self.hardware.report(well=True)
             await self.world.settle(10.0)
             self.world.api.clean_up()
@@ -319,11 +338,12 @@ class Chaos:
                 wrong.append("a bind has ended in an internal error")
         wrong += self.preempting.check(self.services[0])
         wrong += self.early.check(self.services[0])
+        wrong += self.gangs.check()
         for pod in self.workload.pending():
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:
                     wrong.append(f"{pod.metadata.name} fits on {nodes} and is not bound")
-            if node := self.hardware.room_for(pod):
+            if not is_member(pod) and (node := self.hardware.room_for(pod)):
                 wrong.append(f"{pod.metadata.name} was refused although {node} has enough free devices")
         groups = set(api.groups.values())
         for claim in api.all(ResourceClaim):
@@ -332,33 +352,6 @@ class Chaos:
                 continue  # it goes with the last running pod, or with the group
             if users != running or bool(users) != (claim.allocation is not None):
                 wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - running)}")
-
-
-_WEIGHTS = {
-    "schedule": 42,
-    "add pod": 20,
-    "delete pod": 6,
-    "finish pod": 2,
-    "replace pod": 2,
-    "replace claim": 3,
-    "fault": 10,
-    "stranger": 4,
-    "hardware": 4,
-    "node": 1.5,
-    "driver": 4,
-    "kill": 4,
-    "watch gap": 3,
-    "outage": 1,
-    "permission": 2,
-    "spoil claim": 3,
-    "touch claim": 2,
-    "depose": 1,
-    "clock jump": 1,
-    "pause": 2,
-    "set back": 1,
-    "tenant": 6,
-    "time passes": 3,
-}
 
 
 class Violated(AssertionError):

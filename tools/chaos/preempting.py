@@ -22,6 +22,7 @@ from dra_extender.scheduling.preemption.terms import Preemption, PreemptionArgs
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service
+from tools.chaos.gangs import is_member
 
 PRIORITIES = [0, 0, 0, 5, 10, 10, 100]
 TROUBLE = frozenset(
@@ -44,6 +45,8 @@ TROUBLE = frozenset(
         "pause",
         "set back",
         "tenant",
+        "replace member",
+        "new leader",
     )
 )
 
@@ -140,6 +143,7 @@ class Preempting:
         if (
             not view.uses_devices(pod)
             or pod.metadata.deletion_timestamp
+            or is_member(pod)
             or not view.config.may_clear_for(pod.spec.scheduler_name)
         ):
             return []

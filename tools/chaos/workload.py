@@ -41,7 +41,7 @@ class Workload:
         self._dice = dice
         self._hardware = hardware
         self._extended = extended
-        self._priority = priority
+        self.priority = priority
         self._serial = 0
         self._deleted: list[ResourceClaim] = []
         """Claims to create again once their names are free."""
@@ -59,7 +59,7 @@ class Workload:
         asyncio.get_running_loop().call_later(self._dice.random() * most, action, *args)
 
     def _pod(self, name: str, *claims: str, **spec: Any) -> Pod:
-        return make_pod(name, *claims, priority=self._priority(name), **spec)
+        return make_pod(name, *claims, priority=self.priority(name), **spec)
 
     # --- pods -------------------------------------------------------------------------------------------------------
 
@@ -125,12 +125,13 @@ class Workload:
             self._api.finish_pod(self._dice.choice(pods).metadata.key)
             self._later(self._api.clean_up)
 
-    def replace_pod(self) -> None:
-        """The pod of a stateful set: deleted, and there again with its name and another UID."""
+    def replace_any_pod(self) -> None:
         pods = [pod for pod in self._api.all(Pod) if pod.spec.scheduler_name != STRANGER]
-        if not pods:
-            return
-        pod = self._dice.choice(pods)
+        if pods:
+            self.replace_pod(self._dice.choice(pods))
+
+    def replace_pod(self, pod: Pod) -> None:
+        """The pod of a stateful set: deleted, and there again with its name and another UID."""
         self._drop(pod)
         spec = msgspec.structs.replace(pod.spec, node_name="")
         uid = f"{pod.metadata.uid.partition('+')[0]}+{self._next()}"
