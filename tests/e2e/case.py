@@ -111,6 +111,7 @@ class Case(Space):
         node: str = "",
         requests: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Body:
         """A pod that uses claims by name, or one of a template; `node` selects one by its label."""
@@ -125,7 +126,7 @@ class Case(Space):
             body["resourceClaims"] = entries
         if node:
             body["nodeSelector"] = {"kubernetes.io/hostname": node}
-        metadata = self.where(name) | ({"annotations": dict(annotations)} if annotations else {})
+        metadata = {**self.where(name), "annotations": dict(annotations or {}), "labels": dict(labels or {})}
         return self._create("Pod", metadata, body)
 
     def container(self, claims: Sequence[str]) -> Body:

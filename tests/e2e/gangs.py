@@ -1,0 +1,96 @@
+"""Gangs: what says that pods belong together, pods of gangs, and what has become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.e2e.case import Case
+from tests.e2e.components import release
+from tests.e2e.space import Body
+
+GROUP = "scheduling.k8s.io"
+QUIET_SECONDS = 10.0
+"""How long nothing happens to a gang that does not fit. kube-scheduler tries pods again after 10 s at the latest."""
+
+Marks = Callable[[Case, str, int], Body]
+"""What the pods of a gang of this name and size have; makes the object that they refer to, if there is one."""
+
+
+def version() -> str:
+    """The version of PodGroups that the release serves."""
+    return "v1alpha2" if release() < (1, 37) else "v1beta1"
+
+
+def pod_group(case: Case, name: str, size: int, **spec: object) -> Body:
+    """A PodGroup of Kubernetes."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": size}}, **spec}
+    case.apply(
+        {"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": case.where(name), "spec": spec}
+    )
+    return {"schedulingGroup": {"podGroupName": name}}
+
+
+def annotation(case: Case, name: str, size: int) -> Body:
+    """The annotations of this project."""
+    return {"annotations": {"dra-extender.dev/gang": name, "dra-extender.dev/gang-size": str(size)}}
+
+
+def kueue(case: Case, name: str, size: int) -> Body:
+    """A plain pod group of Kueue."""
+    return {
+        "labels": {"kueue.x-k8s.io/pod-group-name": name},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(size)},
+    }
+
+
+def leader_worker_set(case: Case, name: str, size: int) -> Body:
+    """The second group of a LeaderWorkerSet."""
+    labels = {"leaderworkerset.sigs.k8s.io/name": name, "leaderworkerset.sigs.k8s.io/group-index": "1"}
+    return {"labels": labels, "annotations": {"leaderworkerset.sigs.k8s.io/size": str(size)}}
+
+
+def names(name: str, size: int) -> list[str]:
+    return [f"{name}-{number}" for number in range(size)]
+
+
+def members(case: Case, marks: Marks, name: str, size: int) -> list[str]:
+    """A gang of pods with a claim for one device each."""
+    given, pods = marks(case, name, size), names(name, size)
+    for pod in pods:
+        case.pod_with_claim(pod, **given)
+    return pods
+
+
+def holding(case: Case, claims: Sequence[str]) -> list[str]:
+    """Those of the claims that are allocated, as the watch has them."""
+    found = {claim.metadata.name for claim in case.ground.claims(case.name) if claim.allocation is not None}
+    return [claim for claim in claims if claim in found]
+
+
+# --- a GPU that is given as a whole or as two halves ------------------------------------------------------------------
+
+
+def divisible(case: Case) -> None:
+    """One GPU on node-1, as a whole or as two halves."""
+    pool = {"name": "gpus", "generation": 1, "resourceSliceCount": 2}
+    where = {"driver": case.driver, "nodeName": "node-1", "pool": pool}
+    sets = [{"name": "gpu", "counters": {"units": {"value": "2"}}}]
+    parts = [_part("whole", "whole", "2"), _part("half-0", "half", "1"), _part("half-1", "half", "1")]
+    for name, content in {"sets": {"sharedCounters": sets}, "parts": {"devices": parts}}.items():
+        meta, spec = {"name": f"{case.name}-{name}"}, {**where, **content}
+        case.apply({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec})
+
+
+def _part(name: str, kind: str, units: str) -> Body:
+    consumes = [{"counterSet": "gpu", "counters": {"units": {"value": units}}}]
+    return {"name": name, "attributes": {"kind": {"string": kind}}, "consumesCounters": consumes}
+
+
+def whole_or_half(case: Case, name: str) -> None:
+    """A claim that prefers the whole GPU."""
+
+    def wish(kind: str) -> Body:
+        expression = f"device.attributes['{case.driver}'].kind == '{kind}'"
+        return {"name": kind, "deviceClassName": case.name, "selectors": [{"cel": {"expression": expression}}]}
+
+    case.claim(name, {"name": "r", "firstAvailable": [wish("whole"), wish("half")]})
