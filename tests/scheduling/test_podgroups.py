@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
@@ -99,6 +100,25 @@ async def test_a_pod_whose_device_turns_out_to_be_allocated_twice_leaves_the_cla
     await world.settle(2000.0)
     assert not service.extender.problems
     assert world.api.claim("c").reserved_for("uid-g")
+
+
+async def test_the_pods_of_a_group_are_bound_at_the_same_time_though_kube_scheduler_writes_to_them_meanwhile(
+    world: World,
+) -> None:
+    """It nominates the pods of a group while their binds run: each bind marks their claim again."""
+    names = [f"p{number}" for number in range(20)]
+    world.add(*one_device(), group_claim("c"), *(make_pod(name, "c", **GROUP) for name in names))
+    service = replica(world)
+
+    def nominate() -> None:
+        for name in names:
+            pod = world.api.pod(name)
+            if not pod.spec.node_name:
+                world.api.put(replace(pod, status=replace(pod.status, nominated_node_name="n1")))
+
+    service.client.before["bind_pod"] = nominate
+    binds = [service.spawn(service.bind(world.api.pod(name), "n1")) for name in names]
+    assert {await bind for bind in binds} == {""}
 
 
 async def refused(world: World, service: Service, seconds: float) -> None:

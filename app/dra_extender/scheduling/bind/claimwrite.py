@@ -121,10 +121,12 @@ class ClaimWrite:
 
         Binds that share the claim write one after the other, to avoid conflicts.
         """
-        lock = self._context.locks.setdefault(self.uid, asyncio.Lock())
-        async with lock:
+        async with self._lock():
             self.refresh()
             await self._write(check_active)
+
+    def _lock(self) -> asyncio.Lock:
+        return self._context.locks.setdefault(self.uid, asyncio.Lock())
 
     async def _write(self, check_active: CheckActive) -> None:
         conflicts = 0
@@ -230,15 +232,16 @@ class ClaimWrite:
 
     async def mark_again(self) -> None:
         """Change the claim, so that a release at its present version fails. Raises BindFailure when it is released."""
-        self.refresh()
-        if not self._is_complete():
-            raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
-        if self.is_taken_over:
-            self._stored = False
-        try:
-            await self._mark()
-        except ApiError as error:
-            raise BindFailure(self._text(f"cannot be marked: {error_text(error)}"), "conflict") from None
+        async with self._lock():
+            self.refresh()
+            if not self._is_complete():
+                raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
+            if self.is_taken_over:
+                self._stored = False
+            try:
+                await self._mark()
+            except ApiError as error:
+                raise BindFailure(self._text(f"cannot be marked: {error_text(error)}"), "conflict") from None
 
     async def _write_status(self) -> ResourceClaim:
         """Write the status. From the moment it is sent until its outcome is known, `in_doubt` is set."""
