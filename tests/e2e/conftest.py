@@ -7,9 +7,12 @@ import pytest
 from tests.e2e.case import Case
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.existing import ExistingCluster, RefusedError, chosen
+from tests.e2e.extender import Extender
 from tests.e2e.ground import HASTY, Ground
 from tests.e2e.plane import Plane
 from tests.e2e.skipping import skip_what_cannot_run, skip_without
+
+QUICK = {"lease_duration": "10", "renew_deadline": "8", "retry_period": "0.5"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,3 +71,22 @@ def hasty(ground: Ground) -> Iterator[str]:
     ground.start_hasty_scheduler()
     yield HASTY
     ground.plane.stop_component(HASTY)
+
+
+@pytest.fixture
+def pair(ground: Ground) -> Iterator[tuple[Extender, Extender]]:
+    """Two replicas with a short lease instead of the one of the other tests; the first leads."""
+    ground.extender.stop()
+    first = ground.new_extender("dra-extender-a", server=ground.api.url, **QUICK)
+    second = ground.new_extender("dra-extender-b", **QUICK)
+    try:
+        first.start()
+        ground.calls.target = first.url
+        second.start(wait=False)
+        ground.eventually(lambda: second.is_standby, "the second's start")
+        yield first, second
+    finally:
+        first.stop()
+        second.stop()
+        ground.calls.target = ground.extender.url
+        ground.extender.start()

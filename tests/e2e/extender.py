@@ -127,6 +127,11 @@ class Extender:
     def leading(self) -> bool:
         return self.status("/readyz") == 200
 
+    @property
+    def is_standby(self) -> bool:
+        """Another replica leads."""
+        return self.status("/readyz") == 503 and "standby" in str(self.report())
+
     def status(self, path: str) -> int:
         """The status code of a page of the insight address; 0 when no process listens."""
         try:

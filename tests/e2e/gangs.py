@@ -24,9 +24,7 @@ def version() -> str:
 def pod_group(case: Case, name: str, size: int, **spec: object) -> Body:
     """A PodGroup of Kubernetes."""
     spec = {"schedulingPolicy": {"gang": {"minCount": size}}, **spec}
-    case.apply(
-        {"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": case.where(name), "spec": spec}
-    )
+    case.apply({"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": case.where(name), "spec": spec})
     return {"schedulingGroup": {"podGroupName": name}}
 
 

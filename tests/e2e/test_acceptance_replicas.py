@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,31 +17,7 @@ from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.e2e
 
-QUICK = {"lease_duration": "10", "renew_deadline": "8", "retry_period": "0.5"}
 QUESTION = '{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"u"},"spec":{}},"Nodes":null,"NodeNames":["node-1"]}'
-
-
-@pytest.fixture
-def pair(ground: Ground) -> Iterator[tuple[Extender, Extender]]:
-    """Two replicas with a short lease instead of the one of the other tests; the first leads."""
-    ground.extender.stop()
-    first = ground.new_extender("dra-extender-a", server=ground.api.url, **QUICK)
-    second = ground.new_extender("dra-extender-b", **QUICK)
-    try:
-        first.start()
-        ground.calls.target = first.url
-        second.start(wait=False)
-        ground.eventually(lambda: _standby(second), "the second's start")
-        yield first, second
-    finally:
-        first.stop()
-        second.stop()
-        ground.calls.target = ground.extender.url
-        ground.extender.start()
-
-
-def _standby(extender: Extender) -> bool:
-    return extender.status("/readyz") == 503 and "standby" in str(extender.report())
 
 
 def test_41_a_leader_that_slept_too_long_writes_nothing_more(
@@ -65,7 +40,7 @@ def test_41_a_leader_that_slept_too_long_writes_nothing_more(
     case.until_runs("two")
     seen = len(ground.api.log)  # only the old leader talks through this wire
     old.resume()
-    ground.eventually(lambda: _standby(old), "the old leader's resignation")
+    ground.eventually(lambda: old.is_standby, "the old leader's resignation")
     case.until_runs("one")
     writes = [f"{exchange.method} {exchange.path}" for exchange in ground.api.log[seen:] if exchange.method != "GET"]
     assert [write for write in writes if case.name in write] == []
@@ -85,7 +60,7 @@ def test_42_a_standby_answers_503_and_closes_connections_that_were_open(
     first.pause()
     ground.eventually(lambda: second.leading, "the change of leaders")
     first.resume()
-    ground.eventually(lambda: _standby(first), "the resignation")
+    ground.eventually(lambda: first.is_standby, "the resignation")
     connection.request("POST", "/scheduler/filter", QUESTION)
     answer = connection.getresponse()
     assert (answer.status, answer.getheader("Connection")) == (503, "close")

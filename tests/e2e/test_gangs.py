@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.case import Case
 from tests.e2e.components import offered, release
 from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
+from tests.e2e.gangs import (
+    GROUP,
+    QUIET_SECONDS,
+    divisible,
+    holding,
+    members,
+    names,
+    pod_group,
+    version,
+    whole_or_half,
+)
 from tests.e2e.ground import Ground
 from tests.e2e.skipping import skip_without
 from tests.e2e.space import Body
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
 
-GROUP = "scheduling.k8s.io"
 GATES_136 = {"GenericWorkload": True, "GangScheduling": True, "DRAWorkloadResourceClaims": True}
 GATES_137 = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
-QUIET_SECONDS = 10.0
-
-
-def version() -> str:
-    return "v1alpha2" if release() < (1, 37) else "v1beta1"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 
 @pytest.fixture(scope="module")
@@ -46,76 +52,42 @@ def ground(plane: ControlPlane) -> Iterator[Ground]:
         yield ground
 
 
-def gang(case: Case, name: str, size: int) -> None:
-    spec = {"schedulingPolicy": {"gang": {"minCount": size}}}
-    body = {"apiVersion": f"{GROUP}/{version()}", "kind": "PodGroup", "metadata": case.where(name), "spec": spec}
-    case.apply(body)
+def condition(case: Case, group: str) -> Body:
+    """What kube-scheduler says of the PodGroup."""
+    found = case.ground.get(f"/apis/{GROUP}/{version()}/namespaces/{case.name}/podgroups/{group}")
+    return dict(next(iter(found.get("status", {}).get("conditions", ())), {}))
 
 
-def member(case: Case, name: str, *claims: str, group: str) -> None:
-    case.pod(name, *claims, schedulingGroup={"podGroupName": group})
-
-
-def members(case: Case, name: str, size: int) -> list[str]:
-    """A gang of pods with a claim for one device each."""
-    gang(case, name, size)
-    pods = [f"{name}-{number}" for number in range(size)]
-    for pod in pods:
-        case.claim(pod)
-        member(case, pod, pod, group=name)
-    return pods
-
-
-def bound(case: Case, pods: Sequence[str]) -> list[str]:
-    return [pod for pod in pods if (found := case.ground.pod(f"{case.name}/{pod}")) and found.spec.node_name]
-
-
-def holding(case: Case, claims: Sequence[str]) -> list[str]:
-    return [claim for claim in claims if case.stored_claim(claim).get("status", {}).get("allocation")]
-
-
-def test_a_gang_that_does_not_fit_holds_no_device(case: Case, ground: Ground) -> None:
+def test_a_gang_that_does_not_fit_holds_no_device_and_says_what_is_missing(case: Case, ground: Ground) -> None:
     case.publish("node-1", 1)
-    pods = members(case, "g", 2)
-    case.until_refused(pods[0], "fit together")
+    pods = members(case, pod_group, "g", 2)
+    for pod in pods:
+        case.until_refused(pod, "Unschedulable")
+    case.until_refused(pods[0], "1 of 2 pods fit together: ", "cannot allocate all claims")
+    ground.eventually(lambda: condition(case, "g"), "the condition of the group")
     time.sleep(QUIET_SECONDS)
-    assert bound(case, pods) == []
+    assert case.bound(pods) == []
     assert holding(case, pods) == []
+    told = condition(case, "g")
+    assert (told["status"], told["reason"]) == ("False", "Unschedulable")
 
+    def described() -> bool:
+        output = ground.plane.kubectl("describe", "pod", pods[0], f"--namespace={case.name}")
+        events = output[output.index("Events:") :].splitlines()
+        return any("dra-extender" in line and "1 of 2 pods fit together" in line for line in events)
 
-def part(name: str, kind: str, units: str) -> Body:
-    consumes = [{"counterSet": "gpu", "counters": {"units": {"value": units}}}]
-    return {"name": name, "attributes": {"kind": {"string": kind}}, "consumesCounters": consumes}
-
-
-def divisible(case: Case) -> None:
-    """One GPU on node-1, as a whole or as two halves."""
-    pool = {"name": "gpus", "generation": 1, "resourceSliceCount": 2}
-    where = {"driver": case.driver, "nodeName": "node-1", "pool": pool}
-    sets = [{"name": "gpu", "counters": {"units": {"value": "2"}}}]
-    parts = [part("whole", "whole", "2"), part("half-0", "half", "1"), part("half-1", "half", "1")]
-    for name, content in {"sets": {"sharedCounters": sets}, "parts": {"devices": parts}}.items():
-        meta, spec = {"name": f"{case.name}-{name}"}, {**where, **content}
-        case.apply({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec})
-
-
-def whole_or_half(case: Case, name: str) -> None:
-    def wish(kind: str) -> Body:
-        expression = f"device.attributes['{case.driver}'].kind == '{kind}'"
-        return {"name": kind, "deviceClassName": case.name, "selectors": [{"cel": {"expression": expression}}]}
-
-    case.claim(name, {"name": "r", "firstAvailable": [wish("whole"), wish("half")]})
+    ground.eventually(described, "the event on the pod")
 
 
 def test_members_take_a_half_each_where_one_after_the_other_would_take_the_whole(case: Case) -> None:
     """kubernetes#138765."""
     divisible(case)
-    gang(case, "g", 2)
+    marks = pod_group(case, "g", 2)
     for pod in ("one", "two"):
         whole_or_half(case, pod)
-        member(case, pod, pod, group="g")
+        case.pod(pod, pod, **marks)
     case.until_runs("one", "two")
-    assert sorted(result["device"] for pod in ("one", "two") for result in case.results(pod)) == ["half-0", "half-1"]
+    assert sorted(device for pod in ("one", "two") for device in case.devices(pod)) == ["half-0", "half-1"]
 
 
 def test_a_single_pod_takes_the_whole(case: Case) -> None:
@@ -123,27 +95,25 @@ def test_a_single_pod_takes_the_whole(case: Case) -> None:
     whole_or_half(case, "alone")
     case.pod("alone", "alone")
     case.until_runs("alone")
-    assert [result["device"] for result in case.results("alone")] == ["whole"]
+    assert case.devices("alone") == ["whole"]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: Case, ground: Ground, seed: int) -> None:
     for node in ("node-1", "node-2", "node-3"):
         case.publish(node, 4)
-    pods = {name: [f"{name}-{number}" for number in range(8)] for name in ("a", "b")}
-    order = [(name, pod) for name, names in pods.items() for pod in names]
+    pods = {name: names(name, 8) for name in ("a", "b")}
+    order = [(name, pod) for name in pods for pod in pods[name]]
     random.Random(seed).shuffle(order)
-    for name in pods:
-        gang(case, name, 8)
+    marks = {name: pod_group(case, name, 8) for name in pods}
     for name, pod in order:
-        case.claim(pod)
-        member(case, pod, pod, group=name)
+        case.pod_with_claim(pod, **marks[name])
     first = ground.eventually(
-        lambda: next((name for name, names in pods.items() if len(bound(case, names)) == 8), ""), "a complete gang"
+        lambda: next((name for name in pods if len(case.bound(pods[name])) == 8), ""), "a complete gang"
     )
-    second = "b" if first == "a" else "a"
-    time.sleep(2.0)
-    assert bound(case, pods[second]) == []
+    (second,) = pods.keys() - {first}
+    ground.eventually(lambda: any("fit together" in case.told(pod) for pod in pods[second]), "the refusal of the other")
+    assert case.bound(pods[second]) == []
     assert holding(case, pods[second]) == []
     for pod in pods[first]:
         case.delete_pod(pod)
@@ -151,12 +121,94 @@ def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: C
     case.until_runs(*pods[second])
 
 
+# --- claims of several members ----------------------------------------------------------------------------------------
+
+
 def test_the_pods_of_a_gang_share_a_claim_that_is_allocated_once(case: Case) -> None:
     case.publish("node-1", 1)
-    gang(case, "g", 4)
+    marks, pods = pod_group(case, "g", 4), names("g", 4)
     case.claim("shared")
-    pods = [f"p-{number}" for number in range(4)]
     for pod in pods:
-        member(case, pod, "shared", group="g")
+        case.pod(pod, "shared", **marks)
     case.until_runs(*pods)
     assert len(case.stored_claim("shared")["status"]["reservedFor"]) == 4
+
+
+def test_300_pods_share_the_claim_of_their_group(case: Case, ground: Ground) -> None:
+    node = case.node_added(pods=400)
+    case.publish(node, 1)
+    case.template("each")
+    claims = [{"name": "t", "resourceClaimTemplateName": "each"}]
+    marks, pods = pod_group(case, "g", 300, resourceClaims=claims), names("g", 300)
+    for pod in pods:
+        case.pod(pod, template="each", **marks)
+    ground.eventually(lambda: len(case.bound(pods)) == 300, "a complete gang")
+    (claim,) = ground.claims(case.name)
+    (entry,) = case.stored_claim(claim.metadata.name)["status"]["reservedFor"]
+    assert (entry["resource"], entry["name"]) == ("podgroups", "g")
+
+
+# --- members that differ ----------------------------------------------------------------------------------------------
+
+
+def publish_roots(case: Case, node: str, *roots: tuple[str, str]) -> None:
+    """Devices on PCIe roots: `gpu` or `nic`, and the number of the root."""
+    listed = [
+        {
+            "name": f"{kind}-{root}",
+            "attributes": {"kind": {"string": kind}, PCIE_ROOT: {"string": f"pci0000:{root}"}},
+        }
+        for kind, root in roots
+    ]
+    case.publish(node, listed)
+
+
+def coordinator_and_workers(case: Case) -> list[str]:
+    """One pod with a NIC, and seven with a GPU and a NIC on one root."""
+
+    def wish(kind: str) -> Body:
+        expression = f"device.attributes['{case.driver}'].kind == '{kind}'"
+        return case.request(kind, selectors=[{"cel": {"expression": expression}}])
+
+    marks = pod_group(case, "g", 8)
+    case.claim("coordinator", wish("nic"))
+    case.pod("coordinator", "coordinator", **marks)
+    for worker in names("worker", 7):
+        case.claim(worker, wish("gpu"), wish("nic"), constraints=[{"matchAttribute": PCIE_ROOT}])
+        case.pod(worker, worker, **marks)
+    return ["coordinator", *names("worker", 7)]
+
+
+PAIR_0, PAIR_1 = (("gpu", "00"), ("nic", "00")), (("gpu", "01"), ("nic", "01"))
+
+
+def test_members_with_different_claims_leave_each_other_what_they_need(case: Case) -> None:
+    """The coordinator is asked about first, and one NIC only is of no use to a worker."""
+    for node in ("node-1", "node-2", "node-3"):
+        publish_roots(case, node, *PAIR_0, *PAIR_1)
+    publish_roots(case, "node-4", *PAIR_0, ("nic", "01"))
+    pods = coordinator_and_workers(case)
+    case.until_runs(*pods)
+    assert (case.node("coordinator"), case.devices("coordinator")) == ("node-4", ["nic-01"])
+    for worker in pods[1:]:
+        gpu, nic = case.devices(worker)
+        assert gpu.removeprefix("gpu") == nic.removeprefix("nic")
+
+
+def test_the_reason_names_what_the_members_lack_together(case: Case) -> None:
+    for node in ("node-1", "node-2", "node-3"):
+        publish_roots(case, node, *PAIR_0, *PAIR_1)
+    publish_roots(case, "node-4", *PAIR_0)
+    pods = coordinator_and_workers(case)
+    case.until_refused("coordinator", "7 of 8 pods fit together: ")
+    time.sleep(QUIET_SECONDS)
+    assert case.bound(pods) == []
+    assert holding(case, pods) == []
+
+
+def test_the_reason_names_the_member_that_fits_nowhere(case: Case) -> None:
+    for node in ("node-1", "node-2", "node-3", "node-4"):
+        publish_roots(case, node, ("gpu", "00"), ("gpu", "01"), ("nic", "02"), ("nic", "03"))
+    pods = coordinator_and_workers(case)
+    case.until_refused("coordinator", "pod worker-", "fits on no node: cannot allocate all claims")
+    assert holding(case, pods) == []

@@ -1,0 +1,92 @@
+"""A leader that is killed while it binds a gang: its plan is lost, and the next leader has to make the best of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from aiohttp import web
+
+from dra_extender.scheduling.config import SchedulingConfig
+from tests.e2e.case import Case
+from tests.e2e.disturbance import Match
+from tests.e2e.extender import Extender
+from tests.e2e.gangs import annotation, holding, members
+from tests.e2e.ground import Ground
+from tests.e2e.wire import Exchange
+
+pytestmark = pytest.mark.e2e
+
+SECONDS = 60.0
+"""Within which a gang that fits is complete."""
+ABANDONED_SECONDS = SchedulingConfig().abandoned_seconds + 30.0
+"""Within which nothing is allocated for a gang that cannot be completed: a bind of the former leader, which may still
+reach the API server, relies on a claim for so long.
+"""
+
+
+def is_binding(exchange: Exchange) -> bool:
+    return exchange.path.endswith("/binding")
+
+
+def is_status(exchange: Exchange) -> bool:
+    return exchange.method == "PATCH" and exchange.path.endswith("/status") and "/resourceclaims/" in exchange.path
+
+
+@contextmanager
+def killed(ground: Ground, leader: Extender, after: int, match: Match) -> Iterator[Callable[[], bool]]:
+    """The leader is killed instead of its next write after so many of this kind. Gives whether it has happened."""
+    seen: list[Exchange] = []
+
+    async def kill(exchange: Exchange) -> web.Response | None:
+        if exchange.method == "GET":
+            return None
+        if match(exchange):
+            seen.append(exchange)
+        if len(seen) <= after:
+            return None
+        leader.kill()
+        return web.Response(status=502)
+
+    with ground.api.rule(before=kill):
+        yield lambda: len(seen) > after
+
+
+def test_the_next_leader_completes_a_gang_of_which_three_are_bound(
+    case: Case, ground: Ground, pair: tuple[Extender, Extender]
+) -> None:
+    first, second = pair
+    for node in ("node-1", "node-2"):
+        case.publish(node, 4)
+    with killed(ground, first, 3, is_binding) as happened:
+        pods = members(case, annotation, "g", 8)
+        ground.eventually(happened, "the end of the leader")
+    ground.eventually(lambda: second.leading, "the next leader")
+    ground.calls.target = second.url
+    assert len(case.bound(pods)) == 3
+    ground.eventually(lambda: len(case.bound(pods)) == 8, "a complete gang", SECONDS)
+    case.until_runs(*pods)
+
+
+@pytest.mark.slow
+def test_what_was_allocated_for_a_gang_that_cannot_be_completed_becomes_free(
+    case: Case, ground: Ground, pair: tuple[Extender, Extender]
+) -> None:
+    """Its first claims are written, none of its pods is bound, and a node loses its devices."""
+    first, second = pair
+    for node in ("node-1", "node-2"):
+        case.publish(node, 4)
+    with killed(ground, first, 0, is_binding) as happened:
+        pods = members(case, annotation, "g", 8)
+        ground.eventually(happened, "the end of the leader")
+    held = holding(case, pods)
+    assert held != []
+    for node in ("node-1", "node-2"):
+        case.publish(node, 2)
+    ground.eventually(lambda: second.leading, "the next leader")
+    ground.calls.target = second.url
+    assert case.bound(pods) == []
+    ground.eventually(lambda: holding(case, pods) == [], f"the end of the allocations of {held}", ABANDONED_SECONDS)
+    case.pod_with_claim("single")
+    case.until_runs("single")
