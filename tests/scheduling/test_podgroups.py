@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert

@@ -80,7 +80,7 @@ def test_a_replica_names_the_first_reason_against_decisions_and_against_calls(
 
 def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one() -> None:
     replica = Replica(**READY)
-    replica.leave()
+    replica.leaving = True
     assert (replica.unready(), replica.leads()) == ("shutting down", False)
     assert replica.fit(), "or it would give the lease back before binds under way have ended"
     assert replica.unavailable() == "standby: nobody leads"
@@ -88,7 +88,7 @@ def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one(
 
 def test_without_election_a_replica_that_leaves_decides_until_its_gate_is_closed() -> None:
     replica = Replica(**READY | {"elects": False, "election": None})
-    replica.leave()
+    replica.leaving = True
     assert (replica.unready(), replica.leads(), replica.unavailable()) == ("shutting down", True, "")
     replica.close()
     assert replica.unavailable() == "shutting down"

@@ -20,7 +20,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -100,13 +100,9 @@ class AllowedClients:
 
 def certified_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
     """The common names, DNS names and URIs of a client's certificate, in the form of ssl.SSLObject.getpeercert."""
-    return frozenset(_names(certificate or {}))
-
-
-def _names(certificate: Mapping[str, Any]) -> Iterator[str]:
-    for relative in certificate.get("subject", ()):
-        yield from (value for kind, value in relative if kind == "commonName")
-    yield from (value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI"))
+    shown = certificate or {}
+    common = {value for relative in shown.get("subject", ()) for kind, value in relative if kind == "commonName"}
+    return frozenset(common | {value for kind, value in shown.get("subjectAltName", ()) if kind in ("DNS", "URI")})
 
 
 class Reviewer(Protocol):

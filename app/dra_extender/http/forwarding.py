@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 import aiohttp
@@ -93,7 +94,9 @@ class Forwarding:
             left = deadline - clock()
             if left <= 0:
                 return None
-            await self._wait(min(left, RETRY_SECONDS if url else left))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, RETRY_SECONDS if url else left)):
+                    await self._leadership.news()
         return None
 
     async def close(self) -> None:
@@ -126,13 +129,6 @@ class Forwarding:
             connector = aiohttp.TCPConnector(limit=0, socket_factory=self._connections.make)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         return self._session
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._leadership.news()
-        except TimeoutError:
-            pass  # the caller checks again
 
     def _report(self, url: str, problem: _NotDecidedError) -> None:
         now = asyncio.get_running_loop().time()

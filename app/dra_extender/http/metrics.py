@@ -64,11 +64,8 @@ class Spec(msgspec.Struct, frozen=True):
         """The help text with the values of the label and their meanings."""
         if not self.values:
             return self.help
-        return f"{self.help}: {', '.join(_described(value, meaning) for value, meaning in self.values.items())}"
-
-
-def _described(value: str, meaning: str) -> str:
-    return f"{value} ({meaning})" if meaning else value
+        values = (f"{value} ({meaning})" if meaning else value for value, meaning in self.values.items())
+        return f"{self.help}: {', '.join(values)}"
 
 
 def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str = "") -> Spec:

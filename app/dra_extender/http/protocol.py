@@ -26,7 +26,6 @@ from typing import Final
 import msgspec
 import structlog
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dra_extender.http.authorization import CLIENT_NAMES, certified_names
@@ -157,7 +156,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self._abort()
         if self.transport.is_closing():
             return  # read together with the last accepted request
-        self.app = self._application()
+        refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
+        self.app = _BUSY if refused else self.config.loaded_app
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before and self.scope["method"] != "HEAD":
@@ -252,11 +252,6 @@ class LimitedProtocol(HttpToolsProtocol):
         self._probes_only = len(others) - bool(idle) >= self.limits.connections
         if self.report is not None:
             self.report.exceeded(result, self.limits.connections)
-
-    def _application(self) -> ASGIApp:
-        """The application for the request with this URL."""
-        refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
-        return _BUSY if refused else self.config.loaded_app
 
     def _count_header(self, size: int) -> None:
         self._header_bytes += size

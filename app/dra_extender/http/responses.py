@@ -47,7 +47,8 @@ def error_response(status: int, detail: str, *, close: bool = False) -> RawRespo
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body, in bytes. Raises BodyTooLargeError as soon as the size is certain, and DisconnectedError."""
-    if _content_length(scope) > limit:
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    if length.isdigit() and int(length) > limit:
         raise BodyTooLargeError
     parts: list[bytes] = []
     size = 0
@@ -98,10 +99,3 @@ def _resolved(schema: Any, parts: dict[str, Any]) -> Any:
         return schema
     others = {key: _resolved(value, parts) for key, value in schema.items() if key != "$ref"}
     return {**_resolved(parts[schema["$ref"]], parts), **others} if "$ref" in schema else others
-
-
-def _content_length(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0

@@ -70,9 +70,13 @@ class Listener:
         await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._handshake_slot()
-            await self._readable()
+            client_waits = asyncio.Event()
+            loop.add_reader(self._listening, client_waits.set)
+            await client_waits.wait()
+            loop.remove_reader(self._listening)
             try:
                 accepted, _ = self._listening.accept()  # cancelling loop.sock_accept could lose an accepted socket
             except BlockingIOError:
@@ -82,14 +86,6 @@ class Listener:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._begin(accepted)
-
-    async def _readable(self) -> None:
-        """Wait until a client connects."""
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_reader(self._listening, ready.set)
-        await ready.wait()
-        loop.remove_reader(self._listening)
 
     async def _handshake_slot(self) -> None:
         """Wait until one more handshake may run; cancel the oldest one when it is over its time."""

@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence, Sized
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -172,13 +172,7 @@ class _Verb(Generic[A, R]):
 
 def verb_routes(decider: Callable[[], Decider], terms: VerbTerms) -> dict[str, ASGIApp]:
     """The verbs by path. `decider` is called for each request, while `terms.unavailable` is empty."""
-    return {
-        "/scheduler/filter": _Verb(_FILTER, decider, terms),
-        "/scheduler/prioritize": _Verb(_PRIORITIZE, decider, terms),
-        "/scheduler/preempt": _Verb(_PREEMPT, decider, terms),
-        "/scheduler/bind": _Verb(_BIND, decider, terms),
-        "/advisor/prioritize": _Verb(_ADVISE, decider, terms),
-    }
+    return {path: _Verb(kind, decider, terms) for path, kind in _KINDS.items()}
 
 
 def _invalid_nodes(args: ExtenderArgs) -> str:
@@ -232,28 +226,34 @@ def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> 
     return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)
 
 
-_FILTER: Final = _VerbKind(
-    "filter",
-    ExtenderArgs,
-    lambda decider, args: decider.filter(args),
-    _invalid_nodes,
-    _describe_filter,
-    lambda _, text: RawResponse(encode(ExtenderFilterResult(Error=text))),
-)
-_PRIORITIZE: Final = _VerbKind(
-    "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _describe_prioritize
-)
-_ADVISE: Final = _VerbKind(
-    "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _describe_prioritize
-)
-_PREEMPT: Final = _VerbKind(
-    "preempt", ExtenderPreemptionArgs, lambda decider, args: decider.preempt(args), _invalid_victims, _describe_preempt
-)
-_BIND: Final = _VerbKind(
-    "bind",
-    ExtenderBindingArgs,
-    lambda decider, args: decider.bind(args),
-    _invalid_binding,
-    _describe_bind,
-    lambda _, text: RawResponse(encode(ExtenderBindingResult(Error=text))),
-)
+_KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
+    "/scheduler/filter": _VerbKind(
+        "filter",
+        ExtenderArgs,
+        lambda decider, args: decider.filter(args),
+        _invalid_nodes,
+        _describe_filter,
+        lambda _, text: RawResponse(encode(ExtenderFilterResult(Error=text))),
+    ),
+    "/scheduler/prioritize": _VerbKind(
+        "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _describe_prioritize
+    ),
+    "/scheduler/preempt": _VerbKind(
+        "preempt",
+        ExtenderPreemptionArgs,
+        lambda decider, args: decider.preempt(args),
+        _invalid_victims,
+        _describe_preempt,
+    ),
+    "/scheduler/bind": _VerbKind(
+        "bind",
+        ExtenderBindingArgs,
+        lambda decider, args: decider.bind(args),
+        _invalid_binding,
+        _describe_bind,
+        lambda _, text: RawResponse(encode(ExtenderBindingResult(Error=text))),
+    ),
+    "/advisor/prioritize": _VerbKind(
+        "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _describe_prioritize
+    ),
+}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -60,6 +60,10 @@ class Permission(msgspec.Struct, frozen=True):
         return f"{self.verb} {target}{f'.{self.group}' if self.group else ''}{where}: needed to {self.why}"
 
 
+PREEMPTION: Final = Permission("create", "", "pods", "make room for pods of higher priority", "eviction")
+"""What preemption needs, besides reading budgets."""
+
+
 def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
     """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
     return tuple(
@@ -93,12 +97,6 @@ def permissions_for_extended_resources() -> tuple[Permission, ...]:
         Permission("create", GROUP, "resourceclaims", why),
         Permission("delete", GROUP, "resourceclaims", why),
     )
-
-
-def permissions_for_preemption() -> tuple[Permission, ...]:
-    """What preemption needs, besides reading budgets."""
-    why = "make room for pods of higher priority"
-    return (Permission("create", "", "pods", why, "eviction"),)
 
 
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
@@ -136,14 +134,8 @@ async def missing_permissions(client: KubeClient, permissions: Iterable[Permissi
 
 
 async def _granted(client: KubeClient, permission: Permission) -> bool:
-    attributes = {
-        "verb": permission.verb,
-        "group": permission.group,
-        "resource": permission.resource,
-        "subresource": permission.subresource,
-        "namespace": permission.namespace,
-        "name": permission.name,
-    }
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
+    attributes = {name: getattr(permission, name) for name in names}
     try:
         answer = await _review(client, "SelfSubjectAccessReview", {"resourceAttributes": attributes}, AccessDecision)
     except NotServedError:

@@ -233,7 +233,12 @@ class KubeClient:
         try:
             yield
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-            raise _transport_error(problem, method, path) from None
+            text = f"{method} {path}: {_said(problem)}"
+            # The class depends on whether the request can have reached the server.
+            if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+                raise UnreachableError(0, "Unreachable", text) from None
+            reason = "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost"
+            raise OutcomeUnknownError(0, reason, text) from None
         except (RuntimeError, AssertionError):
             # aiohttp raises these when the session is closed.
             if self._session.closed:
@@ -322,11 +327,3 @@ def _said(problem: BaseException) -> str:
     number = cause.errno or 0
     told = os.strerror(number) if number > 0 else cause.strerror or str(cause)
     return f"cannot connect to {problem.host}:{problem.port}: {told}"
-
-
-def _transport_error(problem: BaseException, method: str, path: str) -> ApiError:
-    """The class depends on whether the request can have reached the server."""
-    text = f"{method} {path}: {_said(problem)}"
-    if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
-        return UnreachableError(0, "Unreachable", text)
-    return OutcomeUnknownError(0, "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost", text)

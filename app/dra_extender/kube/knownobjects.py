@@ -105,7 +105,7 @@ class KnownObjects(Generic[T]):
         """The object must be as it was shown, unless its version is newer than everything that was."""
         version, complete = listed.metadata.version, version_number(self.version)
         if 0 < version <= complete and not known:
-            raise SetBackError(f"{self._key(listed.metadata.key)} has version {version}, which was not shown before")
+            raise SetBackError(f"{self.subject(listed.metadata.key)} has version {version}, which was not shown before")
         if self._continuity is not None:
             self._continuity.listed(listed, complete)
 
@@ -147,22 +147,19 @@ class KnownObjects(Generic[T]):
             raise SetBackError(f"{self._resource.kind}: version {version} is shown after version {self.version}")
         self.version = version or self.version
 
-    def subject(self, identity: Identity) -> ObjectKey:
-        """The object with this identity."""
-        return self._key(identity.key)
-
-    def _key(self, key: str) -> ObjectKey:
+    def subject(self, key: str) -> ObjectKey:
+        """The object with this namespace/name."""
         return ObjectKey(self._resource.kind, key)
 
     def _read(self, raw: msgspec.Raw, identity: Identity) -> T | Undecodable:
         try:
-            if reason := self._set_aside(self._key(identity.key)):
+            if reason := self._set_aside(self.subject(identity.key)):
                 raise DecodeError(self._resource.kind, identity.key, reason)
             return self._resource.decode(raw)
         except DecodeError as problem:
             read = self._resource.read_partially
             found = read(raw) if read is not None else None
-            return Undecodable(self._key(identity.key), problem.problem, found)
+            return Undecodable(self.subject(identity.key), problem.problem, found)
         except Exception as problem:  # a bug must not stop the watch of other objects
             return self._failed(identity.key, problem)
 
@@ -187,7 +184,7 @@ class KnownObjects(Generic[T]):
         if known is None and undecodable is None:
             return
         try:
-            self._apply(Removed(self._key(key), known[0] if known is not None else None))
+            self._apply(Removed(self.subject(key), known[0] if known is not None else None))
         except Exception as problem:  # as above
             self._failed(key, problem)
 
@@ -198,7 +195,7 @@ class KnownObjects(Generic[T]):
 
     def _failed(self, key: str, problem: Exception) -> Undecodable:
         unexpected("object", problem, kind=self._resource.kind, name=key)
-        return Undecodable(self._key(key), f"{type(problem).__name__}: {problem}")
+        return Undecodable(self.subject(key), f"{type(problem).__name__}: {problem}")
 
 
 def _read_event(line: bytes) -> _WatchEvent:

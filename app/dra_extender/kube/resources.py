@@ -7,7 +7,7 @@ a version of DeviceTaintRules if any is served; and the newest served version of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -66,13 +66,20 @@ async def discover(client: KubeClient) -> Served:
     resources = await _resources(client, GROUP, CLAIM_VERSIONS + RULE_VERSIONS)
     best = _newest(resources, CLAIM_VERSIONS, "resourceclaims")
     if not best:
-        raise RejectedError(404, "NotServed", _nothing_served(resources))
+        text = (
+            f"the API server serves no usable version of {GROUP} ({', '.join(sorted(resources)) or 'none'}); "
+            f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
+        )
+        raise RejectedError(404, "NotServed", text)
     rules = _newest(resources, RULE_VERSIONS, "devicetaintrules")
     groups: list[tuple[str, str]] = []
     for group, versions in POD_GROUP_VERSIONS.items():
         if version := _newest(await _resources(client, group, versions), versions, "podgroups"):
             groups.append((group, version))
-    return Served(best, rules, await _server_version(client), tuple(groups))
+    server_version = ""
+    with suppress(ApiError):
+        server_version = (await _get(client, "/version")).git_version
+    return Served(best, rules, server_version, tuple(groups))
 
 
 async def _resources(client: KubeClient, group: str, versions: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -91,26 +98,12 @@ def _newest(resources: Mapping[str, frozenset[str]], versions: Sequence[str], pl
     return next((version for version in versions if plural in resources.get(version, ())), "")
 
 
-async def _server_version(client: KubeClient) -> str:
-    try:
-        return (await _get(client, "/version")).git_version
-    except ApiError:
-        return ""
-
-
 async def _get(client: KubeClient, path: str) -> _Discovery:
     """Raises ApiError, also for a body that cannot be decoded: a proxy may answer while the API server is down."""
     try:
         return msgspec.json.decode(await client.get(path), type=_Discovery)
     except (msgspec.DecodeError, ValueError) as problem:
         raise ApiError(0, "Malformed", f"{path}: {problem}") from None
-
-
-def _nothing_served(offered: Iterable[str]) -> str:
-    return (
-        f"the API server serves no usable version of {GROUP} ({', '.join(sorted(offered)) or 'none'}); "
-        f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
-    )
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):

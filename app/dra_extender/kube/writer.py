@@ -240,19 +240,14 @@ class Writer:
 
     async def requeue(self) -> None:
         """Annotate the requeue claim; create it if it does not exist."""
-        stamp = datetime.now(UTC).isoformat(timespec="microseconds")
-        annotations = {REQUEUE_ANNOTATION: stamp}
+        target = self._requeue_claim
+        annotations = {REQUEUE_ANNOTATION: datetime.now(UTC).isoformat(timespec="microseconds")}
         body = msgspec.json.encode({"metadata": {"annotations": annotations}})
         try:
-            await self._client.patch(self._claims.path(self._requeue_claim.namespace, self._requeue_claim.name), body)
+            await self._client.patch(self._claims.path(target.namespace, target.name), body)
         except NotFoundError:
-            await self.create_claim(
-                self._requeue_claim.namespace,
-                {
-                    "metadata": {"name": self._requeue_claim.name, "annotations": annotations},
-                    "spec": {"devices": {}},
-                },
-            )
+            claim = {"metadata": {"name": target.name, "annotations": annotations}, "spec": {"devices": {}}}
+            await self.create_claim(target.namespace, claim)
 
     async def _patch(
         self, claim: ResourceClaim, body: Any, subresource: str = "", kind: str = MERGE_PATCH

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from dra_extender.insight.devicereport.listing import counting_devices
-from dra_extender.insight.devicereport.report import DeviceCounts, DeviceState
+from dra_extender.insight.devicereport.report import DeviceCounts
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.turns import Turns, run
@@ -137,7 +137,10 @@ class DeviceMetrics:
             ("devices", self._drivers, counts.drivers),
             ("class_devices", self._classes, counts.classes),
         ):
-            labels.choose(_by_name(counted))
+            sizes: Counter[str] = Counter()
+            for (each, _), count in counted.items():
+                sizes[each] += count
+            labels.choose(sizes)
             series: Counter[tuple[str, str]] = Counter()
             for (each, state), count in counted.items():
                 series[labels.of(each), state] += count
@@ -150,10 +153,3 @@ class DeviceMetrics:
             for (driver, capacity), nano in amounts.items():
                 series[self._drivers.of(driver), self._capacities.of(capacity)] += nano
             yield from (Reading(name, nano / _NANO, key) for key, nano in sorted(series.items()))
-
-
-def _by_name(counted: Mapping[tuple[str, DeviceState], int]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (name, _), count in counted.items():
-        found[name] += count
-    return found

@@ -188,7 +188,7 @@ def subject(frame: FrameType | None) -> Pod | ObjectKey | None:
     while frame is not None:
         known, identity = frame.f_locals.get("self"), frame.f_locals.get("identity")
         if isinstance(known, KnownObjects) and isinstance(identity, Identity):
-            key = known.subject(identity)
+            key = known.subject(identity.key)
             if all(ObjectKey(Pod.__name__, pod.metadata.key) == key for pod in found):
                 return key
         found += (value for value in list(frame.f_locals.values())[::-1] if isinstance(value, Pod))

@@ -60,10 +60,6 @@ class Replica:
     """Shutdown has begun: not ready, and no decisions where another replica can lead instead."""
     _closed: bool = False
 
-    def leave(self) -> None:
-        """Begin to shut down."""
-        self.leaving = True
-
     def close(self) -> None:
         """Refuse all further calls."""
         self.leaving = self._closed = True

@@ -219,7 +219,7 @@ class Service:
         """
         if self.replica.leaving:
             return
-        self.replica.leave()
+        self.replica.leaving = True
         log.info("stopping")
         clock = asyncio.get_running_loop().time
         started = clock()

@@ -232,7 +232,7 @@ def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
         if settings.features(served.server_version).DRAExtendedResource:
             permissions += access.permissions_for_extended_resources()
         if settings.preemption == "on":
-            permissions += access.permissions_for_preemption()
+            permissions += (access.PREEMPTION,)
     if settings.leader_election:
         permissions += access.permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:

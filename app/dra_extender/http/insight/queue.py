@@ -8,8 +8,7 @@ questions have a queue of their own with at most `QUEUED_QUESTIONS` entries; whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -86,18 +85,13 @@ class QueryQueue:
 
     async def answer_at_length(self, steps: Turns[T]) -> T:
         """As `answer`, for thousands of steps: other questions do not wait for them."""
-        async with self._queue():
-            return await run(steps)
-
-    @asynccontextmanager
-    async def _queue(self) -> AsyncIterator[None]:
         if self._waiting >= QUEUED_QUESTIONS:
             detail = f"{self._waiting} questions of this kind are waiting already: try again in a few seconds"
             raise HTTPException(429, detail, {"Retry-After": "2"})
         self._waiting += 1
         try:
             async with self._long_turn:
-                yield
+                return await run(steps)
         finally:
             self._waiting -= 1
 

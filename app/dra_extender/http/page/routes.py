@@ -114,12 +114,6 @@ async def _file(request: Request) -> Response:
     return found
 
 
-def position(last_event_id: str) -> tuple[str, int | None]:
-    """Epoch and version in the last `id` that a subscriber received."""
-    found = _ID.fullmatch(last_event_id)
-    return (found[1], int(found[2])) if found else ("", None)
-
-
 def event(name: str, data: bytes, id: str = "") -> bytes:
     """One message. `data`: JSON, which has no line breaks."""
     head = f"id: {id}\n" if id else ""
@@ -128,10 +122,12 @@ def event(name: str, data: bytes, id: str = "") -> bytes:
 
 async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[bytes, None]:
     """The stream of one subscriber."""
+    found = _ID.fullmatch(last_event_id)
+    epoch, since = (found[1], int(found[2])) if found else ("", None)
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     end = loop.time() + LIFE
-    with updates.subscriber(*position(last_event_id), changed.set) as subscriber:
+    with updates.subscriber(epoch, since, changed.set) as subscriber:
         yield event("hello", msgspec.json.encode(Hello(subscriber.resumed, datetime.now(UTC).isoformat())))
         while loop.time() < end and not updates.closed:
             changed.clear()
