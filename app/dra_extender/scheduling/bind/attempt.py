@@ -26,7 +26,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, OutcomeUnknownError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.meta import format_time
-from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
@@ -171,20 +171,17 @@ class Attempt:
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, NodeAllocation):
             raise BindFailure(decision.error, "refused")
-        allocations = [self._stamped(allocation) for allocation in decision.allocations]
+        # The binding timeout counts from this time.
+        now = format_time(self._view.clock.wall()) if self._view.features.binding_conditions else None
+        allocations = [msgspec.structs.replace(each, allocation_timestamp=now) for each in decision.allocations]
         try:
             holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
         self._context.expect(pod, decision.statuses, self.node)
-        pending = {
-            claim.metadata.uid: (allocation, hold)
-            for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
-        }
         self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
-            allocation, hold = pending.get(claim.metadata.uid, (None, None))
-            self._writes.append(ClaimWrite(self._context, pod, claim, allocation, hold))
+            self._writes.append(ClaimWrite(self._context, pod, claim, holds.get(claim.metadata.uid)))
         if decision.requests is not None:
             self._extended = self._writes[-1]
         return decision
@@ -200,13 +197,6 @@ class Attempt:
                 if claim is not None:
                     self._context.event_handler.replied(claim)
         return pod
-
-    def _stamped(self, allocation: AllocationResult) -> AllocationResult:
-        """With the time from which the binding timeout counts."""
-        if not self._view.features.binding_conditions:
-            return allocation
-        now = format_time(self._view.clock.wall())
-        return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
     # --- the claims -------------------------------------------------------------------------------------------------
 

@@ -48,23 +48,16 @@ log = structlog.get_logger(__name__)
 
 
 class ClaimWrite:
-    """`claim` is the newest version known. With `allocation` and `hold` it is to be allocated, else only reserved."""
+    """`claim` is the newest version known. With `hold` it is to be allocated, else only reserved."""
 
-    def __init__(
-        self,
-        context: BindContext,
-        pod: Pod,
-        claim: ResourceClaim,
-        allocation: AllocationResult | None,
-        hold: Hold | None,
-    ) -> None:
+    def __init__(self, context: BindContext, pod: Pod, claim: ResourceClaim, hold: Hold | None) -> None:
         self._context = context
         self._view = context.view
         self.claim = claim
-        self.allocation = allocation
+        self.allocation = hold.allocation if hold is not None else None
         self.hold = hold
         self.consumer = consumer(claim, pod, context.view.features)
-        self._expected = allocation or claim.allocation
+        self._expected = self.allocation or claim.allocation
         self._stored = False
         self._adopted = False
         self.sent: float | None = None
@@ -179,12 +172,8 @@ class ClaimWrite:
             raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
         if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
             raise BindFailure(full_reason(claim), "refused")
-        self._check_devices()
-
-    def _check_devices(self) -> None:
-        """Raises BindFailure when another writer has allocated a device since the decision. Writing and rolling back
-        would be worse: kube-scheduler's own plugin treats a device as free as soon as one of its claims releases it.
-        """
+        # Writing and rolling back would be worse: kube-scheduler's own plugin treats a device as free as soon as one of
+        # its claims releases it.
         if self.hold is not None and not self.may_be_stored and self._view.ledger.contested(self.hold):
             self._context.observer.count(CONFLICTS, "device_taken")
             raise BindFailure(TAKEN, "conflict")

@@ -51,14 +51,14 @@ class Holds(msgspec.Struct, frozen=True):
 
     def hold_all(
         self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str
-    ) -> list[Hold]:
-        """Hold the devices for the claims of the pod with UID `owner`, all or none. Raises HeldError."""
-        holds: list[Hold] = []
+    ) -> dict[str, Hold]:
+        """Hold the devices for the claims of the pod with UID `owner`, all or none: by claim UID. Raises HeldError."""
+        holds: dict[str, Hold] = {}
         try:
             for claim, allocation in zip(claims, allocations, strict=True):
-                holds.append(self.ledger.hold(claim, allocation, owner=owner))
+                holds[claim.metadata.uid] = self.ledger.hold(claim, allocation, owner=owner)
         except HeldError:
-            for hold in holds:
+            for hold in holds.values():
                 self.ledger.release(hold)
             raise
         return holds

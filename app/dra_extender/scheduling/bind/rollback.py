@@ -213,7 +213,11 @@ class Rollback:
             await self._each(lambda each: each.keep(policy))
             return True
         await self._each(lambda each: each.run(policy))
-        await self._discard()
+        extended = self._bind.extended
+        if extended is not None and extended.allocation is not None:
+            claim = self._view.ledger.by_uid(extended.uid)
+            if claim is not None:  # the pod's next attempt cannot use it
+                await self._context.clearer.discard(claim)
         pod = self._view.pods.get(self.pod.uid)
         if self._bind.reported and pod is not None and (cleared := patch_of(pod, ())):
             try:
@@ -238,20 +242,10 @@ class Rollback:
         if problems:
             raise problems[0]
 
-    async def _discard(self) -> None:
-        """Delete the claim for extended resources: the pod's next attempt cannot use it."""
-        if self._bind.extended is not None and self._bind.extended.allocation is not None:
-            claim = self._view.ledger.by_uid(self._bind.extended.uid)
-            if claim is not None:
-                await self._context.clearer.discard(claim)
 
-
-class _Pending:
-    def __init__(self, number: int, rollback: Rollback, why: Unresolved) -> None:
-        self.number = number
-        self.rollback = rollback
-        self.why = why
-        self.state = rollback.state
+class _Pending(msgspec.Struct):
+    why: Unresolved
+    state: object
 
 
 class PendingRollbacks:
@@ -261,27 +255,25 @@ class PendingRollbacks:
         self._view = view = handle.view
         self._messenger: EventSink = handle.ports
         self._observer = handle.observer
-        self._entries: dict[int, _Pending] = {}
-        self._pauses: Pauses[int] = Pauses(view.clock, view.config)
-        self._serial = 0
+        self._entries: dict[Rollback, _Pending] = {}
+        self._pauses: Pauses[Rollback] = Pauses(view.clock, view.config)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __contains__(self, pod_uid: str) -> bool:
         """True when a bind of this pod has not been rolled back yet."""
-        return any(entry.rollback.pod.uid == pod_uid for entry in self._entries.values())
+        return any(rollback.pod.uid == pod_uid for rollback in self._entries)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
         """One per bind: why it is not rolled back, and what to do."""
-        return [_problem(entry) for entry in self._entries.values()]
+        return [_problem(rollback, entry.why) for rollback, entry in self._entries.items()]
 
     def put(self, rollback: Rollback, why: Unresolved) -> None:
         """Remember the rollback of a bind that could not be completed."""
-        self._serial += 1
-        self._entries[self._serial] = _Pending(self._serial, rollback, why)
-        self._pauses.failed(self._serial)
+        self._entries[rollback] = _Pending(why, rollback.state)
+        self._pauses.failed(rollback)
         self._observer.count(UNDOS_PUT_OFF, why.reason)
         log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
         pod = self._view.pods.get(rollback.pod.uid)
@@ -291,31 +283,28 @@ class PendingRollbacks:
 
     async def work(self) -> None:
         """Retry the rollbacks that are due. When the API server does not answer one of them, the others wait too."""
-        for entry in list(self._entries.values()):
-            if not entry.rollback.may_run or (
-                entry.rollback.state == entry.state and not self._pauses.over(entry.number)
-            ):
+        for rollback, entry in list(self._entries.items()):
+            if not rollback.may_run or (rollback.state == entry.state and not self._pauses.over(rollback)):
                 continue
-            entry.state = entry.rollback.state
+            entry.state = rollback.state
             try:
-                bound = await entry.rollback.run(RetryPolicy(until=self._view.clock.monotonic(), refusals=1))
+                bound = await rollback.run(RetryPolicy(until=self._view.clock.monotonic(), refusals=1))
             except Unresolved as why:
                 entry.why = why
-                self._pauses.failed(entry.number)
+                self._pauses.failed(rollback)
                 if why.reason == "unanswered":
                     return
                 continue
-            del self._entries[entry.number]
-            self._pauses.forget(entry.number)
+            del self._entries[rollback]
+            self._pauses.forget(rollback)
             how = "its pod is bound" if bound else "rolled back, or another writer's by now"
-            log.info("a failed bind is settled", pod=entry.rollback.pod.key, how=how)
+            log.info("a failed bind is settled", pod=rollback.pod.key, how=how)
 
 
-def _problem(entry: _Pending) -> ObjectProblem:
-    rollback = entry.rollback
+def _problem(rollback: Rollback, why: Unresolved) -> ObjectProblem:
     claims = ", ".join(rollback.claims)
-    what = f"a bind failed ({rollback.problem.text}) and its writes to {claims} are not rolled back: {entry.why.text}"
-    return ObjectProblem(ObjectKey("Pod", rollback.pod.key), what, _ADVICE[entry.why.reason])
+    what = f"a bind failed ({rollback.problem.text}) and its writes to {claims} are not rolled back: {why.text}"
+    return ObjectProblem(ObjectKey("Pod", rollback.pod.key), what, _ADVICE[why.reason])
 
 
 _ADVICE = {

@@ -1,7 +1,7 @@
 """The decision about one member of a gang: the node that the gang's plan has for it, or why the gang has to wait.
 
 Promises: pure; the filter verb keeps the plan of a decision. A member gets a node only together with at least as many
-other members as the gang needs. Members that are bound, and members whose node a scheduler was told, keep their places
+other members as the gang needs. Members that are bound, and members that a scheduler has a node for, keep their places
 if the others fit beside them.
 """
 
@@ -48,7 +48,7 @@ UsedOn = Callable[[str, frozenset[str]], Used]
 
 class GangState(msgspec.Struct, frozen=True):
     """What is known of the gang. `free`: the state without the devices that the gang itself holds. `told`: the members
-    whose node a scheduler was told. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
+    that a scheduler has a node for. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
     """
 
     free: View
@@ -76,10 +76,10 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
         and isinstance(allocate(view, prefiltered, known.node), NodeAllocation)
     ):
         return GangDecision(node=known.node)
-    state = msgspec.structs.replace(state, places=places)
+    deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
     refused: GangDecision | None = None
     for level in gang.levels:
-        found = _at_level(gang, prefiltered, names, level, state)
+        found = deciding.at_level(level)
         if found.node or found.error or found.places is not None:
             return found
         refused = refused or found
@@ -103,106 +103,114 @@ def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
     }
 
 
-def _at_level(gang: Gang, asked: PreFilterState, names: Sequence[str], key: str, state: GangState) -> GangDecision:
-    """The decision if all members are on nodes with one value of the label `key`."""
-    nodes, waiting = state.free.cluster.nodes, {pod.metadata.uid for pod in gang.waiting}
-    others = {uid: each for uid, each in state.places.items() if uid != asked.pod.metadata.uid}
-    fixed = {uid: each for uid, each in others.items() if uid in state.told or uid not in waiting}
-    bound = [pod.spec.node_name for pod in gang.placed if pod.spec.node_name] + [each.node for each in fixed.values()]
-    if key == ANYWHERE:
-        return _among(gang, asked, names, list(nodes), fixed, state)
-    members, _ = _members(gang, asked, list(nodes), list(nodes), list(nodes), fixed, state)
-    places = capacities(state.free, members)
-    refused: GangDecision | None = None
-    for domain in domains(key, list(nodes), nodes, places, bound):
-        inside = frozenset(domain)
-        found = _among(gang, asked, [name for name in names if name in inside], domain, fixed, state)
-        if found.node or found.error or found.places is not None:
+class _Deciding:
+    """One decision: for a call about these `names`. `_fixed`: by UID, the members that keep their places."""
+
+    def __init__(self, gang: Gang, asked: PreFilterState, names: Sequence[str], state: GangState) -> None:
+        self._gang = gang
+        self._asked = asked
+        self._uid = asked.pod.metadata.uid
+        self._state = state
+        self._names = names
+        waiting, told = {pod.metadata.uid for pod in gang.waiting}, state.told
+        others = {uid: each for uid, each in state.places.items() if uid != self._uid}
+        self._fixed = {uid: each for uid, each in others.items() if uid in told or uid not in waiting}
+
+    def at_level(self, key: str) -> GangDecision:
+        """The decision if all members are on nodes with one value of the label `key`."""
+        nodes = self._state.free.cluster.nodes
+        if key == ANYWHERE:
+            return self._among(self._names, list(nodes))
+        bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
+        bound += [each.node for each in self._fixed.values()]
+        members, _ = self._members(list(nodes), list(nodes), list(nodes))
+        refused: GangDecision | None = None
+        for domain in domains(key, list(nodes), nodes, capacities(self._state.free, members), bound):
+            inside = frozenset(domain)
+            found = self._among([name for name in self._names if name in inside], domain)
+            if found.node or found.error or found.places is not None:
+                return found
+            refused = refused or found
+        why = f"no value of node label {key} has room for all pods"
+        return msgspec.structs.replace(refused or GangDecision(), reason=f"{self._gang.key}: {why}")
+
+    def _among(self, names: Sequence[str], nodes: Sequence[str]) -> GangDecision:
+        """The decision if all members are on these nodes. Members like the one that is asked about use the nodes of the
+        call first: kube-scheduler lets it pass there.
+        """
+        found = self._placed(names, names, nodes)
+        if found.node or found.error or found.places is not None or len(nodes) <= len(names):
             return found
-        refused = refused or found
-    why = f"no value of node label {key} has room for all pods"
-    return msgspec.structs.replace(refused or GangDecision(), reason=f"{gang.key}: {why}")
+        return self._placed(names, nodes, nodes)
 
+    def _placed(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]) -> GangDecision:
+        """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
+        `nodes` those for the others.
+        """
+        gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free
+        members, refused = self._members(names, alike, nodes)
+        placed = sum(pod.metadata.uid in fixed for pod in gang.waiting)
+        needed = gang.needed - placed
+        if len(members) < needed or not any(member.uid == self._uid for member in members):
+            return _missing(gang, len(members) + placed, refused)
+        planned = [each for other in fixed.values() for each in other.planned]
+        found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), self._room(names))
+        if isinstance(found, Failure):
+            return GangDecision(error=found.error)
+        if isinstance(found, CannotPlace):
+            return _refused(gang, found, placed, lost=needed > 0)
+        if self._uid not in found:
+            return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
+        uses_none = not asked.order and asked.wanted is None
+        return GangDecision(node=found[self._uid].node, anywhere=uses_none, places={**fixed, **found})
 
-def _among(
-    gang: Gang,
-    asked: PreFilterState,
-    names: Sequence[str],
-    nodes: Sequence[str],
-    fixed: Mapping[str, Place],
-    state: GangState,
-) -> GangDecision:
-    """The decision if all members are on these nodes. Members like the one that is asked about use the nodes of the
-    call first: kube-scheduler lets it pass there.
-    """
-    found = _placed(gang, asked, names, names, nodes, fixed, state)
-    if found.node or found.error or found.places is not None or len(nodes) <= len(names):
-        return found
-    return _placed(gang, asked, names, nodes, nodes, fixed, state)
+    def _members(
+        self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]
+    ) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
+        """The members to place, the one that is asked about first, with the nodes they may use; and those that no node
+        may have, with the reason.
+        """
+        rules = node_rules(self._asked.pod)
+        members: list[Member] = []
+        refused: list[tuple[Pod, Unschedulable | Failure]] = []
+        for pod in sorted(self._gang.waiting, key=lambda each: each.metadata.uid != self._uid):
+            uid = pod.metadata.uid
+            if uid in self._fixed:
+                continue
+            prefiltered = self._asked if uid == self._uid else pre_filter(self._state.free, pod)
+            if not isinstance(prefiltered, PreFilterState):
+                refused.append((pod, prefiltered))
+                continue
+            own = node_rules(pod)
+            usable = names if uid == self._uid else alike if own == rules else nodes
+            if uid != self._uid and (avoided := self._state.avoided.get(uid)):
+                usable = [name for name in usable if name not in avoided]
+            members.append(Member(prefiltered, usable, own))
+        return members, refused
 
+    def _room(self, names: Collection[str]) -> HasRoom:
+        """Whether pods fit on a node together, apart from devices. kube-scheduler has judged the nodes of the call for
+        one more pod.
+        """
+        state = self._state
+        own = frozenset(pod.metadata.uid for pod in self._gang.waiting)
+        nodes = state.free.cluster.nodes
+        asked = frozenset(names if state.judged else ())
+        there: dict[str, list[Pod]] = {}
+        for each in self._fixed.values():
+            there.setdefault(each.node, []).append(each.pod)
 
-def _placed(
-    gang: Gang,
-    asked: PreFilterState,
-    names: Sequence[str],
-    alike: Sequence[str],
-    nodes: Sequence[str],
-    fixed: Mapping[str, Place],
-    state: GangState,
-) -> GangDecision:
-    """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
-    `nodes` those for the others.
-    """
-    free, uid = state.free, asked.pod.metadata.uid
-    members, refused = _members(gang, asked, names, alike, nodes, fixed, state)
-    placed = sum(pod.metadata.uid in fixed for pod in gang.waiting)
-    needed = gang.needed - placed
-    if len(members) < needed or not any(member.uid == uid for member in members):
-        return _missing(gang, len(members) + placed, refused)
-    planned = [each for other in fixed.values() for each in other.planned]
-    has_room = _room(state, gang, fixed.values(), names)
-    found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), has_room)
-    if isinstance(found, Failure):
-        return GangDecision(error=found.error)
-    if isinstance(found, CannotPlace):
-        return _refused(gang, found, placed, lost=needed > 0)
-    if uid not in found:
-        return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
-    uses_none = not asked.order and asked.wanted is None
-    return GangDecision(node=found[uid].node, anywhere=uses_none, places={**fixed, **found})
+        def has_room(node: str, pods: Sequence[Pod]) -> bool:
+            if len(pods) == 1 and node in asked:
+                return True
+            used = together(state.used(node, own), there.get(node, ()))
+            for pod in pods:
+                if any(True for _ in Wants(pod).obstacles(nodes[node], *used)):
+                    return False
+                used = together(used, (pod,))
+            return True
 
-
-def _members(
-    gang: Gang,
-    asked: PreFilterState,
-    names: Sequence[str],
-    alike: Sequence[str],
-    nodes: Sequence[str],
-    fixed: Mapping[str, Place],
-    state: GangState,
-) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
-    """The members to place, the one that is asked about first, with the nodes they may use; and those that no node may
-    have, with the reason.
-    """
-    rules = node_rules(asked.pod)
-    members: list[Member] = []
-    refused: list[tuple[Pod, Unschedulable | Failure]] = []
-    for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != asked.pod.metadata.uid):
-        uid = pod.metadata.uid
-        if uid in fixed:
-            continue
-        is_asked = uid == asked.pod.metadata.uid
-        prefiltered = asked if is_asked else pre_filter(state.free, pod)
-        if not isinstance(prefiltered, PreFilterState):
-            refused.append((pod, prefiltered))
-            continue
-        own = node_rules(pod)
-        usable = names if is_asked else alike if own == rules else nodes
-        avoided = state.avoided.get(uid) if not is_asked else None
-        members.append(
-            Member(prefiltered, [name for name in usable if name not in avoided] if avoided else usable, own)
-        )
-    return members, refused
+        return has_room
 
 
 def node_rules(pod: Pod) -> Hashable:
@@ -215,30 +223,6 @@ def node_rules(pod: Pod) -> Hashable:
         affinity.node_affinity if affinity is not None else None,
         pod.spec.tolerations,
     )
-
-
-def _room(state: GangState, gang: Gang, fixed: Collection[Place], names: Collection[str]) -> HasRoom:
-    """Whether pods fit on a node together, apart from devices. kube-scheduler has judged the nodes of the call for one
-    more pod.
-    """
-    own = frozenset(pod.metadata.uid for pod in gang.waiting)
-    nodes = state.free.cluster.nodes
-    asked = frozenset(names if state.judged else ())
-    there: dict[str, list[Pod]] = {}
-    for each in fixed:
-        there.setdefault(each.node, []).append(each.pod)
-
-    def has_room(node: str, pods: Sequence[Pod]) -> bool:
-        if len(pods) == 1 and node in asked:
-            return True
-        used = together(state.used(node, own), there.get(node, ()))
-        for pod in pods:
-            if any(True for _ in Wants(pod).obstacles(nodes[node], *used)):
-                return False
-            used = together(used, (pod,))
-        return True
-
-    return has_room
 
 
 def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:

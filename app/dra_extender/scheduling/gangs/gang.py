@@ -51,17 +51,20 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
         return Gang(
             key, len(members), problem=f"{key} has {len(members)} pods; at most {PODS_OF_GANG} are placed together"
         )
-    size = _size(view, key, members)
+    api_group = API_GROUPS.get(key.source)
+    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
+    size = group.min_count if group is not None else _size(view, key, members)
     if size is None:
         return None
     if isinstance(size, str):
         return Gang(key, 0, problem=size)
     placed = [each for each in members if each.spec.node_name or _is_being_bound(view, each, pod)]
     taken = {each.metadata.uid for each in placed}
-    waiting = [each for each in members if each.metadata.uid not in taken and not _is_held_back(each)]
+    waiting = [each for each in members if each.metadata.uid not in taken and not each.finished]
+    waiting = [each for each in waiting if not each.spec.scheduling_gates]
     waiting.sort(key=lambda each: (-each.spec.priority, each.metadata.creation_timestamp or "", each.metadata.name))
     problem = _problem(key, size, len(placed), waiting)
-    return Gang(key, size, placed, waiting, problem, levels(pod, _required(view, key)))
+    return Gang(key, size, placed, waiting, problem, levels(pod, group.topology_key if group is not None else ""))
 
 
 def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
@@ -70,16 +73,14 @@ def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
     return uid in view.binding and uid != asked.metadata.uid and view.is_planned(uid)
 
 
-def _is_held_back(pod: Pod) -> bool:
-    return bool(pod.spec.scheduling_gates) or pod.finished
-
-
 def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None:
-    """How many members have to run; a text when that is unknown; None when the group is no gang."""
-    api_group = API_GROUPS.get(key.source)
-    if api_group is not None:
-        group = view.cluster.pod_groups.get(api_group, key.namespace, key.name)
-        return group.min_count if group is not None else _absent(view, key)
+    """How many members have to run, without a PodGroup; a text when that is unknown; None when the group is no gang. A
+    PodGroup that a pod refers to has to exist, if this process can see PodGroups at all. A label of the coscheduling
+    plugin may have another meaning.
+    """
+    if key.source in API_GROUPS:
+        sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
+        return f"{key} does not exist" if key.source == "PodGroup" and sees else None
     name = size_annotation(key.source)
     written = {each.metadata.annotations.get(name, "") for each in members}
     if len(written) > 1:
@@ -88,21 +89,6 @@ def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
         return f'{key}: annotation {name} of its pods must be a number of pods, not "{text}"'
     return int(text)
-
-
-def _required(view: View, key: GroupKey) -> str:
-    """The label of which a PodGroup requires one value."""
-    api_group = API_GROUPS.get(key.source, "")
-    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
-    return group.topology_key if group is not None else ""
-
-
-def _absent(view: View, key: GroupKey) -> str | None:
-    """A PodGroup that a pod refers to has to exist, if this process can see PodGroups at all. A label of the
-    coscheduling plugin may have another meaning.
-    """
-    sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
-    return f"{key} does not exist" if key.source == "PodGroup" and sees else None
 
 
 def _problem(key: GroupKey, size: int, placed: int, waiting: Sequence[Pod]) -> str:

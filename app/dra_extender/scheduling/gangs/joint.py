@@ -133,7 +133,8 @@ class _JointSearch:
         if hopeless is not None:
             pod, nodes = hopeless.members[0].prefiltered.pod, hopeless.members[0].nodes
             refused = node_statuses(self._view, hopeless.members[0].prefiltered, nodes).refused
-            return CannotPlace(self.most, _commonest(refused.values()), pod)
+            commonest = Counter(refused.values()).most_common(1)
+            return CannotPlace(self.most, commonest[0][0] if commonest else NO_SOLUTION, pod)
         return CannotPlace(self.most, NO_SOLUTION)
 
     def _charge(self, units: int) -> None:
@@ -353,7 +354,3 @@ def _usable(view: View, name: str, allocation: AllocationResult) -> bool:
 def _together(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
     """Each claim once."""
     return list({identity(claim): claim for claim in chain.from_iterable(claims)}.values())
-
-
-def _commonest(reasons: Iterable[str]) -> str:
-    return next((reason for reason, _ in Counter(reasons).most_common(1)), NO_SOLUTION)

@@ -120,15 +120,9 @@ class GangPlans:
         own = self._plans.get(key) if key is not None else None
         place = own.places.get(pod.metadata.uid) if own is not None else None
         mine = {identity(claim) for claim, _ in place.planned} if place is not None else ()
-        return [
-            planned
-            for plan in self._plans.values()
-            for other in plan.places.values()
-            for planned in other.planned
-            if identity(planned[0]) not in mine
-        ]
+        return [planned for planned in self.kept_beside(None) if identity(planned[0]) not in mine]
 
-    def kept_beside(self, key: GroupKey) -> Sequence[Planned]:
+    def kept_beside(self, key: GroupKey | None) -> Sequence[Planned]:
         """What is held for the pods of other groups."""
         return [
             planned
