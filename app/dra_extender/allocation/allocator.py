@@ -46,6 +46,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.cel import Programs, Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.devices.nodeselection import NodeSelection, one_node
 from dra_extender.devices.pools import NodeView, PooledDevice, seen_together
 
@@ -85,7 +86,7 @@ class Allocator:
             steps = found.steps
             if isinstance(found, Unfit):
                 return found
-            return Plan(allocations(prepared, view, found.state.taken, self._share_ids), steps)
+            return self._plan(prepared, view, found.state.taken, steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), steps)
 
@@ -111,7 +112,7 @@ class Allocator:
             if isinstance(found, Unfit):
                 return found
             first = [names[0] for names in nodes]
-            return Plan(allocations(prepared, view, found.state.taken, self._share_ids, first), found.steps)
+            return self._plan(prepared, view, found.state.taken, found.steps, first)
         except FatalError as failure:
             return Failure(failure.text(prepared), 0)
 
@@ -167,11 +168,28 @@ class Allocator:
                 taken.append(Taken(RequestOption(ask, source.claim, request, found), device))
                 if shareable >> device & 1:
                     taken[-1].takes = suitability(view.devices[device].model, ask.filter, budget).takes or ()
-            return Plan(allocations(prepared, view, taken, self._share_ids), reply.steps)
+            return self._plan(prepared, view, taken, reply.steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), reply.steps)
         except IndexError:
             return Unfit(NO_SOLUTION, reply.steps)
+
+    def _plan(
+        self, prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], steps: int, nodes: Sequence[str] = ()
+    ) -> Plan:
+        found = allocations(prepared, view, taken, self._share_ids, nodes)
+        if not prepared.features.node_allocatable_resources:
+            return Plan(found, steps)
+        traits = {device.id: device.model.traits for device in (view.devices[item.device] for item in taken)}
+        amounts = []
+        for claim, allocation in zip(prepared.claims, found, strict=True):
+            results = allocation.devices.results
+            pairs = ((result, traits[result.id].node_allocatable_resources) for result in results)
+            try:
+                amounts.append(amounts_of(claim.claim, pairs))
+            except NotConsumedError as problem:
+                raise FatalError(str(problem)) from None
+        return Plan(found, steps, tuple(amounts) if any(amounts) else ())
 
     def search(self, task: AllocationTask) -> tuple[Search, SearchOutcome]:
         """Without proofs; at the first dead end once more from the start, with them. Raises FatalError."""

@@ -31,7 +31,6 @@ from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
-from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of_all
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
@@ -298,18 +297,8 @@ class Decisions:
         found = self._decide(request, key)[1]
         if chooser is None or not isinstance(found, Plan):
             return found
-        chosen = self._with_amounts(request, self._least(prepared, node, found, chooser))
-        return found if isinstance(chosen, Plan) and chosen.amounts else chosen
-
-    def _with_amounts(self, request: SearchRequest, found: Plan | Unfit | Failure) -> Plan | Unfit | Failure:
-        if not isinstance(found, Plan) or not self._cluster.features.node_allocatable_resources:
-            return found
-        claims = (prepared.claim for prepared in request.prepared.claims)
-        try:
-            amounts = amounts_of_all(zip(claims, found.allocations, strict=True), request.view.resources_of)
-        except NotConsumedError as problem:
-            return Failure(str(problem), found.steps)
-        return replace(found, amounts=amounts) if amounts else found
+        chosen = self._least(prepared, node, found, chooser)
+        return found if chosen.amounts else chosen
 
     def plan_together(self, claims: Sequence[ResourceClaim], nodes: Sequence[Sequence[str]]) -> Plan | Unfit | Failure:
         """How to allocate the claims at once, each for use on all of its `nodes`. Raises Deferred."""
@@ -386,14 +375,12 @@ class Decisions:
         raise budget.defer(key, request, SEARCHING)
 
     def _allocate(self, request: SearchRequest, work: Work | None) -> Plan | Unfit | Failure:
-        found = self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
-        return self._with_amounts(request, found)
+        return self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
 
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
         """The decision in a worker's reply. Raises TurnSpent and Deferred."""
         if isinstance(reply, SearchReply):
-            found = self._allocator.replay(request.prepared, request.view, reply, self._budget)
-            return self._with_amounts(request, found)
+            return self._allocator.replay(request.prepared, request.view, reply, self._budget)
         return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:

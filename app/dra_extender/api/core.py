@@ -5,7 +5,7 @@ nodes a pod tolerates, and what it requests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -310,11 +310,8 @@ def requested(pod: Pod) -> dict[str, int]:
     overhead. Rules: Kubernetes 1.37, PodRequests of component-helpers/resource/helpers.go.
     """
     total = of_containers(pod, "requests")
-    for name, amount in taken_by_devices(pod):
-        total[name] = total.get(name, 0) + amount
-    for name, quantity in pod.spec.resources.requests.items():
-        if is_pod_level(name):
-            total[name] = quantity.nano
+    own = pod.spec.resources.requests
+    total |= {name: quantity.nano for name, quantity in own.items() if is_pod_level(name)}
     _add(total, pod.spec.overhead)
     return total
 
@@ -324,14 +321,10 @@ def is_pod_level(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-def taken_by_devices(pod: Pod) -> Iterator[tuple[str, int]]:
-    """What the pod's devices take of the node, from its status: (resource, nano units)."""
-    for status in pod.status.node_allocatable_resource_claim_statuses:
-        yield from status.amounts(len(status.containers))
-
-
-def of_containers(pod: Pod, kind: Literal["requests", "limits"]) -> dict[str, int]:
-    """By resource, in nano units: containers together or the largest init container, sidecars with both."""
+def of_containers(pod: Pod, kind: str) -> dict[str, int]:
+    """The requests or limits by resource, in nano units: containers together or the largest init container, sidecars
+    with both, and what the pod's status says that its devices take of the node.
+    """
     total: dict[str, int] = {}
     for container in pod.spec.containers:
         _add(total, getattr(container.resources, kind))
@@ -349,6 +342,9 @@ def of_containers(pod: Pod, kind: Literal["requests", "limits"]) -> dict[str, in
             total[name] = total.get(name, 0) + amount
         for name, amount in peak.items():
             total[name] = max(total.get(name, 0), amount)
+    for status in pod.status.node_allocatable_resource_claim_statuses:
+        for name, amount in status.amounts(len(status.containers)):
+            total[name] = total.get(name, 0) + amount
     return total
 
 

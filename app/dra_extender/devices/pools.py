@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dra_extender.api.resource import DeviceID, NodeAllocatableResource
+from dra_extender.api.resource import DeviceID
 from dra_extender.devices.compatibility import SetGroups
 from dra_extender.devices.models import REMEMBERED, Consumption, DeviceModel
 from dra_extender.devices.nodeselection import NodeSelection
@@ -170,10 +170,6 @@ class NodeView:
                 consuming |= 1 << index
         self._traits = multi, consuming
         return self._traits
-
-    def resources_of(self, device: DeviceID) -> Mapping[str, NodeAllocatableResource]:
-        """What a device of the view takes of its node."""
-        return self.devices[self.bits[device]].model.traits.node_allocatable_resources
 
     @property
     def bits(self) -> Mapping[DeviceID, int]:

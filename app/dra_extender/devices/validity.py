@@ -16,7 +16,6 @@ import msgspec
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import CounterSet, Device, ResourceSlice
-from dra_extender.devices.nodeallocatable import defect_of
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.usage import PoolID
 from dra_extender.limits import DEVICES_OF_NODE
@@ -59,7 +58,7 @@ def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> lis
 def valid_alone(devices: Sequence[Device]) -> bool:
     """True when a pool with only these devices has no defect. Nodes with equal devices need one check."""
     distinct = len({device.name for device in devices}) == len(devices)
-    return distinct and not any(device.consumes_counters or device.node_allocatable_resources for device in devices)
+    return distinct and not any(device.consumes_counters for device in devices)
 
 
 def defects(
@@ -74,9 +73,6 @@ def defects(
         everywhere = [*slices, *others]
         yield from _duplicates("counter set", ((item, item.spec.shared_counters) for item in everywhere))
         yield from _missing_counters([*devices, *others], everywhere)
-    for item in devices if features.node_allocatable_resources else ():
-        if what := next(filter(None, map(defect_of, item.spec.devices)), ""):
-            yield Defect(item.metadata.name, what, "the driver has to correct it")
 
 
 def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device | CounterSet]]]) -> Iterator[Defect]:

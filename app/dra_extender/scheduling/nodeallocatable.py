@@ -12,6 +12,7 @@ a claim through several entries counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import Any
 
 import msgspec
@@ -24,10 +25,9 @@ from dra_extender.api.core import (
     is_pod_level,
     of_containers,
     requested,
-    taken_by_devices,
 )
-from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
-from dra_extender.devices.nodeallocatable import NotConsumedError, Resources, amounts_of, is_mapped
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.scheduling.claims import Unschedulable, consumer, created_names
 from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.view import View
@@ -83,17 +83,17 @@ def demand_on(
 
 def demand_of(pod: Pod, pending: Sequence[ResourceClaim], amounts: NodeAmounts, allocated: ClaimAmounts) -> Demand:
     """`amounts` are those of `pending`."""
-    taking = [*allocated, *((claim, each) for claim, each in zip(pending, amounts, strict=False) if each is not None)]
+    taking = (*allocated, *zip(pending, amounts, strict=False))
+    found = {claim.metadata.name: each for claim, each in taking if each is not None}
     containers = _containers(pod)
-    if any(claim.metadata.name not in containers for claim, _ in taking):
-        return Demand(problem=UNREPORTED)
-    found = {claim.metadata.name: each for claim, each in taking}
+    if not found or not found.keys() <= containers.keys():
+        return Demand(problem=UNREPORTED if found else "")
     statuses = tuple(
         msgspec.structs.replace(found[name], resource_claim_name=name, containers=containers[name])
         for name in sorted(found)
     )
     taker = with_statuses(pod, statuses)
-    return Demand(requested(taker), statuses, next(_uncovered(taker), "")) if statuses else Demand()
+    return Demand(requested(taker), statuses, next(_uncovered(taker), ""))
 
 
 def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
@@ -122,50 +122,37 @@ def _containers(pod: Pod) -> dict[str, tuple[str, ...]]:
 
 def _uncovered(pod: Pod) -> Iterator[str]:
     """Why what the pod itself requests, or its limits, do not cover its containers and devices."""
-    own, needs, limits = pod.spec.resources, of_containers(pod, "requests"), of_containers(pod, "limits")
-    for name, amount in taken_by_devices(pod):
-        needs[name] = needs.get(name, 0) + amount
-        limits[name] = limits.get(name, 0) + amount
-    for name, request in sorted(own.requests.items()):
-        if is_pod_level(name) and needs.get(name, 0) > request.nano:
-            what = "the aggregated container and node-allocatable DRA requests"
-            yield f"pod level request for {name} is insufficient to cover {what}"
-    for name, limit in sorted(own.limits.items()):
-        if name.startswith("hugepages-"):
-            if limits.get(name, 0) > limit.nano:
-                what = "the aggregated container and node-allocatable DRA limits"
-                yield f"pod level limit for {name} is insufficient to cover {what}"
-            continue
-        for container in pod.spec.containers:
-            parts = pod.status.node_allocatable_resource_claim_statuses
-            amounts = (each.amounts(1) for each in parts if container.name in each.containers)
-            extra = sum(amount for pairs in amounts for each, amount in pairs if each == name)
-            declared = container.resources.limits.get(name)
-            if declared is not None and declared.nano + extra > limit.nano:
-                what = f"the limit and DRA overhead for container {container.name}"
-                yield f"pod level limit for {name} is insufficient to cover {what}"
-
-
-# --- allocated claims -------------------------------------------------------------------------------------------------
+    own, parts = pod.spec.resources, pod.status.node_allocatable_resource_claim_statuses
+    pages = {name: limit for name, limit in own.limits.items() if name.startswith("hugepages-")}
+    for kind, covering in (("request", own.requests), ("limit", pages)):
+        needs = of_containers(pod, f"{kind}s")
+        for name, amount in sorted(covering.items()):
+            if is_pod_level(name) and needs.get(name, 0) > amount.nano:
+                what = f"the aggregated container and node-allocatable DRA {kind}s"
+                yield f"pod level {kind} for {name} is insufficient to cover {what}"
+    for container, name in product(pod.spec.containers, sorted(own.limits.keys() - pages)):
+        amounts = chain.from_iterable(each.amounts(1) for each in parts if container.name in each.containers)
+        extra = sum(amount for each, amount in amounts if each == name)
+        declared = container.resources.limits.get(name)
+        if declared is not None and declared.nano + extra > own.limits[name].nano:
+            what = f"the limit and DRA overhead for container {container.name}"
+            yield f"pod level limit for {name} is insufficient to cover {what}"
 
 
 def of_allocated(view: View, pod: Pod, claims: Sequence[ResourceClaim]) -> ClaimAmounts | Unschedulable | Failure:
     """What the devices of allocated claims take; why the pod cannot use one of the claims."""
 
-    def resources(id: DeviceID) -> Resources:
-        pool = view.cluster.inventory.pools.get(id[:2])
-        device = pool.device(id[2]) if pool is not None else None
-        return device.node_allocatable_resources if device is not None else {}
-
-    found: list[tuple[ResourceClaim, NodeAllocatableResourceClaimStatus]] = []
+    pools, found = view.cluster.inventory.pools, []
     for claim in claims:
-        allocation = claim.allocation or AllocationResult()
+        results = claim.allocation.devices.results if claim.allocation is not None else ()
+        devices = ((result, pools[result.id[:2]].device(result.device)) for result in results if result.id[:2] in pools)
+        taken = [(result, device.node_allocatable_resources) for result, device in devices if device is not None]
         try:
-            amounts = amounts_of(claim, allocation, resources)
+            amounts = amounts_of(claim, taken)
         except NotConsumedError as problem:
             return Failure(str(problem))
         used = claim.status.reserved_for and not claim.reserved_for(consumer(claim, pod, view.features).uid)
-        if used and any(is_mapped(resources(result.id)) for result in allocation.devices.results):
+        if used and any(each.mapping is not None for _, resources in taken for each in resources.values()):
             name = claim.metadata.name
             return Unschedulable(
                 f"node allocatable resource claim {name} has a mapped device and cannot be shared across pods"

@@ -107,11 +107,9 @@ class ResultCache:
         results = self._results
         found_here = {(results[number].fits, results[number].reason) for number in numbers}
         waiting = any(results[number].waiting for number in numbers)
-        taking = {number for number in numbers if results[number].amounts}
-        amounts: Mapping[str, NodeAmounts] = {}
-        if taking:
-            pairs = zip(names, row, strict=True)
-            amounts = {name: results[number].amounts for name, number in pairs if number in taking}
+        taking = {number: results[number].amounts for number in numbers if results[number].amounts}
+        pairs = zip(names, row, strict=True) if taking else ()
+        amounts = {name: taking[number] for name, number in pairs if number in taking}
         if all(fits for fits, _ in found_here):
             return NodeResults(list(names), {}, amounts=amounts)
         if len(found_here) == 1:

@@ -8,7 +8,7 @@ between turns, the report shows each pool in the state of its own turn.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -95,20 +95,28 @@ def reporting(
     found: list[CountedDevice] = []
     partitions: list[PartitionType] = []
     pools_done: list[PoolID] = []
+    next = ""
     ids = sorted(visible.pools())
     for id in ids[bisect_right(ids, start) :]:
         published = inventory.pools.get(id)
         if published is None or (wanted.drivers and id[0] not in wanted.drivers):
             continue
         if limit is not None and (len(pools_done) >= limit or len(found) >= MOST_DEVICES):
-            return _page(found, classes, partitions, "/".join(pools_done[-1]))
+            next = "/".join(pools_done[-1])
+            break
         pools_done.append(id)
         devices = yield from counting(view, published, classes, visible.sees)
         chosen = [device for device in devices if wanted.wants(device)]
         if chosen and view.features.partition_types and not _problem(published, view.features):
             partitions.extend(partition_types(published, view.ledger.in_use(id)))
         found.extend(chosen)
-    return _page(found, classes, partitions)
+    return DeviceReport(
+        devices=tuple(found),
+        totals=totals_of(found),
+        next=next,
+        complete=classes.complete,
+        partitions=tuple(partitions),
+    )
 
 
 def counting(
@@ -137,18 +145,6 @@ def counting_devices(view: View) -> Turns[DeviceCounts]:
         if published is not None:
             found.add((yield from counting(view, published, classes)))
     return found
-
-
-def _page(
-    found: Sequence[CountedDevice], classes: ClassMembers, partitions: Sequence[PartitionType], next: str = ""
-) -> DeviceReport:
-    return DeviceReport(
-        devices=tuple(found),
-        totals=totals_of(found),
-        next=next,
-        complete=classes.complete,
-        partitions=tuple(partitions),
-    )
 
 
 def _pool_id(name: str) -> PoolID:
