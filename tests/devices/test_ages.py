@@ -45,7 +45,7 @@ class World:
 
     def __init__(self) -> None:
         features = FeatureGates()
-        self.ledger = Ledger(features, Inventory(features).pool)
+        self.ledger = Ledger(features, Inventory(features).pools.get)
         self.gaps = 0
         self._version = 0
         self._stored = dict.fromkeys(CLAIMS, Stored())
@@ -197,7 +197,7 @@ def test_rivals_after(steps: list[str], rivals: str) -> None:
 def test_a_rival_less_is_an_improvement() -> None:
     """Nothing is freed, and yet a pod that shares the older claim may fit now."""
     features = FeatureGates()
-    ledger = Ledger(features, Inventory(features).pool)
+    ledger = Ledger(features, Inventory(features).pools.get)
     ledger.observe(make_claim("d", 1), watched=True)
     ledger.observe(make_claim("c", 2, DEVICE), watched=True)
     ledger.observe(make_claim("d", 4, DEVICE), watched=False)

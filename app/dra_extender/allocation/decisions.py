@@ -116,7 +116,8 @@ class Decisions:
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._caches = _Caches(Filters(), ClaimSignatures())
         self._overlay = Overlay(cluster)
-        self._budget: WorkBudget = UNLIMITED
+        self.budget: WorkBudget = UNLIMITED
+        """What the caller charges its own work to, as well."""
 
     @property
     def filters(self) -> Filters:
@@ -143,22 +144,12 @@ class Decisions:
     def with_budget(self, budget: WorkBudget) -> Decisions:
         """The decisions on the same state, with work counted by the budget."""
         found = copy(self)
-        found._budget = budget
+        found.budget = budget
         return found
-
-    @property
-    def budget(self) -> WorkBudget:
-        """What the caller charges its own work to."""
-        return self._budget
-
-    @property
-    def unfinished(self) -> bool:
-        """The call has reached its work: what was not decided is refused."""
-        return self._budget.unfinished
 
     def signatures(self, claims: Iterable[ResourceClaim]) -> tuple[bytes, ...]:
         """The signature of each claim: equal for claims with equal specs. Raises TurnSpent and Deferred."""
-        return self._caches.signatures.of(claims, self._budget)
+        return self._caches.signatures.of(claims, self.budget)
 
     def with_own_results(self) -> Decisions:
         """The decisions on the same state, with a result cache of their own. Questions about hypothetical claims use
@@ -178,7 +169,7 @@ class Decisions:
         """A key for each known node. Nodes with equal keys give equal decisions: for these claims, for claims with the
         same selectors and any class, and with constraints on these attributes. Raises TurnSpent and Deferred.
         """
-        cluster, budget, caches = self._cluster, self._budget, self._caches
+        cluster, budget, caches = self._cluster, self.budget, self._caches
         prepared = self._prepare(claims)
         own = node_reads(prepared) if isinstance(prepared, PreparedClaims) else None
         filters = [caches.filters.of_class(known, cluster.features) for known in cluster.classes.values()]
@@ -212,7 +203,7 @@ class Decisions:
             return NodeResults([], dict.fromkeys(names, str(waiting)), waiting=True)
         if isinstance(results, Failure):
             return NodeResults([], {}, self._problem(claims, results))
-        return results.results(names, self._search(claims, results), self._overlay, self._budget)
+        return results.results(names, self._search(claims, results), self._overlay, self.budget)
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
         """The raw score that allocating the claims would give each node that fits; empty when an error is fatal, or the
@@ -227,7 +218,7 @@ class Decisions:
             return {}
         if isinstance(results, Failure):
             return {}
-        return results.scores(names, self._search(claims, results), self._overlay, self._budget)
+        return results.scores(names, self._search(claims, results), self._overlay, self.budget)
 
     def _results(self, claims: Sequence[ResourceClaim], *, scored: bool = False) -> ResultCache | Failure:
         key, caches = self._key(claims), self._caches
@@ -248,7 +239,7 @@ class Decisions:
         reads, caches = node_reads(prepared, scorer), self._caches
         keys = caches.keys.get(reads)
         if keys is None:
-            pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self._budget))
+            pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self.budget))
             keys = caches.keys[reads] = EquivalenceKeys(reads, pools=pools, states=caches.states)
         return ResultCache(keys, self._cluster.inventory.nodes, self._cluster.ledger)
 
@@ -307,7 +298,7 @@ class Decisions:
             return prepared
         views, allocator = {name: self._view(name) for of in nodes for name in of}, self._allocator
         try:
-            return self._budget.attempt(
+            return self.budget.attempt(
                 lambda work: allocator.allocate_together(prepared, nodes, views, self._holdings, work)
             )
         except WorkExceeded:
@@ -318,7 +309,7 @@ class Decisions:
 
         def attempt(view: NodeView, steps: int) -> Plan | Unfit | Failure:
             allocator = Allocator(step_budget=steps, share_ids=self._share_ids)
-            budget, holdings = self._budget, self._holdings(view)
+            budget, holdings = self.budget, self._holdings(view)
             try:
                 return budget.attempt(lambda work: allocator.allocate(prepared, view, holdings, budget, work))
             except (WorkExceeded, TurnSpent, Deferred):
@@ -328,7 +319,7 @@ class Decisions:
 
     def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
         """How many devices of the node each rule leaves the claims. Raises Deferred."""
-        view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
+        view, budget, prepared = self._view(node), self.budget, self._prepare(claims)
         holdings, steps = self._holdings(view), self._step_budget
         try:
             return budget.attempt(lambda work: tally(prepared, view, holdings, steps, budget, work))
@@ -341,7 +332,7 @@ class Decisions:
         before = len(known)
         try:
             return prepare(
-                claims, cluster.classes, cluster.features, caches.filters, begun=known, spend=self._budget.spend
+                claims, cluster.classes, cluster.features, caches.filters, begun=known, spend=self.budget.spend
             )
         finally:
             if len(known) > before:
@@ -360,7 +351,7 @@ class Decisions:
         """The decision, and the request that it answers: one with the same key, perhaps for another node. A worker's
         reply is for claims of the same content, and is applied to these.
         """
-        budget = self._budget
+        budget = self.budget
         known = budget.known(key)
         if known is not None and isinstance(known.request, SearchRequest):
             asked = replace(known.request, prepared=request.prepared)
@@ -375,12 +366,12 @@ class Decisions:
         raise budget.defer(key, request, SEARCHING)
 
     def _allocate(self, request: SearchRequest, work: Work | None) -> Plan | Unfit | Failure:
-        return self._allocator.allocate(request.prepared, request.view, request.holdings, self._budget, work)
+        return self._allocator.allocate(request.prepared, request.view, request.holdings, self.budget, work)
 
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
         """The decision in a worker's reply. Raises TurnSpent and Deferred."""
         if isinstance(reply, SearchReply):
-            return self._allocator.replay(request.prepared, request.view, reply, self._budget)
+            return self._allocator.replay(request.prepared, request.view, reply, self.budget)
         return Unfit(f"search {reply.text}" if isinstance(reply, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:

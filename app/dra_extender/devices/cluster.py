@@ -213,13 +213,13 @@ class Cluster:
     def __init__(self, features: FeatureGates) -> None:
         self.features = features
         self.inventory = Inventory(features)
-        self.ledger = Ledger(features, self.inventory.pool, self.inventory.nodes.use_changed)
+        self.ledger = Ledger(features, self.inventory.pools.get, self.inventory.nodes.use_changed)
         self.pods = Pods()
         self.pod_groups = PodGroups()
         self.continuity = Continuity(self.ledger, self.pods)
         self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
-        self.undecodable = UndecodableObjects(self.ledger, self.inventory.pools_of)
+        self.undecodable = UndecodableObjects(self.ledger, self.inventory.nodes.own_pools)
         self._drops: dict[str, Callable[[str], bool]] = {
             Node.__name__: self.inventory.nodes.drop,
             ResourceSlice.__name__: self.inventory.drop_slice,

@@ -60,11 +60,11 @@ class Inventory:
 
     def __init__(self, features: FeatureGates) -> None:
         self.classes = Classes()
-        self.nodes = Nodes(features, self.pool)
+        self.pools: dict[PoolID, PublishedPool] = {}
+        self.nodes = Nodes(features, self.pools.get)
         self._features = features
         self._rules = TaintRules()
         self._device_lists = DeviceLists()
-        self.pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
         self._problems: dict[PoolID, tuple[ObjectProblem, ...]] = {}
         self._unchecked: dict[PoolID, None] = {}
@@ -163,13 +163,6 @@ class Inventory:
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool and are not stale."""
         return self.nodes.seeing(pool)
-
-    def pool(self, pool: PoolID) -> PublishedPool | None:
-        return self.pools.get(pool)
-
-    def pools_of(self, node: str) -> Iterator[PoolID]:
-        """The pools with slices of the node's own."""
-        return (pool for pool, published in self.pools.items() if node in published.own_nodes())
 
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
+from typing import Any, Final
 
 from dra_extender.api.core import Node
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
@@ -20,6 +21,8 @@ from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, U
 
 Planned = tuple[ResourceClaim, AllocationResult]
 """A claim and the devices it would get."""
+
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 class Overlay:
@@ -34,16 +37,15 @@ class Overlay:
     def __init__(
         self,
         cluster: ReadOnlyCluster,
-        *,
-        added: Mapping[str, Uses] | None = None,
+        added: Mapping[str, Uses] = _NONE,
         removed: frozenset[str] = frozenset(),
-        nodes: Mapping[str, SeenNode] | None = None,
+        nodes: Mapping[str, SeenNode] = _NONE,
     ) -> None:
         """`added`: what claims would use besides, by identity. `removed`: identities of claims that would be gone."""
         self._cluster = cluster
-        self._added = added or {}
+        self._added = added
         self._removed = removed
-        self._nodes = nodes or {}
+        self._nodes = nodes
         uses = chain(self._added.values(), (cluster.ledger.uses(claim) for claim in removed))
         self.touched = frozenset(device[:2] for use in uses for device, _ in use)
         self._holdings: dict[PoolID, PoolHoldings | None] = {}
@@ -82,13 +84,13 @@ class Overlay:
                 added[name] = found
                 for device, share in found:
                     taken.setdefault(device, set()).add(share)
-        return self._with(added=added) if len(added) > len(self._added) else self
+        return Overlay(self._cluster, added, self._removed, self._nodes) if len(added) > len(self._added) else self
 
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
         """The state without these claims and their devices."""
         gone = {identity(claim) for claim in claims}
         added = {claim: uses for claim, uses in self._added.items() if claim not in gone}
-        return self._with(added=added, removed=self._removed | gone)
+        return Overlay(self._cluster, added, self._removed | gone, self._nodes)
 
     def with_nodes(self, nodes: Iterable[Node], slices: Iterable[ResourceSlice] = ()) -> Overlay:
         """The state with these additional nodes and their own slices. They also see the open slices. Raises ValueError
@@ -105,25 +107,11 @@ class Overlay:
                 raise ValueError(f"slice {item.metadata.name}: spec.nodeName {name!r} is not an added node")
             own[name].append(item)
         seen = {name: self._cluster.inventory.would_see(node, own[name]) for name, node in added.items()}
-        return self._with(nodes={**self._nodes, **seen})
+        return Overlay(self._cluster, self._added, self._removed, {**self._nodes, **seen})
 
     def has(self, claim: ResourceClaim) -> bool:
         """True if a plan for this claim was added."""
         return identity(claim) in self._added
-
-    def _with(
-        self,
-        *,
-        added: Mapping[str, Uses] | None = None,
-        removed: frozenset[str] | None = None,
-        nodes: Mapping[str, SeenNode] | None = None,
-    ) -> Overlay:
-        return Overlay(
-            self._cluster,
-            added=self._added if added is None else added,
-            removed=self._removed if removed is None else removed,
-            nodes=self._nodes if nodes is None else nodes,
-        )
 
     def _is_decided(self, claim: ResourceClaim) -> bool:
         """True when the claim has devices, or is about to get some."""

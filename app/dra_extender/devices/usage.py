@@ -11,9 +11,11 @@ Rules: Kubernetes 1.36, dynamic-resource-allocation/structured/internal/allocate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
@@ -62,28 +64,11 @@ Amounts = Mapping[str, int]
 NO_AMOUNTS: Final[Amounts] = {}
 
 
-class PoolHoldings:
+class PoolHoldings(msgspec.Struct, frozen=True):
     """What is held in one pool, by device name: `owned` devices, and what all shares of a device consume together."""
 
-    __slots__ = ("owned", "shared")
-
-    def __init__(self, owned: Iterable[str] = (), shared: Mapping[str, Amounts] | None = None) -> None:
-        self.owned = frozenset(owned)
-        self.shared: Mapping[str, Amounts] = shared or {}
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, PoolHoldings)
-            and self.owned == other.owned
-            and {name: _present(amounts) for name, amounts in self.shared.items()}
-            == {name: _present(amounts) for name, amounts in other.shared.items()}
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # compared in tests only
-
-
-def _present(amounts: Amounts) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if amount}
+    owned: Set[str] = frozenset()
+    shared: Mapping[str, Amounts] = {}
 
 
 PartUse = tuple[str | None, Mapping[str, Quantity]]

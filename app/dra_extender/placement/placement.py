@@ -201,7 +201,7 @@ class Placement:
             prepared = prepare(claims, cluster.classes, cluster.features, self._filters, spend=budget.spend)
             if isinstance(prepared, Failure):
                 return None
-            found = shape_of(load, [prepared])
+            found = shape_of(load, prepared)
             self._read(found, budget)
             self._shapes[key] = found
         return None if any(filter in self._costly for filter in filters_of(found)) else found

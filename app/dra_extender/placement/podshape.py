@@ -7,7 +7,7 @@ counts on the node it names until it has ended or is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -116,12 +116,11 @@ class PodShape(msgspec.Struct, frozen=True):
     need: Need = ()
 
 
-def shape_of(load: Load, prepared: Sequence[PreparedClaims]) -> PodShape:
+def shape_of(load: Load, prepared: PreparedClaims) -> PodShape:
     """The shape of a pod with this load and these claims."""
     need = tuple(
         DeviceDemand(tuple(_alternative(ask) for ask in request.asks))
-        for claims in prepared
-        for request in claims.requests
+        for request in prepared.requests
         if not all(ask.admin for ask in request.asks)
     )
     return PodShape(load.cpu, load.memory, need)

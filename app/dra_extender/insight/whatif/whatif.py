@@ -285,7 +285,7 @@ def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
     """Problems of the pools of the added slices."""
     slices = [item for item in changes.objects if isinstance(item, ResourceSlice)]
     for pool in dict.fromkeys((item.spec.driver, item.spec.pool.name) for item in slices):
-        published = copy.cluster.inventory.pool(pool)
+        published = copy.cluster.inventory.pools.get(pool)
         for problem in problems_of(pool, tuple(published.newest()), copy.cluster.features) if published else ():
             yield f"{problem.object}: {problem.what}"
 

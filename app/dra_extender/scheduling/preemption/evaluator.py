@@ -105,7 +105,7 @@ class PreemptionEvaluator:
         except Deferred:
             return UNKNOWN
         finally:
-            self.unfinished = view.decisions.unfinished
+            self.unfinished = view.decisions.budget.unfinished
 
     def _evaluate(self, view: View) -> Preemption | NoPreemption:
         refused = ineligible(view, self.terms)
@@ -166,7 +166,7 @@ class PreemptionEvaluator:
 
 def _check_finished(view: View) -> None:
     """Raises Deferred if the call has reached its work: nodes are then refused that were not decided on."""
-    if view.decisions.unfinished:
+    if view.decisions.budget.unfinished:
         raise Deferred(SEARCHING)
 
 
