@@ -11,7 +11,7 @@ twice is allocated and reserved once; a pod with more than `CLAIMS_OF_POD` claim
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from dra_extender.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
+from dra_extender.devices.readonly import ReadOnlyLedger
 from dra_extender.limits import CLAIMS_OF_POD
 
 ADOPTED: Final = "dra-extender.dev/adopted"
@@ -56,14 +57,6 @@ class PodClaims(msgspec.Struct, frozen=True):
     pending: tuple[ResourceClaim, ...]
 
 
-class ClaimStore(Protocol):
-    """Where claims are known. See `Ledger`."""
-
-    def get(self, namespace: str, name: str) -> ResourceClaim | None: ...
-
-    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]: ...
-
-
 def created_names(pod: Pod) -> dict[str, str | None]:
     """By entry of spec.resourceClaims: the name of the claim created for it; None when it needs no claim."""
     return {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
@@ -75,7 +68,7 @@ def claim_names(pod: Pod) -> list[str]:
     return [] if isinstance(named, Unschedulable) else [name for name, _ in named]
 
 
-def known_claims(pod: Pod, store: ClaimStore) -> list[ResourceClaim]:
+def known_claims(pod: Pod, store: ReadOnlyLedger) -> list[ResourceClaim]:
     """The claims that the pod names or owns, each once, as far as they are known: also that for extended resources."""
     namespace, uid = pod.metadata.namespace, pod.metadata.uid
     named = (store.get(namespace, name) for name in claim_names(pod))

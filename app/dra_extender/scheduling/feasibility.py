@@ -333,6 +333,16 @@ def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Un
 
 def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
     """What has to be written to bind the pod to this node. The caller holds the allocations before its next await."""
+    try:
+        return try_allocate(view, prefiltered, name)
+    except Deferred as waiting:
+        return Unfit(str(waiting), 0)
+
+
+def try_allocate(
+    view: View, prefiltered: PreFilterResult, name: str
+) -> NodeAllocation | Unfit | Unschedulable | Failure:
+    """As `allocate`. Raises Deferred when a worker has to answer first."""
     if not isinstance(prefiltered, PreFilterState):
         return prefiltered
     node = view.cluster.nodes.get(name)
@@ -346,10 +356,7 @@ def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocat
     choice = ""
     if pending.claims:
         chooser = _chooser(view, prefiltered, pending.claims, name)
-        try:
-            plan = view.decisions.plan(pending.claims, name, chooser)
-        except Deferred as waiting:
-            return Unfit(str(waiting), 0)
+        plan = view.decisions.plan(pending.claims, name, chooser)
         if not isinstance(plan, Plan):
             return plan
         allocations, amounts = plan.allocations, plan.amounts

@@ -19,10 +19,10 @@ from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceC
 from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
 
 
-class ClaimWriter(Protocol):
-    """Reads and writes of claims. `claim` has the name, UID and resourceVersion that a write requires.
+class Ports(Protocol):
+    """Everything that talks to the API server. `claim` has the name, UID and resourceVersion that a write requires.
 
-    Preconditions: unless said otherwise a write fails with ConflictError when the stored claim has another
+    Preconditions: unless said otherwise a write of a claim fails with ConflictError when the stored claim has another
     resourceVersion, and with ConflictError or RejectedError (the real server says 409 or 422) when it has another UID.
     """
 
@@ -56,10 +56,6 @@ class ClaimWriter(Protocol):
     async def delete_claim(self, claim: ResourceClaim) -> None:
         """Delete the claim if it still is the same one (UID) at the same version; gone already is fine."""
 
-
-class PodWriter(Protocol):
-    """Reads and writes of pods."""
-
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod as stored now; None when there is none."""
 
@@ -86,10 +82,6 @@ class PodWriter(Protocol):
         `dry_run`: whether it would be allowed now.
         """
 
-
-class EventSink(Protocol):
-    """Events, and requeues of refused pods."""
-
     def record_event(
         self,
         regarding: Pod | ResourceClaim,
@@ -103,10 +95,6 @@ class EventSink(Protocol):
 
     async def requeue(self) -> None:
         """Annotate the requeue claim: kube-scheduler then retries all unschedulable pods."""
-
-
-class Ports(ClaimWriter, PodWriter, EventSink, Protocol):
-    """Everything that talks to the API server."""
 
 
 class Worked(Protocol):

@@ -6,7 +6,7 @@ live: it changes between two awaits when the watches deliver events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 from typing import Protocol
 
@@ -36,32 +36,16 @@ class KnownPods(Protocol):
     """The pods as far as they are known. See `Pods`."""
 
     def get(self, uid: str) -> Pod | None: ...
-
     def named(self, namespace: str, name: str) -> Pod | None: ...
-
     def is_terminating(self, uid: str) -> bool: ...
-
     @property
     def lowest_priority(self) -> int | None: ...
-
     @property
     def watched(self) -> int: ...
-
     def of_group(self, namespace: str, name: str) -> Sequence[Pod]: ...
-
     def members(self, group: GroupKey) -> Sequence[Pod]: ...
-
     def __iter__(self) -> Iterator[Pod]: ...
-
     def __len__(self) -> int: ...
-
-
-class KnownResourceNames(Protocol):
-    """Which device classes provide extended resources. See `ResourceNames`."""
-
-    def wanted(self, pod: Pod) -> extended.ExtendedResources | None: ...
-
-    def is_orphaned(self, names: Iterable[str]) -> bool: ...
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +56,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     pods: KnownPods
     clock: Clock
     config: SchedulingConfig
-    resources: KnownResourceNames
+    resources: extended.ResourceNames
     binding: Mapping[str, str] = _NOT_BINDING
     """By pod UID: the node of a bind that is under way."""
     used: Callable[[str, frozenset[str]], Used] | None = None

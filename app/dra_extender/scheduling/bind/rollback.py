@@ -36,7 +36,7 @@ from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, R
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
-from dra_extender.scheduling.ports import EventSink
+from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
@@ -253,7 +253,7 @@ class PendingRollbacks:
 
     def __init__(self, handle: Handle) -> None:
         self._view = view = handle.view
-        self._messenger: EventSink = handle.ports
+        self._messenger: Ports = handle.ports
         self._observer = handle.observer
         self._entries: dict[Rollback, _Pending] = {}
         self._pauses: Pauses[Rollback] = Pauses(view.clock, view.config)

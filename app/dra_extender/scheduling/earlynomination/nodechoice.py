@@ -9,7 +9,7 @@ of equal pods.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cachetools import LRUCache
@@ -132,12 +132,12 @@ class NodeChooser:
 
     async def choose(self, pod: Pod) -> TentativePlan | None:
         """The node and the devices that the pod would get; None when it fits nowhere or this is unknown now."""
-        found, waits = await self._deferred.decide(pod, lambda view: _or_none(self._choose, view, pod))
+        found, waits = await self._deferred.decide(pod, lambda view: self._decide(view, pod))
         return None if waits else found
 
     async def decide_again(self, pod: Pod, node: str) -> TentativePlan | None:
         """The devices that the pod would get on this node now."""
-        found, _ = await self._deferred.decide(pod, lambda view: _or_none(self._on_node, view, pod, node))
+        found, _ = await self._deferred.decide(pod, lambda view: self._decide(view, pod, node))
         return found
 
     def displaced(self, nomination: EarlyNomination) -> Iterator[EarlyNomination]:
@@ -149,11 +149,16 @@ class NodeChooser:
             if other.uid != nomination.uid and not taken.isdisjoint(_devices(other.plan)):
                 yield other
 
-    def _on_node(self, view: View, pod: Pod, node: str) -> TentativePlan | None:
-        prefiltered = pre_filter(view, pod)
-        if not isinstance(prefiltered, PreFilterState) or self._shares_pending_claim(view, prefiltered):
+    def _decide(self, view: View, pod: Pod, node: str = "") -> TentativePlan | None:
+        """The plan, also None when the call has used all its work. Raises TurnSpent."""
+        try:
+            prefiltered = pre_filter(view, pod)
+            if not isinstance(prefiltered, PreFilterState) or self._shares_pending_claim(view, prefiltered):
+                return None
+            wants = Wants(pod)
+            return self._plan(view, prefiltered, wants, node) if node else self._first(view, prefiltered, wants)
+        except Deferred:
             return None
-        return self._plan(view, prefiltered, Wants(pod), node)
 
     def _shares_pending_claim(self, view: View, prefiltered: PreFilterState) -> bool:
         """True when the plan of another pod allocates one of the claims."""
@@ -166,14 +171,10 @@ class NodeChooser:
         pod = prefiltered.pod
         return view.overlay().holding(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
 
-    def _choose(self, view: View, pod: Pod) -> TentativePlan | None:
-        """Raises TurnSpent and Deferred."""
-        prefiltered = pre_filter(view, pod)
-        if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is not None:
+    def _first(self, view: View, prefiltered: PreFilterState, wants: Wants) -> TentativePlan | None:
+        """The plan for the first node where the pod fits. Raises TurnSpent and Deferred."""
+        if prefiltered.wanted is not None:
             return None
-        if self._shares_pending_claim(view, prefiltered):
-            return None
-        wants = Wants(pod)
         generation, group = self._requeue.generation, self._group(view, prefiltered, wants)
         nodes = self._lists.get(group, generation)
         if nodes is None:
@@ -223,14 +224,6 @@ class NodeChooser:
             affinity.node_affinity if affinity is not None else None,
             pod.spec.tolerations,
         )
-
-
-def _or_none(decide: Callable[..., TentativePlan | None], view: View, *arguments: object) -> TentativePlan | None:
-    """The plan; None when the call has used all its work. Raises TurnSpent."""
-    try:
-        return decide(view, *arguments)
-    except Deferred:
-        return None
 
 
 def _devices(plan: TentativePlan) -> frozenset[DeviceID]:

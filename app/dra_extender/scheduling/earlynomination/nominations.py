@@ -22,7 +22,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.ports import PodWriter
+from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.tentativeplans import PlanIndex, TentativePlan, TentativePlans, Touched
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
@@ -126,7 +126,7 @@ class _Removal(msgspec.Struct, frozen=True):
 class PendingRemovals:
     """Nominations of ours that have to be removed from pods."""
 
-    def __init__(self, view: View, ports: PodWriter) -> None:
+    def __init__(self, view: View, ports: Ports) -> None:
         self._view = view
         self._ports = ports
         self._pending: dict[str, _Removal] = {}

@@ -249,15 +249,17 @@ class PreemptionController:
             terms = self.terms(pod)
             found, _ = await self._handle.deferred.decide(pod, lambda view: restored(view, terms, node))
             if found is not None:
-                known = [victim for uid in found.victims if (victim := view.pods.get(uid)) is not None]
+                claims, plans = found
+                victims = tuple(dict.fromkeys(entry.uid for claim in claims for entry in claim.status.reserved_for))
+                known = [victim for uid in victims if (victim := view.pods.get(uid)) is not None]
                 self._nominations.put(
                     Nomination(
                         pod=pod,
                         node=node,
-                        victims=found.victims,
-                        plans=found.plans,
+                        victims=victims,
+                        plans=plans,
                         until=self._until(known),
-                        claims=tuple(claim.metadata.uid for claim in found.claims),
+                        claims=tuple(claim.metadata.uid for claim in claims),
                     )
                 )
                 log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))
@@ -265,20 +267,12 @@ class PreemptionController:
         self._lifecycle.records.erase(uid, node)
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """The claims of terminating pods on the node, and the plans to keep."""
-
-    claims: tuple[ResourceClaim, ...]
-    plans: tuple[Planned, ...]
-
-    @property
-    def victims(self) -> tuple[str, ...]:
-        """The UIDs of the pods to wait for."""
-        return tuple(dict.fromkeys(entry.uid for claim in self.claims for entry in claim.status.reserved_for))
-
-
-def restored(view: View, terms: PreemptionTerms, node: str) -> Restored | None:
-    """None when nothing is to be kept for the pod on the node, or this cannot be decided now. Raises TurnSpent."""
+def restored(
+    view: View, terms: PreemptionTerms, node: str
+) -> tuple[tuple[ResourceClaim, ...], tuple[Planned, ...]] | None:
+    """The claims of terminating pods on the node, and the plans to keep. None when nothing is to be kept for the pod
+    there, or this cannot be decided now. Raises TurnSpent.
+    """
     if not terms.may_preempt or terms.preemptor.spec.scheduling_gates:
         return None
     prefiltered = pre_filter(view, terms.preemptor)
@@ -290,4 +284,4 @@ def restored(view: View, terms: PreemptionTerms, node: str) -> Restored | None:
         plans = plan_without(view, prefiltered, terms, node, found.terminating)
     except Deferred:
         return None
-    return Restored(found.terminating, plans) if plans else None
+    return (found.terminating, plans) if plans else None

@@ -23,7 +23,7 @@ from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.ports import PodWriter
+from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
 
@@ -133,7 +133,7 @@ class Nominations:
 class NominationRecords:
     """Writes nominations to the API server and removes them."""
 
-    def __init__(self, view: View, ports: PodWriter) -> None:
+    def __init__(self, view: View, ports: Ports) -> None:
         self._view = view
         self._ports = ports
         self._leftovers: dict[str, str] = {}

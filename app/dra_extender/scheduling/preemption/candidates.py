@@ -15,17 +15,15 @@ from typing import Final
 import msgspec
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
-from dra_extender.allocation.plan import Plan, Unfit
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import (
+    NodeAllocation,
     NodeStatuses,
-    PendingClaims,
     PreFilterState,
     node_statuses,
-    pending_claims,
+    try_allocate,
 )
-from dra_extender.scheduling.nodeallocatable import demand_on
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import (
     PreemptibleClaim,
@@ -82,24 +80,8 @@ def plan_without(
     """The allocations that the preemptor gets on the node once these claims are gone; None when it does not fit. Raises
     TurnSpent, and Deferred when a worker has to answer first.
     """
-    known = view.cluster.nodes.get(node)
-    pending = pending_claims(prefiltered, known) if known is not None else None
-    if (
-        known is None
-        or not isinstance(pending, PendingClaims)
-        or not all(usable(known) for _, usable in prefiltered.usable_on)
-    ):
-        return None
-    if not pending.claims:
-        return ()
-    view = without_claims(view, terms, gone)
-    plan = view.decisions.plan(pending.claims, node)
-    if not isinstance(plan, Plan):
-        return None
-    pod, allocated = prefiltered.pod, prefiltered.amounts
-    if isinstance(demand_on(view, pod, known, pending.claims, plan.amounts, allocated), Unfit):
-        return None
-    return tuple(zip(pending.claims, plan.allocations, strict=True))
+    found = try_allocate(without_claims(view, terms, gone), prefiltered, node)
+    return tuple(zip(found.pending, found.allocations, strict=True)) if isinstance(found, NodeAllocation) else None
 
 
 # --- where evictions help ---------------------------------------------------------------------------------------------
