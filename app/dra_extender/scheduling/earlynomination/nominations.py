@@ -176,7 +176,7 @@ class PendingRemovals:
             try:
                 await self._send(pod, removal)
             except NotFoundError:
-                self._pending.pop(uid, None)
+                pass
             except ConflictError:  # the watch will bring the newer version
                 return
             except ApiError as error:

@@ -187,8 +187,16 @@ class PreemptionController:
 
     async def _nominate(self, preemptor: Preemptor, found: Preemption) -> None:
         """Keep the devices, check that all evictions are allowed, store the nomination, evict."""
-        nomination = self._nomination(found)
-        pod, victims = nomination.pod, [victim.pod for victim in found.victims]
+        pod, victims = found.preemptor, [victim.pod for victim in found.victims]
+        nomination = Nomination(
+            pod=pod,
+            node=found.node,
+            victims=tuple(victim.metadata.uid for victim in victims),
+            plans=found.plans,
+            until=self._until(victims),
+            claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
+            devices=found.needed(),
+        )
         reader = self._reader(pod)
         self._nominations.put(nomination)
         try:
@@ -213,17 +221,6 @@ class PreemptionController:
             pod, "Normal", "Preempting", f"preempting {found.text(reader)}", action="Preempting"
         )
         await self._lifecycle.begin(nomination, victims, sorted(preemptor.names))
-
-    def _nomination(self, found: Preemption) -> Nomination:
-        return Nomination(
-            pod=found.preemptor,
-            node=found.node,
-            victims=tuple(victim.pod.metadata.uid for victim in found.victims),
-            plans=found.plans,
-            until=self._until(victim.pod for victim in found.victims),
-            claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
-            devices=found.needed(),
-        )
 
     def _until(self, victims: Iterable[Pod]) -> float:
         """When a nomination for which these victims terminate ends at the latest."""

@@ -28,7 +28,7 @@ from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms, Victim
-from dra_extender.scheduling.preemption.victims import PreemptionCost, Trials, cost, fewest
+from dra_extender.scheduling.preemption.victims import Fits, PreemptionCost, Trials, cost, fewest
 from dra_extender.scheduling.view import View
 
 CHUNK: Final = 64
@@ -222,10 +222,6 @@ def _least_cost(candidate: Candidate) -> tuple[int, int, str]:
     return candidate.violations, candidate.priority, candidate.node
 
 
-def _preemptible(view: View, terms: PreemptionTerms, node: str) -> PreemptibleClaims:
-    return preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
-
-
 def _victims(
     view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str, answers: NodeAnswers
 ) -> tuple[Victim, ...] | None:
@@ -237,8 +233,7 @@ def _victims(
         view.decisions.budget.settle()
         return bool(statuses.fits)
 
-    trials = answers.on(view, terms, node)
-    return _allowed(terms, fewest(_preemptible(view, terms, node), terms.budgets, fits, trials))
+    return _fewest(view, terms, node, answers, fits)[1]
 
 
 def _preemption(
@@ -253,16 +248,19 @@ def _preemption(
         view.decisions.budget.settle()
         return plan
 
-    found = _preemptible(view, terms, node)
-    trials = answers.on(view, terms, node)
-    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None, trials))
+    found, victims = _fewest(view, terms, node, answers, lambda gone: plans(gone) is not None)
     if not victims:
         return None
     decided = plans(found.freed_by({victim.pod.metadata.uid for victim in victims}))
     return Preemption(terms.preemptor, node, victims, decided) if decided else None
 
 
-def _allowed(terms: PreemptionTerms, victims: tuple[Victim, ...] | None) -> tuple[Victim, ...] | None:
+def _fewest(
+    view: View, terms: PreemptionTerms, node: str, answers: NodeAnswers, fits: Fits
+) -> tuple[PreemptibleClaims, tuple[Victim, ...] | None]:
+    """The preemptible claims on the node, and the victims as for `_victims`."""
+    found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
+    victims = fewest(found, terms.budgets, fits, answers.on(view, terms, node))
     if terms.args.violate_budgets or not any(victim.violates_budget for victim in victims or ()):
-        return victims
-    return None
+        return found, victims
+    return found, None
