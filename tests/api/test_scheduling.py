@@ -20,25 +20,25 @@ RACK = {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}}
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (GANG, (4, "", False)),
-        ({"schedulingPolicy": {"gang": {"minCount": 4}, "basic": None}}, (4, "", False)),
-        ({"schedulingPolicy": {"basic": {}}}, (None, "", False)),
-        ({"schedulingPolicy": {"invented": {"minCount": 2}}}, (None, "", False)),
-        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, (None, "", False)),
-        ({}, (None, "", False)),
-        (GANG | RACK, (4, "example.com/rack", False)),
-        (GANG | {"schedulingConstraints": {"topology": []}}, (4, "", False)),
-        (GANG | {"disruptionMode": {"single": {}}}, (4, "", False)),
-        (GANG | {"disruptionMode": {"all": {}}}, (4, "", True)),
-        (GANG | {"disruptionMode": "Pod"}, (4, "", False)),
-        (GANG | {"disruptionMode": "PodGroup"}, (4, "", True)),
-        (GANG | {"workloadRef": {"workloadName": "w", "templateName": "t"}, "priority": 7}, (4, "", False)),
+        (GANG, (4, "")),
+        ({"schedulingPolicy": {"gang": {"minCount": 4}, "basic": None}}, (4, "")),
+        ({"schedulingPolicy": {"basic": {}}}, (None, "")),
+        ({"schedulingPolicy": {"invented": {"minCount": 2}}}, (None, "")),
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, (None, "")),
+        ({}, (None, "")),
+        (GANG | RACK, (4, "example.com/rack")),
+        (GANG | {"schedulingConstraints": {"topology": []}}, (4, "")),
+        (GANG | {"disruptionMode": {"single": {}}}, (4, "")),
+        (GANG | {"disruptionMode": {"all": {}}}, (4, "")),
+        (GANG | {"disruptionMode": "Pod"}, (4, "")),
+        (GANG | {"disruptionMode": "PodGroup"}, (4, "")),
+        (GANG | {"workloadRef": {"workloadName": "w", "templateName": "t"}, "priority": 7}, (4, "")),
     ],
 )
-def test_every_version_tells_size_topology_and_disruption(version: str, spec: Any, expected: tuple[Any, ...]) -> None:
+def test_every_version_tells_size_and_topology(version: str, spec: Any, expected: tuple[Any, ...]) -> None:
     body = msgspec.json.encode({"metadata": META, "spec": spec, "status": {"conditions": [{"type": "x"}]}})
     group = pod_groups(PodGroup.api_group, version).decode(body)
-    assert (group.min_count, group.topology_key, group.disrupts_all) == expected
+    assert (group.min_count, group.topology_key) == expected
     assert (group.metadata.key, group.metadata.annotations, group.api_group) == (
         "ns/g",
         META["annotations"],
@@ -50,7 +50,7 @@ def test_every_version_tells_size_topology_and_disruption(version: str, spec: An
 def test_the_size_of_a_coscheduling_group_is_its_min_member(spec: Any, size: int | None) -> None:
     resource = pod_groups("scheduling.x-k8s.io", "v1alpha1")
     group = resource.decode(msgspec.json.encode({"metadata": META, "spec": spec}))
-    assert (group.min_count, group.topology_key, group.disrupts_all) == (size, "", False)
+    assert (group.min_count, group.topology_key) == (size, "")
     assert (type(group).__name__, group.api_group) == (resource.kind, resource.group)
 
 

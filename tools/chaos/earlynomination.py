@@ -41,7 +41,7 @@ class EarlyNominating:
 
     def overlaps(self, service: Service) -> list[str]:
         """Devices that two plans name, among plans that may share none."""
-        hints = [hint.plan for hint in service.extender.early_nominations]
+        hints = [hint.plan for hint in list(service.extender.early_nomination.nominations)]
         taken: Counter[tuple[str, str, str]] = Counter()
         for plan in hints:
             results = [result for allocation in plan.allocations for result in allocation.devices.results]
@@ -52,7 +52,7 @@ class EarlyNominating:
         """What is wrong when peace has lasted. Who fits is bound by now."""
         if not self.on:
             return []
-        wrong = [f"{hint.uid} is still nominated" for hint in service.extender.early_nominations]
+        wrong = [f"{hint.uid} is still nominated" for hint in list(service.extender.early_nomination.nominations)]
         pods = [pod for pod in self._api.all(Pod) if not pod.spec.node_name and pod.status.nominated_node_name]
         ahead = self._api.nominated_ahead
         left = [pod for pod in pods if ahead.get(pod.metadata.uid) == pod.status.nominated_node_name]

@@ -64,7 +64,7 @@ class Tenants:
 
     def oversee(self, service: Service) -> None:
         """Count the turns that namespaces get at the workers of the service."""
-        deferred = service.extender._deferred
+        deferred = service.extender.deferred
         if isinstance(deferred._workers, VirtualWorkers):
             deferred._queue = CountedQueue(deferred._workers.capacity, self._api.violations, self.counts)
 

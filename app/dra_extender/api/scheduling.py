@@ -1,14 +1,13 @@
 """PodGroups of scheduling.k8s.io and of the coscheduling plugin.
 
-Promises: one struct decodes v1beta1, v1alpha3 and v1alpha2, which differ in `disruptionMode`, and the PodGroup of
-scheduling.x-k8s.io/v1alpha1, which has only `minMember`. A size below 1 is no gang. Status is not read.
+Promises: one struct decodes v1beta1, v1alpha3 and v1alpha2, and the PodGroup of scheduling.x-k8s.io/v1alpha1, which
+has only `minMember`. With a size below 1 the group is not a gang. Status is not read.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from dra_extender.api.core import Present
 from dra_extender.api.meta import Object, ObjectMeta
 
 
@@ -28,8 +27,6 @@ class PodGroupSpec(Object, frozen=True, gc=False):
     scheduling_policy: dict[str, GangSchedulingPolicy] = {}
     """`basic` or `gang`."""
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: str | dict[str, Present] = ""
-    """`single` or `all`; in v1alpha2 the text Pod or PodGroup."""
     min_member: int = 0
     """Of coscheduling."""
 
@@ -41,7 +38,7 @@ class PodGroup(Object, frozen=True, gc=False):
 
     @property
     def min_count(self) -> int | None:
-        """How many pods have to be scheduled together; None when the group is no gang."""
+        """How many pods have to be scheduled together; None when it is not a gang."""
         gang = self.spec.scheduling_policy.get("gang")
         return max(0, gang.min_count if gang is not None else self.spec.min_member) or None
 
@@ -49,12 +46,6 @@ class PodGroup(Object, frozen=True, gc=False):
     def topology_key(self) -> str:
         """All pods are on nodes with one value of this label; empty without a constraint."""
         return next((constraint.key for constraint in self.spec.scheduling_constraints.topology), "")
-
-    @property
-    def disrupts_all(self) -> bool:
-        """Preemption evicts all pods of the group or none."""
-        mode = self.spec.disruption_mode
-        return mode == "PodGroup" if isinstance(mode, str) else "all" in mode
 
 
 class CoschedulingPodGroup(PodGroup, frozen=True, gc=False):

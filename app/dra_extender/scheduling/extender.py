@@ -36,7 +36,6 @@ from dra_extender.scheduling.bind.rollback import PendingRollbacks
 from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
-from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
@@ -106,7 +105,7 @@ class Extender:
             preempted=self.nominations.promises,
             used=self._with_binds.used if self._with_binds is not None else None,
         )
-        self._deferred = DeferredWork(self.view, replies, workers, requeue, observer)
+        self.deferred = DeferredWork(self.view, replies, workers, requeue, observer)
         self._event_handler = EventHandler(
             cluster=cluster,
             requeue=requeue,
@@ -116,12 +115,12 @@ class Extender:
             resources=resources,
             placement=placement,
         )
-        self._handle = handle = Handle(self.view, ports, self._event_handler, self._deferred, requeue, observer)
+        self._handle = handle = Handle(self.view, ports, self._event_handler, self.deferred, requeue, observer)
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
-        self._preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
-        self._early = EarlyNominationController(
+        self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
+        self.early_nomination = EarlyNominationController(
             handle, self.tentative_plans, self._usage, self.nominations.__contains__
         )
         self._filter = FilterVerb(
@@ -131,7 +130,7 @@ class Extender:
             self._unblocker,
             self._sweeper,
             self.gangs,
-            self._preemption if config.preemption != "off" else None,
+            self.preemption if config.preemption != "off" else None,
         )
         self.pending_rollbacks = PendingRollbacks(handle)
         context = BindContext(
@@ -155,24 +154,9 @@ class Extender:
         """What has not been rolled back or released yet, and why."""
         return [*self.pending_rollbacks.problems, *self._clearer.problems]
 
-    @property
-    def early_nominations(self) -> Sequence[EarlyNomination]:
-        """The early nominations of now."""
-        return list(self._early.nominations)
-
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         """Which claims the pod may preempt now; None: preemption is off."""
-        return self._preemption.terms(pod) if self.view.config.preemption != "off" else None
-
-    @property
-    def stuck_victims(self) -> int:
-        """How many victims still run long after their eviction."""
-        return self._preemption.stuck
-
-    @property
-    def deferred_items(self) -> int:
-        """The amount of deferred work that is queued or running."""
-        return len(self._deferred)
+        return self.preemption.terms(pod) if self.view.config.preemption != "off" else None
 
     def set_aside_with(self, subject: Pod | ObjectKey) -> str:
         """The annotation of the lease after which no process decides on this pod and equal ones, or reads the object
@@ -191,20 +175,20 @@ class Extender:
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The nodes that fit, and a reason for each other node."""
-        self._early.asked(args.Pod)
+        self.early_nomination.asked(args.Pod)
         found = await self._filter.filter(args)
         if not found.Error:
-            self._early.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
+            self.early_nomination.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
         return found
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
-        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, self.tentative_plans))
+        found, _ = await self.deferred.decide(args.Pod, lambda view: prioritize(view, args, self.tentative_plans))
         return found
 
     async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
         """As `prioritize`, for a scheduler that allocates the devices itself. No tentative plan is kept."""
-        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, None))
+        found, _ = await self.deferred.decide(args.Pod, lambda view: prioritize(view, args, None))
         return found
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
@@ -212,10 +196,10 @@ class Extender:
         pod = args.Pod
         if pod.metadata.uid in self.nominations:  # its victims are being evicted
             return ExtenderPreemptionResult()
-        terms = self._preemption.terms(pod) if self.view.config.preemption == "on" else None
-        found, _ = await self._deferred.decide(pod, Preempt(args, terms).answer)
+        terms = self.preemption.terms(pod) if self.view.config.preemption == "on" else None
+        found, _ = await self.deferred.decide(pod, Preempt(args, terms).answer)
         if found.NodeNameToMetaVictims:
-            self._preemption.answered(pod.metadata.uid)
+            self.preemption.answered(pod.metadata.uid)
         return found
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
@@ -233,8 +217,8 @@ class Extender:
             if self._with_binds is not None:
                 self._with_binds.put(pod)
             self.gangs.seen(pod)
-            self._preemption.seen(pod)
-            self._early.seen(pod)
+            self.preemption.seen(pod)
+            self.early_nomination.seen(pod)
             if pod.spec.node_name or pod.finished:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
@@ -243,7 +227,7 @@ class Extender:
                 self._with_binds.drop(event.uid)
                 self.requeue.improved()
             self.gangs.gone(event.uid)
-            self._early.gone(event.uid)
+            self.early_nomination.gone(event.uid)
             self._stop_waiting(event.uid)
         return effects
 
@@ -252,7 +236,7 @@ class Extender:
         self.requeue.forget(pod_uid)
         self.tentative_plans.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
-        self._preemption.withdraw(pod_uid)
+        self.preemption.withdraw(pod_uid)
         self._filter.forget(pod_uid)
 
     def learn_running_pods(self) -> Iterator[None]:
@@ -290,11 +274,11 @@ class Extender:
             group.create_task(self._repeat(self._sweeper.work, 5 * CONTROLLER_SECONDS), name="sweeper")
             group.create_task(self._repeat(self.pending_rollbacks.work, CONTROLLER_SECONDS), name="rollbacks")
             if self.view.config.preemption == "on":
-                await self._preemption.restore()
+                await self.preemption.restore()
             if self.view.config.preemption != "off":
-                group.create_task(self._repeat(self._preemption.work, CONTROLLER_SECONDS), name="preemption")
+                group.create_task(self._repeat(self.preemption.work, CONTROLLER_SECONDS), name="preemption")
             group.create_task(self._repeat(self.gangs.work, CONTROLLER_SECONDS), name="gangs")
-            group.create_task(self._early.run(), name="early nomination")
+            group.create_task(self.early_nomination.run(), name="early nomination")
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
@@ -311,5 +295,5 @@ class Extender:
     async def drain(self, seconds: float) -> int:
         """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""
         left = await self._binder.drain(seconds)
-        await self._deferred.drain()
+        await self.deferred.drain()
         return left

@@ -129,7 +129,9 @@ def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
             assert _twice(service) == []
         held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
         assert not held & set(_planned(service))
-        assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.early_nominations}
+        assert set(nominated(world)) <= {
+            hint.uid.removeprefix("uid-") for hint in list(service.extender.early_nomination.nominations)
+        }
 
     replay(story)
 
@@ -164,7 +166,7 @@ async def _played(
 def _planned(service: Service) -> Counter[DeviceID]:
     view = service.extender.view
     found: Counter[DeviceID] = Counter()
-    for hint in service.extender.early_nominations:
+    for hint in list(service.extender.early_nomination.nominations):
         for claim, allocation in hint.plan.planned:
             known = view.ledger.by_uid(claim.metadata.uid)
             if known is not None and known.allocation is None and view.ledger.held(claim.metadata.uid) is None:

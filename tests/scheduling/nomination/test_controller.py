@@ -199,7 +199,7 @@ async def test_a_victim_that_does_not_go_is_given_up_and_another_node_tried(worl
     assert world.api.evicted == ["a"]
     assert service.counted(NOMINATIONS_ENDED, "stuck") == 0
     assert await until_bound(world, service, "p", 80.0) == "n2"
-    assert (service.counted(NOMINATIONS_ENDED, "stuck"), service.extender.stuck_victims) == (1, 1)
+    assert (service.counted(NOMINATIONS_ENDED, "stuck"), service.extender.preemption.stuck) == (1, 1)
     assert len(world.api.evicted) == 2
     assert {"PreemptionStuck"} <= {reason for reason, _ in service.client.events}
 

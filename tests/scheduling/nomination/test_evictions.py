@@ -93,7 +93,7 @@ async def test_a_pod_that_could_not_be_evicted_is_not_stuck(world: World, small:
     service.client.fail("evict_pod", UnreachableError(0, "Unreachable"), skip=1, times=20)
     assert not await tried(world, service, "p")
     await world.settle(80.0)
-    assert (service.extender.stuck_victims, service.counted(NOMINATIONS_ENDED, "expired")) == (0, 1)
+    assert (service.extender.preemption.stuck, service.counted(NOMINATIONS_ENDED, "expired")) == (0, 1)
     service.client.faults.clear()
     assert await until_bound(world, service, "p", 120.0) == "n1"
     assert world.api.evicted == ["b", "a"]
