@@ -26,7 +26,7 @@ WAITING = 12
 
 
 class Job(msgspec.Struct):
-    """A gang, or a single pod without a size. Each pod wants so many devices of one node."""
+    """A gang, or a single pod without a size. Each pod wants this number of devices of one node."""
 
     name: str
     size: int
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct):
 
 def jobs(gangs: int, singles: int, nodes: int, seed: int) -> list[Job]:
     """In random order: gangs of 2 to 16 pods with 1, 2, 4 or 8 devices each, single pods, and a gang that never fits
-    on so many nodes.
+    on this number of nodes.
     """
     rng = random.Random(seed)
     made = [Job("too-large", nodes + 1, DEVICES, fits=False)]
@@ -124,7 +124,7 @@ def _look(case: Case, job: Job, outcome: Outcome) -> None:
 
 
 class Killing:
-    """Kills the leader of two replicas now and then; `turn` it often. The calls go to the one that leads."""
+    """Kills the leader of two replicas now and then; `turn` it often. The calls go to the leader."""
 
     def __init__(self, ground: Ground, pair: tuple[Extender, Extender], every: float) -> None:
         self.killed = 0

@@ -1,4 +1,4 @@
-"""What the tests on real nodes need of the system is what CI obtains and contributors are told."""
+"""CI obtains what the tests on real nodes need of the system, and the documentation lists it."""
 
 from __future__ import annotations
 

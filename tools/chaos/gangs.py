@@ -2,7 +2,7 @@
 
 Gangs of two to four pods, each with a claim of its own, are placed by one scheduler, which calls the replica that
 leads: `pod by pod` (filter, bind, the next one), or in a `cycle` of the group as kube-scheduler does (filter for all
-members in order, then all binds at once if so many have a node as are needed). Pods of no gang are still scheduled by
+members in order, then all binds at once if enough have a node). Pods without a gang are still scheduled by
 all replicas.
 
 - S15 devices that a plan of a replica holds are written to no other claim by this replica: `oversee`.

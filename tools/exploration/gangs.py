@@ -2,13 +2,13 @@
 one change of the leader. Each order is run from the beginning, with the real code in virtual time.
 
 A scheduler tries the members of its gang `pod by pod` (filter, bind, the next one), or in a `cycle` of the group as
-kube-scheduler does (filter for all, then all binds at once if so many have a node as are needed). After the order has
+kube-scheduler does (filter for all, then all binds at once if enough have a node). After the order has
 been run, refused pods are tried again after a requeue only, as `RequeueTrigger` promises, until nothing is left to do;
 then the gangs that are complete end one after the other.
 
 What must hold
 - no device is in two claims, and what the API server of the simulation checks: at every write;
-- nobody is bound with devices that a plan of the replica holds for others: at every write;
+- no pod is bound with devices that a plan of the replica holds for others: at every write;
 - a gang is complete or has no bound member, when it is quiet, unless the devices for the rest do not exist: `_partial`;
 - a minute after the last call nothing is held for a gang of which no member is bound: `_held`;
 - a gang that fits alone runs in the end, before or after the others: `_starved`.
@@ -35,7 +35,7 @@ from tools.exploration.gangscenes import Act, Ground, Scene, objects
 
 CONFIG: Final = SchedulingConfig(bind_seconds=10.0, scheduler_names=frozenset({"dra-scheduler"}))
 QUIET: Final = 100.0
-"""Seconds of peace: longer than a plan lives that nobody asks about, and what a requeue and a new attempt take."""
+"""Seconds of peace: longer than an unused plan lives, and than a requeue and a new attempt take."""
 MOST_REQUEUES: Final = 12
 AGAIN: Final = 2.0
 """Seconds after which a scheduler looks at its pods again."""

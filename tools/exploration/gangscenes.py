@@ -106,7 +106,7 @@ def _claim_replaced(ground: Ground) -> None:
 
 
 def _closes(ground: Ground) -> None:
-    """kube-scheduler lets nobody onto n1, for a reason of its own."""
+    """kube-scheduler keeps all pods from n1, for a reason of its own."""
     ground.closed.add("n1")
 
 

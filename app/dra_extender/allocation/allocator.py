@@ -249,8 +249,8 @@ def allocations(
     share_ids: ShareIDs,
     nodes: Sequence[str] = (),
 ) -> tuple[AllocationResult, ...]:
-    """One allocation per claim. `nodes`: the node of each claim, if it is not that of the view. Raises FatalError when
-    a node selector cannot be expressed.
+    """One allocation per claim. `nodes`: the node of each claim, if it differs from the node of the view. Raises
+    FatalError when a node selector cannot be expressed.
     """
     by_claim: list[list[Taken]] = [[] for _ in prepared.claims]
     for item in taken:

@@ -5,7 +5,7 @@ Neither is Kubernetes' cost (`cost.py`). That is a part of the answer; it measur
 One unit of work is about one microsecond of CPython on a slow machine: the evaluation of one node of an expression, or
 a kilobyte of text that is copied. Work is charged before it is done, inside single operations too.
 
-The memory limit covers all values that an evaluation makes, also those that it does not need any more. Values smaller
+The memory limit covers all values that an evaluation makes, also values that it does not need any more. Values smaller
 than `SMALL` are not counted: Kubernetes' cost bounds how many of them there can be.
 """
 

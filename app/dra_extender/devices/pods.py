@@ -5,7 +5,7 @@ objects, remember the last `most` deletions: thousands of small objects that out
 the process from returning the memory of these claims.
 
 `PodGroups.put` and `drop` are true when members may fit now: the group is new or gone, or its spec or annotations have
-changed. kube-scheduler writes the status after every attempt: that is no reason for another one.
+changed. kube-scheduler writes the status after every attempt: that does not cause another one.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class TimedReply(msgspec.Struct, frozen=True):
 
 
 _UNREADABLE: Final = (pickle.UnpicklingError, EOFError, ImportError, AttributeError, LookupError, TypeError, ValueError)
-"""What unpickling raises for bytes that are no pickle, or one of another version."""
+"""What unpickling raises for bytes that are not a pickle of this version."""
 
 _replies: Final = msgspec.json.Decoder(TimedReply)
 

@@ -87,7 +87,7 @@ class ServedResource:
         return self.kind.model(self.version)
 
     def located(self, problems: Iterable[FieldError]) -> list[FieldError]:
-        """With the paths of this version where the API server has them: of attributes with none or several values."""
+        """With the paths of this version where the API server has them: attributes with none or several values."""
         if self.version != "v1beta1":
             return list(problems)
         return [

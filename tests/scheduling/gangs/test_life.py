@@ -1,4 +1,4 @@
-"""The life of a gang's plan: what keeps it, what ends it, and who waits for whom."""
+"""A gang's plan: how it begins, changes and ends, and which pods wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DRA drivers of a node, as processes: that of Kubernetes' own tests, and the same with devices of our choice."""
+"""DRA drivers of a node, as processes: the driver of Kubernetes' own tests, and one with our devices."""
 
 from __future__ import annotations
 

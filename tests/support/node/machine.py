@@ -22,7 +22,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 """The plugin of pod networks turns it on."""
 TRACES = tuple(map(Path, ("/var/lib/kubelet", "/var/log/containers", "/run/containerd", "/run/netns")))
-"""Where kubelet and containerd write whatever they are told."""
+"""Where kubelet and containerd write, whatever their configuration says."""
 
 
 def missing() -> str:

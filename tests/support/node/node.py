@@ -18,7 +18,7 @@ from tests.support.node.runtime import Runtime
 
 
 class Node:
-    """Enter it to start everything but drivers. Several nodes run beside each other; `number` counts them from 1."""
+    """Enter it to start everything but drivers. Several nodes can run at once; `number` counts them from 1."""
 
     def __init__(self, plane: Plane, number: int) -> None:
         self.plane = plane

@@ -1,7 +1,7 @@
 """What the bind of a pod in a gang waits for.
 
 Promises: a member without a plan, after a change of leader, gets one or is not bound. Members that share a claim wait
-for the one that allocates it. For pods without a gang nothing is done.
+for the member that allocates it. Pods without a gang are left alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Promises: pure; the filter verb keeps the plan of a decision. A member gets a node only together with at least as many
 other members as the gang needs. Members that are bound, and members that a scheduler has a node for, keep their places
-if the others fit beside them.
+if the others fit as well.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
 
 
 def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
-    """The places whose node exists, and whose devices nobody else has taken. Linear in the devices of the gang."""
+    """The places whose node exists and whose devices no other claim has taken. Linear in the devices of the gang."""
     ledger = free.ledger
     overlay = free.overlay().with_plans(each for place in places.values() for each in place.planned)
 
@@ -135,7 +135,7 @@ class _Deciding:
         return msgspec.structs.replace(refused or GangDecision(), reason=f"{self._gang.key}: {why}")
 
     def _among(self, names: Sequence[str], nodes: Sequence[str]) -> GangDecision:
-        """The decision if all members are on these nodes. Members like the one that is asked about use the nodes of the
+        """The decision if all members are on these nodes. Members like the asked one use the nodes of the
         call first: kube-scheduler lets it pass there.
         """
         found = self._placed(names, names, nodes)
@@ -167,9 +167,7 @@ class _Deciding:
     def _members(
         self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]
     ) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
-        """The members to place, the one that is asked about first, with the nodes they may use; and those that no node
-        may have, with the reason.
-        """
+        """The members to place, the asked one first, with the nodes they may use; and the others, with the reason."""
         rules = node_rules(self._asked.pod)
         members: list[Member] = []
         refused: list[tuple[Pod, Unschedulable | Failure]] = []

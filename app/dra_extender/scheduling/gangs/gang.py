@@ -1,7 +1,7 @@
 """What is known of the gang of a pod: its members, how many have to run, and why it cannot be placed.
 
 Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a least
-number of pods, such as a PodGroup with policy `basic`, is no gang. A finished pod counts as placed.
+number of pods, such as a PodGroup with policy `basic`, does not count as a gang. A finished pod counts as placed.
 """
 
 from __future__ import annotations
@@ -74,10 +74,7 @@ def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
 
 
 def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None:
-    """How many members have to run, without a PodGroup; a text when that is unknown; None when the group is no gang. A
-    PodGroup that a pod refers to has to exist, if this process can see PodGroups at all. A label of the coscheduling
-    plugin may have another meaning.
-    """
+    """How many members have to run; a text when that is unknown; None when the group is not a gang."""
     if key.source in API_GROUPS:
         sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
         return f"{key} does not exist" if key.source == "PodGroup" and sees else None

@@ -7,8 +7,7 @@ Promises
 - The claims of a plan fit together, also where nodes see the same devices or members on several nodes share a claim.
 - Members with equal claims and equal nodes are interchangeable, so a gang of equal members needs one search per kind of
   node and number of members, not one per member.
-- Of the nodes that fit those are taken on which most members fit, so that few nodes are used; the last members go where
-  they leave least.
+- Nodes on which most members fit come first, so the gang uses few nodes. The last members go where they leave least.
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ class _JointSearch:
         return results.fits
 
     def _suits(self, node: str, counts: Counter[int]) -> bool:
-        """Whether so many members of each kind fit on the node together."""
+        """Whether members of each kind in these numbers fit on the node together."""
         key = node, tuple(sorted(counts.items()))
         found = self._fits.get(key)
         if found is None:
@@ -238,7 +237,7 @@ class _JointSearch:
                 index += 1
 
     def _arrange(self, kind: Kind, wanted: int) -> None:
-        """The order in which the kind tries its nodes: those that the gang uses already, then those on which most
+        """The order in which the kind tries its nodes: first nodes that the gang uses already, then nodes on which most
         members fit; the last members go where fewest more would fit.
         """
         used = [name for name in kind.caps if name in self._on]

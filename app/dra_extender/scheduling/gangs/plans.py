@@ -2,7 +2,7 @@
 
 Promises
 - Devices that a plan holds count as in use in every verb, for all pods but the members that get them.
-- A gang has one plan. A plan holds devices for all members that have to be placed, or there is no plan.
+- A gang has one plan. A plan holds devices for all members that have to be placed.
 - A plan ends when all members are bound, one of them is deleted, the gang cannot be placed any more, or no member is
   bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang whose plan ended
   for want of time gets the next one after a pause, so a gang that is never bound cannot hold devices all the time.
@@ -27,7 +27,7 @@ from dra_extender.scheduling.waiting import Pauses
 
 
 class GangPlan(msgspec.Struct):
-    """`places`: by UID of the member. `answered`: the members whose node a scheduler was told. `until`: monotonic
+    """`places`: by UID of the member. `answered`: the members that a scheduler has a node for. `until`: monotonic
     seconds. `bound`: the members that have left the plan because they are bound.
     """
 
@@ -71,7 +71,7 @@ class GangPlans:
             known.places = dict(places)
 
     def answered(self, key: GroupKey, pod_uid: str) -> None:
-        """A scheduler was told the node of the member."""
+        """A scheduler has a node for the member now."""
         plan = self._plans.get(key)
         if plan is not None:
             plan.answered.add(pod_uid)

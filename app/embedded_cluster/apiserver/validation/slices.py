@@ -331,7 +331,7 @@ def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: s
 
 
 def _whole_problems(name: str, amount: str, at: str) -> list[FieldError]:
-    """Of an amount that does not fit into 63 bits, or of a step that is not above zero."""
+    """The errors for an amount that does not fit into 63 bits, or a step that is not above zero."""
     nano = Quantity.parse(amount).nano
     if nano < 0 or (name == "step" and not nano):
         detail = "zero" if name == "step" else "or equal to 0"
