@@ -65,16 +65,12 @@ def _repeated(text: str) -> Quantity:
     return Quantity.parse(text)
 
 
-def _quantity(text: str) -> Quantity:
-    """What is longer than people write is not kept."""
-    return _repeated(text) if len(text) <= _LONGEST_REPEATED else Quantity.parse(text)
-
-
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind is Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("a quantity must be text or a number")
-        return _quantity(str(value))
+        text = str(value)
+        return _repeated(text) if len(text) <= _LONGEST_REPEATED else Quantity.parse(text)
     if kind is Ignored:
         return IGNORED
     raise NotImplementedError(kind)

@@ -118,9 +118,7 @@ def _result(outline: Outline, at: int) -> DeviceRequestAllocationResult:
         return decode(DeviceRequestAllocationResult, outline.value(at))
     except DecodeError:
         pass
-    texts: dict[str, str] = {}
-    for key, start in outline.members(at):
-        texts[key] = outline.text(start)
+    texts = {key: outline.text(start) for key, start in outline.members(at)}
     driver, pool, device = (texts.get(field, "") for field in ("driver", "pool", "device"))
     return DeviceRequestAllocationResult(texts.get("request", ""), driver, pool, device)
 

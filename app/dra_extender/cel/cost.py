@@ -64,14 +64,6 @@ def _traversal(args: Arguments, _: Any) -> int:
     return _ceil(_size(args[0]))
 
 
-def _double_traversal(args: Arguments, _: Any) -> int:
-    return _ceil(_size(args[0]) * 2)
-
-
-def _regex(args: Arguments, _: Any) -> int:
-    return _ceil(1 + _size(args[0])) * ceil(_size(args[1]) * _REGEX)
-
-
 def _smaller(args: Arguments, _: Any) -> int:
     return _ceil(min(_size(args[0]), _size(args[1])))
 
@@ -100,10 +92,6 @@ def _deep(value: Any, known: dict[int, int]) -> int:
     return found
 
 
-def _allocated(_: Arguments, result: Any) -> int:
-    return 1 + LIST + _size(result)
-
-
 def _self_compared(keys: Any) -> int:
     factor = 2.0 + (_TRAVERSAL if keys and keys[0].__class__ in (str, bytes) else 0)
     return 1 + LIST + int(len(keys) ** 2 * factor)
@@ -126,14 +114,16 @@ CALLS: Final[dict[str, Cost]] = {
         ),
         _traversal,
     ),
-    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _double_traversal),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), lambda args, _: _ceil(_size(args[0]) * 2)),
     **dict.fromkeys(
         ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda args, _: _deep(args[0], {})
     ),
-    **dict.fromkeys(("find", "findAll", "matches"), _regex),
+    **dict.fromkeys(
+        ("find", "findAll", "matches"), lambda args, _: _ceil(1 + _size(args[0])) * ceil(_size(args[1]) * _REGEX)
+    ),
     **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_!=_"), _smaller),
     **dict.fromkeys(("sort", "distinct"), lambda args, _: _self_compared(args[0])),
-    **dict.fromkeys(("slice", "lists.range", "reverse"), _allocated),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _, result: 1 + LIST + _size(result)),
     **dict.fromkeys(("sets.contains", "sets.intersects"), lambda args, _: 1 + _size(args[0]) * _size(args[1])),
     "_==_": _equality,
     "_+_": _sum,

@@ -40,7 +40,8 @@ class Overload:
     def __init__(self, function: str, member: bool, signature: str, run: Run | None) -> None:
         self.function = function
         self.member = member
-        self.params, self.result = _parse_signature(signature)
+        params, _, result = signature.rpartition("->")
+        self.params, self.result = tuple(map(_parse_type, _split(params))), _parse_type(result)
         self.run = run
         self.variables = tuple(sorted({name for part in (*self.params, self.result) for name in _variables(part)}))
         self.guards: tuple[Guard | None, ...] = tuple(_guard(kind) for kind in self.params)
@@ -151,11 +152,6 @@ def no_such_overload(name: str, values: Iterable[Any]) -> Fault:
 # --- Signatures -----------------------------------------------------------------------------------------------------
 
 
-def _parse_signature(signature: str) -> tuple[tuple[Type, ...], Type]:
-    params, _, result = signature.rpartition("->")
-    return tuple(_parse_type(text) for text in _split(params)), _parse_type(result)
-
-
 def _split(text: str) -> list[str]:
     """The parts between commas that are in no brackets."""
     parts, level, start = [], 0, 0
@@ -206,18 +202,11 @@ def _guard(kind: Type) -> Guard | None:
     if kind.is_dynamic or kind.kind == "param":
         return None
     if kind.kind == "list":
-        return _list_guard(_guard(kind.params[0]))
-    return _class_guard(kind.name)
-
-
-def _class_guard(name: str) -> Guard:
-    class_ = CLASSES.get(name)
+        element = _guard(kind.params[0])
+        if element is None:
+            return lambda value: value.__class__ is list
+        return lambda value: value.__class__ is list and (not value or element(value[0]))
+    class_ = CLASSES.get(kind.name)
     if class_ is not None:
         return lambda value: value.__class__ is class_
-    return lambda value: type_name(value) == name
-
-
-def _list_guard(element: Guard | None) -> Guard:
-    if element is None:
-        return lambda value: value.__class__ is list
-    return lambda value: value.__class__ is list and (not value or element(value[0]))
+    return lambda value: type_name(value) == kind.name

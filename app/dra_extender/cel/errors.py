@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal, Self
 
 Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
@@ -105,6 +106,15 @@ class Fault(Exception):
         self.kind = kind
         self.key = key
         super().__init__(shown(message, LONGEST))
+
+
+def parses(parse: Callable[..., object], *arguments: object) -> bool:
+    """False when it raises ValueError."""
+    try:
+        parse(*arguments)
+    except ValueError:
+        return False
+    return True
 
 
 class Abort(Exception):

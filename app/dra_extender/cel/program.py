@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel import types
 from dra_extender.cel.checker import check
-from dra_extender.cel.declarations import Function, Functions
+from dra_extender.cel.declarations import Functions
 from dra_extender.cel.derived import attribute_of
 from dra_extender.cel.device import CelGates, DeviceView, collect_reads
 from dra_extender.cel.environment import FAULT_HINTS, environment
@@ -196,10 +196,6 @@ def _duration(_: Meter, value: Any) -> None:
     parse_duration(value)
 
 
-def _matching(meter: Meter, value: Any) -> None:
-    pattern(value, meter)
-
-
 def _timestamp(_: Meter, value: Any) -> None:
     if isinstance(value, str):
         parse_timestamp(value)
@@ -207,8 +203,8 @@ def _timestamp(_: Meter, value: Any) -> None:
         from_seconds(value)
 
 
-_LITERAL_CHECKS: Final[dict[str, Callable[[Meter, Any], None]]] = {
-    "matches": _matching, "duration": _duration, "timestamp": _timestamp,
+_LITERAL_CHECKS: Final[dict[str, Callable[[Meter, Any], object]]] = {
+    "matches": lambda meter, value: pattern(value, meter), "duration": _duration, "timestamp": _timestamp,
 }  # fmt: skip
 
 
@@ -296,15 +292,10 @@ def _constant(node: Expr, functions: Functions, meter: Meter) -> Literal | None:
             ),
         )
     if isinstance(node, Call) and node.function in CONVERSIONS and len(node.children) == 1:
-        return _converted(node, functions[node.function], meter)
+        argument = node.children[0]
+        if isinstance(argument, Literal):
+            return _literal(node, functions[node.function].run(())(meter, argument.value))
     return None
-
-
-def _converted(call: Call, function: Function, meter: Meter) -> Literal | None:
-    argument = call.children[0]
-    if not isinstance(argument, Literal):
-        return None
-    return _literal(call, function.run(())(meter, argument.value))
 
 
 def _literal(node: Expr, value: Any) -> Literal:

@@ -74,7 +74,6 @@ DURATION: Final = Type("duration", "google.protobuf.Duration")
 TIMESTAMP: Final = Type("timestamp", "google.protobuf.Timestamp")
 DYN: Final = Type("dyn", "dyn")
 ANY: Final = Type("any", "any")
-ERROR: Final = Type("error", "error")
 TYPE: Final = Type("type", "type")
 DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 QUANTITY: Final = Type("opaque", "kubernetes.Quantity")
@@ -141,13 +140,10 @@ class Substitution:
 
     def fits(self, left: Type, right: Type) -> bool:
         """True when the types agree; variables are bound accordingly then."""
-        return self._attempt((left,), (right,))
+        return self.fit_all((left,), (right,))
 
     def fit_all(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
-        """True when the types agree one by one; variables are bound accordingly then."""
-        return len(left) == len(right) and self._attempt(left, right)
-
-    def _attempt(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        """True when the types, as many on the left as on the right, agree one by one; variables are bound then."""
         before = self._bound
         self._work.charge(1 + len(left) + len(before) // _COPIED)
         self._bound = dict(before)
@@ -195,7 +191,7 @@ class Substitution:
                 return False
         if left.kind == "param":
             return self._substitutable(right, left)[0]
-        if left.is_dynamic or right.is_dynamic or left.kind == "error" or right.kind == "error":
+        if left.is_dynamic or right.is_dynamic:
             return True
         if left.kind == "null":
             return _accepts_null(right)

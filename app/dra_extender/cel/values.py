@@ -124,7 +124,7 @@ class Opaque:
 
     def same(self, other: Any) -> bool:
         """True when `other`, of the same class, is equal."""
-        raise TypeError(f"{self.type_name} has no equality")
+        return bool(self.identity == other.identity)
 
 
 _NAMES: Final[dict[type, str]] = {

@@ -16,9 +16,9 @@ from dra_extender.cel.library.operators import int64, uint64
 from dra_extender.cel.library.times import (
     format_timestamp,
     from_seconds,
+    not_convertible,
     parse_duration,
     parse_timestamp,
-    to_seconds,
     total_seconds,
 )
 from dra_extender.cel.values import Duration, UInt
@@ -41,10 +41,6 @@ _LONE_HEX_UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])"
 _SPECIAL: Final = {"inf": inf, "infinity": inf, "nan": nan}
 
 
-def _failed(source: str, target: str) -> Fault:
-    return Fault(f"type conversion error from '{source}' to '{target}'")
-
-
 for _kind in ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"):
     LIBRARY.functions({(_kind, f"{_kind} -> {_kind}"): lambda value: value})
 
@@ -55,7 +51,7 @@ def string_to_bool(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise _failed("string", "bool")
+    raise not_convertible("string", "bool")
 
 
 # --- To numbers ------------------------------------------------------------------------------------------------------
@@ -71,7 +67,7 @@ def double_to_int(value: float) -> int:
 @LIBRARY.function("int", "string -> int")
 def string_to_int(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,4000}", text) or not -(2**63) <= int(text) < 2**63:
-        raise _failed("string", "int")
+        raise not_convertible("string", "int")
     return int(text)
 
 
@@ -85,7 +81,7 @@ def double_to_uint(value: float) -> UInt:
 @LIBRARY.function("uint", "string -> uint")
 def string_to_uint(text: str) -> UInt:
     if not re.fullmatch(r"[0-9]{1,4000}", text) or int(text) >= 2**64:
-        raise _failed("string", "uint")
+        raise not_convertible("string", "uint")
     return UInt(text)
 
 
@@ -98,7 +94,7 @@ def string_to_double(text: str) -> float:
         return sign * special
     value = _parse_number(text)
     if value is None or isinf(value):
-        raise _failed("string", "double")
+        raise not_convertible("string", "double")
     return value
 
 
@@ -158,7 +154,7 @@ LIBRARY.functions(
     {
         ("bytes", "string -> bytes"): str.encode,
         ("int", "duration -> int"): lambda span: span.nanos,
-        ("int", "timestamp -> int"): to_seconds,
+        ("int", "timestamp -> int"): lambda time: time.nanos // 10**9,
         ("int", "uint -> int"): lambda value: int64(int(value)),
         ("uint", "int -> uint"): uint64,
         ("double", "int -> double"): float,
@@ -178,4 +174,4 @@ LIBRARY.functions(
 
 @LIBRARY.function("duration", "int -> duration")
 def int_to_duration(_: int) -> Duration:
-    raise _failed("int", "google.protobuf.Duration")
+    raise not_convertible("int", "google.protobuf.Duration")

@@ -6,9 +6,9 @@ Whether a text is valid, and how many things are wrong with it, is as upstream; 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault
@@ -39,8 +39,9 @@ class NamedFormat(Opaque):
     check: Check
     weight: int
 
-    def same(self, other: Any) -> bool:
-        return bool(self.name == other.name)
+    @property
+    def identity(self) -> Hashable:
+        return self.name
 
 
 def _pattern(pattern: re.Pattern[str], description: str, limit: int | None = None) -> Check:

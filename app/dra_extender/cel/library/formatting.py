@@ -10,6 +10,7 @@ from typing import Any, Final
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.errors import Fault
 from dra_extender.cel.library.conversions import bytes_to_string, double_to_string, duration_to_string
+from dra_extender.cel.library.strings import ESCAPED
 from dra_extender.cel.library.times import format_timestamp
 from dra_extender.cel.syntax import Expr, ListNode, MapNode
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
@@ -28,10 +29,6 @@ _WRITTEN: Final = 256
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CLAUSE: Final = re.compile(r"(?:\.([0-9]*))?(.?)", re.DOTALL)
 _SPECIAL_TEXTS: Final = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "-∞"}
-_GO_ESCAPES: Final = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    "\\": "\\\\", '"': '\\"',
-}  # fmt: skip
 
 Clause = tuple[str, int | None]
 """A verb and its precision."""
@@ -268,7 +265,7 @@ def _quoted(text: str) -> str:
 
 
 def _go_character(character: str) -> str:
-    escaped = _GO_ESCAPES.get(character)
+    escaped = ESCAPED.get(ord(character))
     if escaped is not None:
         return escaped
     if character.isprintable():

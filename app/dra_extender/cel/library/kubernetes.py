@@ -11,7 +11,7 @@ from dra_extender.api.quantity import Format, Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.declarations import Library
 from dra_extender.cel.equality import compared, same
-from dra_extender.cel.errors import Fault
+from dra_extender.cel.errors import Fault, parses
 from dra_extender.cel.values import SumQuantity
 from dra_extender.cel.work import Meter, text_bytes
 
@@ -29,15 +29,6 @@ def quantity(text: str) -> Quantity:
         return Quantity.parse(text)
     except ValueError as error:
         raise Fault(str(error)) from None
-
-
-@LIBRARY.function("isQuantity", "string -> bool")
-def is_quantity(text: str) -> bool:
-    try:
-        Quantity.parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 @LIBRARY.method("asInteger", "Quantity -> int")
@@ -64,7 +55,12 @@ def _of_int(value: int) -> Quantity:
     return Quantity.of_value(value, Format.DECIMAL_EXPONENT)
 
 
-LIBRARY.functions({("sign", "Quantity -> int"): lambda value: (value.nano > 0) - (value.nano < 0)})
+LIBRARY.functions(
+    {
+        ("isQuantity", "string -> bool"): lambda text: parses(Quantity.parse, text),
+        ("sign", "Quantity -> int"): lambda value: (value.nano > 0) - (value.nano < 0),
+    }
+)
 LIBRARY.methods(
     {
         ("isInteger", "Quantity -> bool"): lambda value: value.int64() is not None,
@@ -107,11 +103,7 @@ def _affordable(meter: Meter, text: str) -> int:
 @LIBRARY.function("isSemver", "string -> bool", "string, bool -> bool", metered=True)
 def is_semver(meter: Meter, text: str, normalize: bool = False) -> bool:
     _affordable(meter, text)
-    try:
-        Semver.parse(text, normalize)
-    except ValueError:
-        return False
-    return True
+    return parses(Semver.parse, text, normalize)
 
 
 def _order(left: Any, right: Any) -> int:

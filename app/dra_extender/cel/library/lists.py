@@ -15,7 +15,6 @@ from dra_extender.cel.work import REFERENCE, Meter
 
 LIBRARY: Final = Library()
 
-_MAX_RANGE: Final = 1_000_000
 _NUMBER: Final = 40
 """Bytes of a number and the reference to it."""
 
@@ -53,8 +52,7 @@ def _look_into(values: list[Any], meter: Meter) -> None:
 
 @LIBRARY.function("lists.range", "int -> list(int)", metered=True)
 def range_(meter: Meter, size: int) -> list[int]:
-    if size > _MAX_RANGE:
-        raise too_costly()
+    _affordable(size)
     meter.charge(1 + max(size, 0) // 16)
     meter.room(size * _NUMBER)
     numbers = list(range(size))

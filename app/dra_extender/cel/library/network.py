@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any, Final
+from typing import Final
 
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.errors import Fault, shown
+from dra_extender.cel.errors import Fault, parses, shown
 from dra_extender.cel.values import Opaque
 
 LIBRARY: Final = Library()
@@ -25,9 +25,6 @@ class Ip(Opaque):
 
     type_name = "net.IP"
     address: IPv4Address | IPv6Address
-
-    def same(self, other: Any) -> bool:
-        return bool(self.address == other.address)
 
     @property
     def identity(self) -> Hashable:
@@ -45,9 +42,6 @@ class Cidr(Opaque):
     type_name = "net.CIDR"
     address: IPv4Address | IPv6Address
     bits: int
-
-    def same(self, other: Any) -> bool:
-        return bool(self.address == other.address and self.bits == other.bits)
 
     @property
     def identity(self) -> Hashable:
@@ -84,14 +78,6 @@ def _parse_block(text: str) -> Cidr:
     return Cidr(address, int(bits_text))
 
 
-def _parses(parse: Callable[[str], Any], text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
-
-
 # --- Addresses ------------------------------------------------------------------------------------------------------
 
 
@@ -107,9 +93,9 @@ def ip(text: str) -> Ip:
 
 LIBRARY.functions(
     {
-        ("isIP", "string -> bool"): lambda text: _parses(_parse_address, text),
+        ("isIP", "string -> bool"): lambda text: parses(_parse_address, text),
         ("ip.isCanonical", "string -> bool"): lambda text: ip(text).text == text,
-        ("isCIDR", "string -> bool"): lambda text: _parses(_parse_block, text),
+        ("isCIDR", "string -> bool"): lambda text: parses(_parse_block, text),
     }
 )
 LIBRARY.methods(

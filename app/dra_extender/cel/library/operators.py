@@ -13,7 +13,7 @@ from typing import Any, Final
 from dra_extender.cel.declarations import Library, Run
 from dra_extender.cel.equality import compare, compared, contains
 from dra_extender.cel.errors import Fault
-from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtract_time
+from dra_extender.cel.library.times import add_duration, add_to_timestamp
 from dra_extender.cel.values import (
     CLASSES,
     INT_MAX,
@@ -165,7 +165,7 @@ _arithmetic(
         "timestamp, duration -> timestamp": lambda _, left, right: add_to_timestamp(
             left, add_duration(0, -right.nanos).nanos
         ),
-        "timestamp, timestamp -> duration": lambda _, left, right: subtract_time(left, right),
+        "timestamp, timestamp -> duration": lambda _, left, right: add_duration(left.nanos, -right.nanos),
         "uint, uint -> uint": lambda _, left, right: uint64(int(left) - int(right)),
     },
 )

@@ -17,7 +17,7 @@ LIBRARY: Final = Library()
 _UPPER: Final = {ord(letter): ord(letter) - 32 for letter in "abcdefghijklmnopqrstuvwxyz"}
 _LOWER: Final = {upper: lower for lower, upper in _UPPER.items()}
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_ESCAPED: Final = str.maketrans(
+ESCAPED: Final = str.maketrans(
     {
         "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
         "\\": "\\\\", '"': '\\"',
@@ -51,7 +51,7 @@ LIBRARY.methods(
         ("trim", "string -> string"): lambda text: text.strip(_SPACE),
     }
 )
-LIBRARY.functions({("strings.quote", "string -> string"): lambda text: f'"{text.translate(_ESCAPED)}"'})
+LIBRARY.functions({("strings.quote", "string -> string"): lambda text: f'"{text.translate(ESCAPED)}"'})
 
 
 @LIBRARY.method("charAt", "string, int -> string")

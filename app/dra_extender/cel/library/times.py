@@ -48,10 +48,6 @@ def add_to_timestamp(time: Timestamp, nanos: int) -> Timestamp:
     return _in_range(Timestamp(time.nanos + nanos, time.offset))
 
 
-def subtract_time(left: Timestamp, right: Timestamp) -> Duration:
-    return add_duration(left.nanos, -right.nanos)
-
-
 def _in_range(time: Timestamp) -> Timestamp:
     if not _FIRST_SECOND <= time.nanos // _NANO <= _LAST_SECOND:
         raise Fault("timestamp overflow", "overflow")
@@ -65,16 +61,18 @@ def parse_timestamp(text: str) -> Timestamp:
     """RFC 3339, as Go's time package reads it. Raises Fault."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
-        raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+        raise not_convertible("string", "google.protobuf.Timestamp")
     year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
     offset = 0
     if found[9] is not None:
         hours, minutes = int(found[10]), int(found[11])
         offset = (hours * 60 + minutes) * (60 if found[9] == "+" else -60)
         if hours > 24 or minutes > 60:
-            raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
-    if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month) and hour < 24 and minute < 60 and second < 60):
-        raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+            raise not_convertible("string", "google.protobuf.Timestamp")
+    if not (1 <= month <= 12 and hour < 24 and minute < 60 and second < 60):
+        raise not_convertible("string", "google.protobuf.Timestamp")
+    if not 1 <= day <= monthrange((year - 1) % 400 + 1, month)[1]:
+        raise not_convertible("string", "google.protobuf.Timestamp")
     seconds = (_days(year, month, day) * 24 + hour) * 3600 + minute * 60 + second - offset
     return _in_range(Timestamp(seconds * _NANO + int((found[7] or "0")[:9].ljust(9, "0")), offset))
 
@@ -100,13 +98,13 @@ def parse_duration(text: str) -> Duration:
     while place < len(digits):
         found = _DURATION_PART.match(digits, place)
         if found is None or not (found[1] or found[3]):
-            raise _bad_duration()
+            raise not_convertible("string", "google.protobuf.Duration")
         total += _part(found)
         if total > 2**63:
-            raise _bad_duration()
+            raise not_convertible("string", "google.protobuf.Duration")
         place = found.end()
     if not digits or (total == 2**63 and text[0] != "-"):
-        raise _bad_duration()
+        raise not_convertible("string", "google.protobuf.Duration")
     return Duration(-total if text[0] == "-" else total)
 
 
@@ -120,16 +118,12 @@ def _part(found: re.Match[str]) -> int:
     return nanos
 
 
-def _bad_duration() -> Fault:
-    return Fault("type conversion error from 'string' to 'google.protobuf.Duration'")
+def not_convertible(source: str, target: str) -> Fault:
+    return Fault(f"type conversion error from '{source}' to '{target}'")
 
 
 def from_seconds(seconds: int) -> Timestamp:
     return _in_range(Timestamp(seconds * _NANO))
-
-
-def to_seconds(time: Timestamp) -> int:
-    return time.nanos // _NANO
 
 
 def total_seconds(span: Duration) -> float:
@@ -159,10 +153,6 @@ def _date(days: int) -> tuple[int, int, int]:
     era, day_of_era = divmod(days + _FIRST_DAY - 1, _ERA)
     found = date.fromordinal(day_of_era + 1)
     return found.year + (era + 4) * 400, found.month, found.day
-
-
-def _days_in(year: int, month: int) -> int:
-    return monthrange((year - 1) % 400 + 1, month)[1]
 
 
 # --- Getters --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple
 
 from dra_extender.cel.declarations import Library
-from dra_extender.cel.errors import Fault
+from dra_extender.cel.errors import Fault, parses
 from dra_extender.cel.values import Map, Opaque
 
 LIBRARY: Final = Library()
@@ -18,8 +18,7 @@ _PATH: Final = frozenset((_ALPHANUMERIC + "$&+,/:;=@").encode())
 _HOST: Final = frozenset((_ALPHANUMERIC + "!\"$&'()*+,:;<=>[]").encode())
 _USER: Final = frozenset((_ALPHANUMERIC + "$&+,;=").encode())
 _FRAGMENT: Final = frozenset((_ALPHANUMERIC + "!$&()*+,/:;=?@").encode())
-_KEPT_IN_PATH: Final = frozenset(b"!$&'()*+,;=:@[]%")
-_KEPT_IN_FRAGMENT: Final = _KEPT_IN_PATH
+_KEPT: Final = frozenset(b"!$&'()*+,;=:@[]%")
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -88,10 +87,6 @@ def _escape(text: str, allowed: frozenset[int]) -> str:
 def _unescape_host(text: str) -> str:
     """In a host only bytes beyond ASCII, and the percent sign of a zone, may be escaped."""
     return _unescape_part(text, "host", lambda byte: byte >= 0x80 or byte == 0x25)
-
-
-def _unescape_zone(text: str) -> str:
-    return _unescape_part(text, "zone", lambda byte: byte in (0x25, 0x20) or byte in _HOST)
 
 
 def _unescape_part(text: str, part: str, may_be_escaped: Callable[[int], bool]) -> str:
@@ -172,7 +167,9 @@ def _parse_literal(host: str) -> str:
     if _PORT.fullmatch(port) is None:
         raise ValueError("invalid port after host")
     name, zone, rest = host[1:close].partition("%25")
-    unescaped = _unescape_host(name) + (_unescape_zone(zone + rest) if zone else "")
+    unescaped = _unescape_host(name)
+    if zone:
+        unescaped += _unescape_part(zone + rest, "zone", lambda byte: byte in (0x25, 0x20) or byte in _HOST)
     if unescaped.endswith("%"):
         raise ValueError("invalid host")
     IPv6Address(unescaped)  # raises ValueError
@@ -194,17 +191,17 @@ def _written(parts: Parts) -> str:
     if parts.query is not None:
         text += f"?{parts.query}"
     if parts.fragment:
-        text += f"#{_escaped(parts.fragment, _FRAGMENT, _KEPT_IN_FRAGMENT)}"
+        text += f"#{_escaped(parts.fragment, _FRAGMENT)}"
     return text
 
 
 def _escaped_path(path: str) -> str:
-    return "*" if path == "*" else _escaped(path, _PATH, _KEPT_IN_PATH)
+    return "*" if path == "*" else _escaped(path, _PATH)
 
 
-def _escaped(text: str, allowed: frozenset[int], kept: frozenset[int]) -> str:
+def _escaped(text: str, allowed: frozenset[int]) -> str:
     """`text` as written if it is well escaped; otherwise unescaped and escaped again."""
-    if all(byte in allowed or byte in kept for byte in _bytes(text)):
+    if all(byte in allowed or byte in _KEPT for byte in _bytes(text)):
         return text
     return _escape(_unescape(text), allowed)
 
@@ -214,11 +211,7 @@ def _escaped(text: str, allowed: frozenset[int], kept: frozenset[int]) -> str:
 
 @LIBRARY.function("isURL", "string -> bool")
 def is_url(text: str) -> bool:
-    try:
-        _parse(text, via_request=True)
-    except ValueError:
-        return False
-    return True
+    return parses(_parse, text, True)
 
 
 @LIBRARY.function("url", "string -> URL")

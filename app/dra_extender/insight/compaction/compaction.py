@@ -79,7 +79,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
             yield f"     gets {_some(_devices(move.plans), 2)}"
         if self.moves:
             yield f"then {self.request} fits on {self.node}: {_some(_devices(self.plans)) or 'no devices'}"
-        if self.moves:
             yield f"checked: {CHECKED}"
             yield f"not checked: {UNCHECKED}; the scheduler decides again where each pod goes"
         if self.kept and not self.fits:
