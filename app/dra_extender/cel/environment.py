@@ -116,10 +116,6 @@ def _duration(fields: dict[str, Any]) -> Duration:
     return Duration(max(-(2**63), min(2**63 - 1, nanos)))
 
 
-def _timestamp(fields: dict[str, Any]) -> Timestamp:
-    return Timestamp(_total_nanos(fields))
-
-
 _SPAN: Final = {"seconds": types.INT, "nanos": types.INT}
 
 MESSAGES: Final = {
@@ -133,7 +129,7 @@ MESSAGES: Final = {
     "google.protobuf.UInt32Value": _wrapper(types.UINT, UInt(0), _uint32),
     "google.protobuf.UInt64Value": _wrapper(types.UINT, UInt(0)),
     "google.protobuf.Duration": MessageType(types.DURATION, _SPAN, _duration),
-    "google.protobuf.Timestamp": MessageType(types.TIMESTAMP, _SPAN, _timestamp),
+    "google.protobuf.Timestamp": MessageType(types.TIMESTAMP, _SPAN, lambda fields: Timestamp(_total_nanos(fields))),
 }
 
 CONSTANTS: Final[dict[str, tuple[Type, Any]]] = {"google.protobuf.NullValue.NULL_VALUE": (types.INT, 0)}

@@ -11,7 +11,7 @@ from dra_extender.cel.equality import describe
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame, renewed, renewed_if_optional
 from dra_extender.cel.library.lists import sort_by_keys
-from dra_extender.cel.values import NONE, Map, Option, find, key_value, keys_of, map_key, size_of, type_name
+from dra_extender.cel.values import NONE, Map, Option, find, key_value, map_key, size_of, type_name
 
 Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate]
 """Makes a loop of what is iterated, the places of the variables, the arguments of the macro, and the work of a step."""
@@ -23,7 +23,7 @@ def _iterated(frame: Frame, value: Any, two: bool) -> Iterable[Any]:
         return enumerate(value) if two else value
     if isinstance(value, dict):
         frame.charge(1 + len(value) // 8)
-        return [(key_value(key), entry) for key, entry in value.items()] if two else keys_of(value)
+        return [(key_value(key), entry) for key, entry in value.items()] if two else list(map(key_value, value))
     if two:
         raise Fault(f"unsupported comprehension range type: {type_name(value)}")
     raise Fault(f"got '{type_name(value)}', expected iterable type")

@@ -205,11 +205,6 @@ def key_value(key: Key) -> Any:
     return key.value if key.__class__ is OtherKey else key
 
 
-def keys_of(entries: dict[Key, Any]) -> list[Any]:
-    """The keys of a map, in the order of insertion."""
-    return [key_value(key) for key in entries]
-
-
 _MISSING: Final = object()
 
 

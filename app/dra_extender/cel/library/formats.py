@@ -129,12 +129,8 @@ _FORMATS: Final = {
 }
 
 
-def _constant(named: NamedFormat) -> Callable[[], NamedFormat]:
-    return lambda: named
-
-
 for _name, _named in _FORMATS.items():
-    LIBRARY.function(f"format.{_name}", "-> NamedFormat")(_constant(_named))
+    LIBRARY.function(f"format.{_name}", "-> NamedFormat")(lambda named=_named: named)
 
 
 @LIBRARY.function("format.named", "string -> optional(NamedFormat)")

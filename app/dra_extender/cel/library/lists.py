@@ -205,20 +205,16 @@ for _kind, _zero in (("int", 0), ("uint", UInt(0)), ("double", 0.0), ("duration"
     LIBRARY.method("sum", f"list({_kind}) -> {_kind}", metered=True)(_sum(_zero))
 
 
-@LIBRARY.method("indexOf", "list(A), A -> int", metered=True)
-def index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
-    return _place(meter, values, wanted, range(len(values)))
+def _place(name: str, step: int) -> None:
+    @LIBRARY.method(name, "list(A), A -> int", metered=True)
+    def place_of(meter: Meter, values: list[Any], wanted: Any) -> int:
+        _look_into(values, meter)
+        meter.charge(len(values) * compared(wanted))
+        return next((place for place in range(len(values))[::step] if same(values[place], wanted, meter)), -1)
 
 
-@LIBRARY.method("lastIndexOf", "list(A), A -> int", metered=True)
-def last_index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
-    return _place(meter, values, wanted, range(len(values) - 1, -1, -1))
-
-
-def _place(meter: Meter, values: list[Any], wanted: Any, places: range) -> int:
-    _look_into(values, meter)
-    meter.charge(len(values) * compared(wanted))
-    return next((place for place in places if same(values[place], wanted, meter)), -1)
+_place("indexOf", 1)
+_place("lastIndexOf", -1)
 
 
 # --- Sets -----------------------------------------------------------------------------------------------------------
