@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Generic, TypeVar
 
 import msgspec
 import orjson
@@ -60,37 +60,29 @@ def shape(value: object) -> str:
 # --- scenarios --------------------------------------------------------------------------------------------------------
 
 
-class _Item(msgspec.Struct, rename="camel", kw_only=True):
+Spec = TypeVar("Spec")
+
+
+class _Item(msgspec.Struct, Generic[Spec], rename="camel", kw_only=True):
     """An object. Only its spec is checked here."""
 
+    spec: Spec
     api_version: Any = None
     kind: Any = None
     metadata: Any = None
     status: Any = None
 
 
-class _Slice(_Item, kw_only=True):
-    spec: ResourceSliceSpec
-
-
-class _Class(_Item, kw_only=True):
+class _Class(_Item[DeviceClassSpec], kw_only=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-class _Rule(_Item, kw_only=True):
-    spec: DeviceTaintRuleSpec
-
-
-class _Claim(_Item, kw_only=True):
-    spec: ResourceClaimSpec
-
-
 class _Scenario(msgspec.Struct, rename="camel", kw_only=True):
-    claims: tuple[_Claim, ...] = ()
-    slices: tuple[_Slice, ...] = ()
+    claims: tuple[_Item[ResourceClaimSpec], ...] = ()
+    slices: tuple[_Item[ResourceSliceSpec], ...] = ()
     classes: tuple[_Class, ...] = ()
-    taint_rules: tuple[_Rule, ...] = ()
-    allocated_claims: tuple[_Claim, ...] = ()
+    taint_rules: tuple[_Item[DeviceTaintRuleSpec], ...] = ()
+    allocated_claims: tuple[_Item[ResourceClaimSpec], ...] = ()
     name: Any = ""
     node: dict[str, Any] = {}
     features: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ async def offered(service: Service, world: World, *pods: str) -> list[list[str]]
 
 
 async def schedule(service: Service, world: World, pods: Sequence[str]) -> dict[str, str]:
-    """Ask filter for all pods and then bind the pods that fit, as kube-scheduler does for a PodGroup. The node of each."""
+    """Ask filter for all pods and then bind the pods that fit, as kube-scheduler does. Returns the node of each."""
     nodes = await offered(service, world, *pods)
     chosen = {pod: names[0] for pod, names in zip(pods, nodes, strict=True) if names}
     for pod, node in chosen.items():

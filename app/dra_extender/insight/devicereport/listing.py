@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from functools import reduce
+from operator import add
 from typing import Final
 
 import msgspec
@@ -91,13 +92,13 @@ def reporting(
 ) -> Turns[DeviceReport]:
     """A page with the devices of `limit` pools, by default of all pools, after the pool `after` (driver/pool)."""
     inventory, classes = view.cluster.inventory, ClassMembers(view)
-    visible, start = _Visibility(inventory, wanted.nodes), _pool_id(after)
+    visible, (driver, _, pool) = _Visibility(inventory, wanted.nodes), after.partition("/")
     found: list[CountedDevice] = []
     partitions: list[PartitionType] = []
     pools_done: list[PoolID] = []
     next = ""
     ids = sorted(visible.pools())
-    for id in ids[bisect_right(ids, start) :]:
+    for id in ids[bisect_right(ids, (driver, pool)) :]:
         published = inventory.pools.get(id)
         if published is None or (wanted.drivers and id[0] not in wanted.drivers):
             continue
@@ -246,13 +247,10 @@ class _PoolCount:
             if EVERY_DEVICE in self._in_use:
                 self._drawn = dict(self._offered)
             elif self._offered:
-                self._draw(pool.device(name) for name in self._in_use)
-
-    def _draw(self, users: Iterable[Device | None]) -> None:
-        for device in users:
-            for counter, amount in counters_consumed(device) if device is not None else ():
-                before = self._drawn.get(counter)
-                self._drawn[counter] = amount if before is None else before + amount
+                for device in filter(None, map(pool.device, self._in_use)):
+                    for id, amount in counters_consumed(device):
+                        before = self._drawn.get(id)
+                        self._drawn[id] = amount if before is None else before + amount
 
     def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...]) -> CountedDevice:
         use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name)
@@ -317,10 +315,7 @@ def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:
     for name, offer in traits.capacity.items():
         shares = use.shares.values() if use is not None else ()
         taken = [consumed[name] for consumed in shares if name in consumed]
-        total = taken[0] if taken else None
-        for amount in islice(taken, 1, None):
-            total = amount if total is None else total + amount
-        yield _amount(name, total, offer.value)
+        yield _amount(name, reduce(add, taken) if taken else None, offer.value)
 
 
 def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:
@@ -363,11 +358,8 @@ def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
 
 
 def _find(pool: PublishedPool, name: str) -> tuple[ResourceSlice, Device] | None:
-    for item in pool.newest():
-        for device in item.spec.devices:
-            if device.name == name:
-                return item, device
-    return None
+    devices = ((item, device) for item in pool.newest() for device in item.spec.devices)
+    return next((found for found in devices if found[1].name == name), None)
 
 
 def _text(value: object) -> str:

@@ -317,12 +317,8 @@ def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Tur
                 known.add(claim.metadata.key)
                 copy.put(_tolerant_claim(claim, changes.tolerations))
         yield
-    return [_tolerant_pod(pod, changes.tolerations) for pod in pods]
-
-
-def _tolerant_pod(pod: Pod, more: Sequence[Toleration]) -> Pod:
-    """The pod with additional tolerations."""
-    return replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more)))
+    more = changes.tolerations
+    return [replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more))) for pod in pods]
 
 
 def _tolerant_claim(claim: ResourceClaim, more: Sequence[Toleration]) -> ResourceClaim:

@@ -96,7 +96,7 @@ class ChangeList(NamedTuple):
 
 
 ChangeLists = Generator[ChangeList | None, None, None]
-"""Yields each list when it is found, and None where the caller may end its turn."""
+"""Yields each list when it is found, also an empty one, and None where the caller may end its turn."""
 
 
 class EditableClaim(NamedTuple):
@@ -259,11 +259,12 @@ def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) ->
     found: list[tuple[float, str]] = []
     for other in known:
         yield from budget.charge(1)
-        if not _lengths_are_alike(word, other):
+        shorter, both = min(len(word), len(other)), len(word) + len(other)
+        if not 0 < len(other) <= LONGEST or 2 * shorter < ALIKE * both:  # real_quick_ratio
             continue
         if budget.spent():
             break
-        yield from budget.charge(1 + (len(word) + len(other)) // LETTERS)
+        yield from budget.charge(1 + both // LETTERS)
         compared.set_seq1(other)
         if compared.quick_ratio() < ALIKE:
             continue
@@ -280,8 +281,3 @@ def nearest_first(
     """(the known words that are similar to the word, all known words starting with these)"""
     close = yield from near(word, known, budget, most)
     return close, [*close, *(name for name in known if name not in close)]
-
-
-def _lengths_are_alike(word: str, other: str) -> bool:
-    """True when words of these lengths can be as similar as `ALIKE` (real_quick_ratio)."""
-    return 0 < len(other) <= LONGEST and 2 * min(len(word), len(other)) >= ALIKE * (len(word) + len(other))

@@ -101,8 +101,7 @@ def _counts(request: EditableRequest, found: Sequence[RequestTally]) -> Iterator
     if request.source.allocation_mode == "All":
         most = max((tally.offered for tally in found), default=0)
     candidates = [_count(request, count) for count in range(min(most, MAX_RESULTS), 0, -1)]
-    if candidates:
-        yield ChangeList(Order.COUNT, candidates, monotone=request.alternative is None)
+    yield ChangeList(Order.COUNT, candidates, monotone=request.alternative is None)
 
 
 def _count(request: EditableRequest, count: int) -> CandidateChange:
@@ -127,8 +126,7 @@ def _capacities(
         whole = {part for part in parts if part.nano % 10**9 == 0}  # where a policy rounds up what devices have left
         amounts = sorted({Quantity.parse(text) for text in texts} | {Quantity.parse("1")} | whole, reverse=True)
         less = [_capacity(request, name, amount, other) for other in amounts if 0 < other.nano < amount.nano]
-        if less:
-            yield ChangeList(Order.CAPACITY, less[-AMOUNTS:], monotone=request.alternative is None)
+        yield ChangeList(Order.CAPACITY, less[-AMOUNTS:], monotone=request.alternative is None)
         others = [other for other in known if other not in asked] if name not in known else []
         for other in (yield from near(name, others, budget, 2)):
             yield ChangeList(Order.NAME, [_renamed(request, name, other)])
@@ -166,10 +164,8 @@ def _tolerations(request: EditableRequest, found: Sequence[RequestTally], budget
     chosen = (*islice(singles, TAINTS), *several[:TAINTS])
     if len(chosen) < len(singles) + len(several):
         budget.complete = False
-    if chosen:
-        yield ChangeList(
-            Order.DEVICE_TOLERATION, LazySequence(len(chosen), lambda index: _toleration(request, chosen[index]))
-        )
+    made = LazySequence(len(chosen), lambda index: _toleration(request, chosen[index]))
+    yield ChangeList(Order.DEVICE_TOLERATION, made)
 
 
 def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]) -> CandidateChange:
@@ -199,13 +195,11 @@ def _classes(request: EditableRequest, known: Mapping[str, frozenset[str]], budg
     close, others = yield from nearest_first(now, classes, budget, CLASSES)
     yield from budget.charge(CLASSES * CHANGE + len(classes) // 4)
     misspelt = close if now not in known else []
-    if misspelt:
-        yield ChangeList(Order.MISTAKE, [_class(request, name, near=True) for name in misspelt])
+    yield ChangeList(Order.MISTAKE, [_class(request, name, near=True) for name in misspelt])
     rest = [name for name in others if name not in misspelt]
     if len(rest) > CLASSES:
         budget.complete = False
-    if rest:
-        yield ChangeList(Order.CLASS, [_class(request, name, near=False) for name in rest[:CLASSES]])
+    yield ChangeList(Order.CLASS, [_class(request, name, near=False) for name in rest[:CLASSES]])
 
 
 def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChange:
@@ -235,8 +229,7 @@ def _constraints(editable: EditableClaim, attributes: Sequence[str], budget: Que
             for name in others[:ATTRIBUTES]
             if name != now
         ]
-        if candidates:
-            yield ChangeList(Order.CONSTRAINT, candidates)
+        yield ChangeList(Order.CONSTRAINT, candidates)
         text, short = f"remove {kind} {now} from {where}", f"without {kind} {now}"
         yield ChangeList(Order.NO_CONSTRAINT, [editable.edit("constraint", path, None, text, short, "remove")])
 
@@ -269,8 +262,7 @@ def _claims(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     for index, name in missing:
         path, problem = f"/resourceClaims/{index}/resourceClaimName", f"claim {name} does not exist"
         close = yield from near(name, known, budget)
-        if close:
-            yield ChangeList(Order.MISTAKE, [_meant(pod, path, other, problem) for other in close])
+        yield ChangeList(Order.MISTAKE, [_meant(pod, path, other, problem) for other in close])
 
 
 def _meant(pod: Pod, path: str, other: str, problem: str) -> CandidateChange:
@@ -304,8 +296,7 @@ def _templates(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     known = (yield from _known_templates(found, budget)) if missing else {}
     for index, entry, name in missing:
         close = (yield from near(name, known, budget)) if name not in known else []
-        if close:
-            yield ChangeList(Order.MISTAKE, [_template(pod, index, entry, other, known[other]) for other in close])
+        yield ChangeList(Order.MISTAKE, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
 def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, ResourceClaimSpec]]:

@@ -11,12 +11,12 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.plan import Failure, Plan, Unfit
-from dra_extender.allocation.tally import Held, NodeTally, RequestTally
+from dra_extender.allocation.tally import Held, NodeTally, RequestTally, RuleCount
 from dra_extender.api.quantity import Quantity
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
@@ -369,14 +369,18 @@ def _binding_rule(request: RequestTally) -> BindingRule:
     """The first rule that leaves fewer devices than requested; empty if enough devices are left."""
     if request.left >= request.wanted:
         return ""
-    left = request.offered
-    if left < request.wanted:
-        return "class" if not left else "offered"
-    for loss in request.losses:
+    if request.offered < request.wanted:
+        return "offered" if request.offered else "class"
+    return binding(request.offered, request.losses, request.wanted) or "offered"
+
+
+def binding(left: int, losses: Iterable[RuleCount], needed: int) -> BindingRule:
+    """The first rule that leaves fewer devices than needed."""
+    for loss in losses:
         left -= loss.count
-        if left < request.wanted:
+        if left < needed:
             return loss.rule
-    return "offered"
+    return ""
 
 
 def _holders(view: View, held: Sequence[Held], budget: QueryBudget) -> Turns[tuple[HoldingClaim, ...]]:

@@ -118,15 +118,12 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
                 total = found.wants.amounts.get(name, 0)
                 lefts = [amount.nano - (total - most) for most in free.get(name, ())]
                 yield from budget.charge(CHANGE + len(lefts) // 4)
-                yield from _lesser(resource, [nano for nano in lefts if 0 < nano < amount.nano])
+                yield _lesser(Order.RESOURCE, resource, [nano for nano in lefts if 0 < nano < amount.nano])
 
 
-def _lesser(resource: _ContainerResource, amounts: Sequence[int]) -> ChangeLists:
+def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) -> ChangeList:
     """Smaller amounts of the resource, the largest first."""
-    if amounts:
-        yield ChangeList(
-            Order.RESOURCE, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True
-        )
+    return ChangeList(order, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
@@ -169,14 +166,10 @@ def _extended(
 ) -> ChangeLists:
     """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
     most = min(amount.value() - 1, UNITS)
-    if most > 0:
-        yield ChangeList(
-            Order.COUNT, LazySequence(most, lambda at: _less(resource, (most - at) * 10**9)), monotone=True
-        )
+    yield _lesser(Order.COUNT, resource, range(most * 10**9, 0, -(10**9)))
     if resource.name not in offered:
-        found = [_other(resource, other) for other in (yield from near(resource.name, offered, budget))]
-        if found:
-            yield ChangeList(Order.MISTAKE, found)
+        close = yield from near(resource.name, offered, budget)
+        yield ChangeList(Order.MISTAKE, [_other(resource, other) for other in close])
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
@@ -213,13 +206,9 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> C
             budget.complete = False
     if len(kinds) > VALUES or len(cordoned) > NODES:
         budget.complete = False
-    if kinds:
-        yield ChangeList(
-            Order.POD_TOLERATION, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)]
-        )
-    if cordoned:
-        made = (_uncordon(found, name) for name in cordoned[:NODES])
-        yield ChangeList(Order.UNCORDON, [candidate for candidate in made if candidate is not None])
+    yield ChangeList(Order.POD_TOLERATION, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)])
+    made = (_uncordon(found, name) for name in cordoned[:NODES])
+    yield ChangeList(Order.UNCORDON, [candidate for candidate in made if candidate is not None])
 
 
 def _toleration(pod: Pod, taints: Sequence[Taint]) -> CandidateChange:
@@ -288,17 +277,15 @@ def _label(
     keys = (yield from near(key, labels, budget)) if key not in labels else []
     misspelt = [({**rest, key: other}, f"{key}={value}", other) for other in close]
     misspelt += [({**rest, other: value}, key, other) for other in keys]
-    if misspelt:
-        meant = [
-            _selector(pod, selector, f"nodeSelector {old}: did you mean {new}?", f"did you mean {new}?")
-            for selector, old, new in misspelt
-        ]
-        yield ChangeList(Order.NAME, meant)
+    meant = [
+        _selector(pod, selector, f"nodeSelector {old}: did you mean {new}?", f"did you mean {new}?")
+        for selector, old, new in misspelt
+    ]
+    yield ChangeList(Order.NAME, meant)
     others = [other for other in values if other != value and other not in close]
     if len(others) > VALUES:
         budget.complete = False
-    if others:
-        yield ChangeList(Order.NODE_SELECTOR, [_value(pod, rest, key, value, other) for other in others[:VALUES]])
+    yield ChangeList(Order.NODE_SELECTOR, [_value(pod, rest, key, value, other) for other in others[:VALUES]])
     yield ChangeList(Order.NO_NODE_SELECTOR, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
 
 

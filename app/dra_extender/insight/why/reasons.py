@@ -14,13 +14,12 @@ from enum import IntEnum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.tally import ConstraintTally, RequestTally, RuleCount
+from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.api.resource import DeviceClass
-from dra_extender.insight.why.nodegroups import kind, larger
+from dra_extender.insight.why.nodegroups import binding, kind, larger
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
 from dra_extender.insight.why.statements import (
     MISMATCH,
-    BindingRule,
     ClassEmpty,
     ConstraintUnmet,
     DevicesUnavailable,
@@ -175,7 +174,8 @@ class _Nodes:
         places = {key: self._having(key) for key in self._stages[0]}
         missing = [key for key, groups in places.items() if not groups]
         if missing:
-            return [found for key in missing for found in self._nowhere(key)]
+            tallies = [item.tally for item in self._groups[0].requests if _key(item) in missing]
+            return [self._lacking(tally.claim, tally.request) for tally in tallies]
         return [NoNodeHasAll(tuple(self._place(key, groups) for key, groups in places.items()), self._compared)]
 
     def _having(self, key: RequestKey) -> list[NodeGroup]:
@@ -192,12 +192,6 @@ class _Nodes:
     def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> Place:
         best = max((item for item in groups[0].requests if _key(item) == key), key=lambda item: _stage(item.tally))
         return Place(_requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0])
-
-    def _nowhere(self, key: RequestKey) -> Iterator[Statement]:
-        """A statement for each alternative of the request."""
-        alternatives = dict.fromkeys(item.tally.request for item in self._groups[0].requests if _key(item) == key)
-        for request in alternatives:
-            yield self._lacking(key[0], request)
 
     def _lacking(self, claim: str, request: str) -> Statement:
         found = [
@@ -304,7 +298,7 @@ class _Nodes:
         return DevicesUnavailable(
             _requested(tally, self._names),
             self._scope(group),
-            _binding(usable, losses, usable if tally.all else tally.wanted) or item.rule,
+            binding(usable, losses, usable if tally.all else tally.wanted) or item.rule,
             usable,
             losses,
             tally.left,
@@ -349,15 +343,6 @@ def _constraint_of(group: NodeGroup, item: DiagnosedRequest) -> ConstraintTally 
 
 def _named(constraints: Iterable[ConstraintTally]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{each.kind} {each.attribute}" for each in constraints))
-
-
-def _binding(left: int, losses: Iterable[RuleCount], needed: int) -> BindingRule:
-    """The first rule that leaves fewer devices than needed."""
-    for loss in losses:
-        left -= loss.count
-        if left < needed:
-            return loss.rule
-    return ""
 
 
 # --- selectors --------------------------------------------------------------------------------------------------------

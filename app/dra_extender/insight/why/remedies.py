@@ -243,7 +243,9 @@ def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Reme
         changes=changes,
         nodes=found.nodes,
         example=found.example,
-        yaml="\n".join(map(_lines, (candidate for candidate in candidates if candidate.fragment is not None))),
+        yaml="\n".join(
+            f"# in {place(each.change)}\n{as_yaml(each.fragment)}" for each in candidates if each.fragment is not None
+        ),
         commands=commands(pod, changes),
     )
 
@@ -254,11 +256,6 @@ def _together(texts: Sequence[str]) -> str:
     for text in texts[1:]:
         found += f"{' Also ' if found.endswith('?') else ', and '}{text}"
     return found
-
-
-def _lines(candidate: CandidateChange) -> str:
-    """The lines for a manifest, below the field that they belong to."""
-    return f"# in {place(candidate.change)}\n{as_yaml(candidate.fragment)}"
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------

@@ -91,10 +91,8 @@ def of_selectors(
         yield from budget.charge(2 * (1 + len(expression) // LETTERS))
         parts = clauses(expression)
         misspelt, other = yield from _spellings(request, index, number, parts, reads, vocabulary, budget)
-        if misspelt:
-            yield ChangeList(Order.MISTAKE, misspelt)
-        if other:
-            yield ChangeList(Order.SELECTOR, other)
+        yield ChangeList(Order.MISTAKE, misspelt)
+        yield ChangeList(Order.SELECTOR, other)
         yield ChangeList(Order.NO_SELECTOR, [_removed(request, index, number, parts)])
         yield from budget.charge(CHANGE + len(expression) // LETTERS)
 

@@ -47,18 +47,13 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
         budget.complete = False
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]
-    if ending:
-        yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]])
-    if len(others) > len(ending):
-        yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in others[:PODS] if not _ends(pod)])
-    if lower:
-        yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]])
+    yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]])
+    yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in others[:PODS] if not _ends(pod)])
+    yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]])
     unused = yield from _unused(found, groups, budget)
-    if unused:
-        yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
-    like = [_node_like(found, name) for name in _examples(found, groups[:NODES])]
-    if like and not any(group.fails for group in groups):
-        yield ChangeList(Order.NODE, like)
+    yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
+    if not any(group.fails for group in groups):
+        yield ChangeList(Order.NODE, [_node_like(found, name) for name in _examples(found, groups[:NODES])])
 
 
 def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
