@@ -81,18 +81,8 @@ class RejectedError(ApiError):
 class ThrottledError(ApiError):
     """429: the request was refused before anything was done."""
 
-    def __init__(
-        self,
-        status: int,
-        reason: str = "",
-        message: str = "",
-        details: Mapping[str, Any] | None = None,
-        *,
-        retry_after: float = 1.0,
-    ) -> None:
-        super().__init__(status, reason, message, details)
-        self.retry_after = retry_after
-        """Seconds to wait before the next attempt."""
+    retry_after = 1.0
+    """Seconds to wait before the next attempt."""
 
 
 class DisruptionBudgetError(ThrottledError):
@@ -143,7 +133,9 @@ def error_from_status(
     """The exception for an HTTP answer without success. `retry_after`: seconds of the Retry-After header, if sent."""
     if status == TOO_MANY_REQUESTS:
         refusal = DisruptionBudgetError if _names_budget(details) else ThrottledError
-        return refusal(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
+        refused = refusal(status, reason, message, details)
+        refused.retry_after = refusal.retry_after if retry_after is None else retry_after
+        return refused
     if status >= 500:
         return OutcomeUnknownError(status, reason, message, details)
     if status == NOT_FOUND and not _names_object(details):

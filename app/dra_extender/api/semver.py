@@ -31,7 +31,7 @@ class VersionText(str):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Semver:
-    """A parsed version. `key` orders versions by precedence."""
+    """A parsed version. `key` orders versions by precedence; it begins with major, minor and patch."""
 
     key: _Key = field(repr=False)
     text: str = field(compare=False)
@@ -50,18 +50,6 @@ class Semver:
         if pre is None:
             return cls((major, minor, patch, 1, ()), found[0])
         return cls((major, minor, patch, 0, tuple(_identifier(text, part) for part in pre.split("."))), found[0])
-
-    @property
-    def major(self) -> int:
-        return self.key[0]
-
-    @property
-    def minor(self) -> int:
-        return self.key[1]
-
-    @property
-    def patch(self) -> int:
-        return self.key[2]
 
     def __str__(self) -> str:
         return self.text

@@ -11,8 +11,6 @@ from dra_extender.kube.credentials import DEFAULT, namespace_of
 
 WHERE: Final = "Which cluster"
 """The heading of the options that name the cluster."""
-FROM: Final = "from_file"
-"""The name of the parameter of `--from`."""
 
 
 def _where(*flags: str, metavar: str, help: str) -> Any:

@@ -120,9 +120,9 @@ LIBRARY.methods(
         ("isGreaterThan", "Semver, Semver -> bool"): lambda left, right: left.key > right.key,
         ("isLessThan", "Semver, Semver -> bool"): lambda left, right: left.key < right.key,
         ("compareTo", "Semver, Semver -> int"): lambda left, right: _order(left.key, right.key),
-        ("major", "Semver -> int"): lambda value: _signed(value.major),
-        ("minor", "Semver -> int"): lambda value: _signed(value.minor),
-        ("patch", "Semver -> int"): lambda value: _signed(value.patch),
+        ("major", "Semver -> int"): lambda value: _signed(value.key[0]),
+        ("minor", "Semver -> int"): lambda value: _signed(value.key[1]),
+        ("patch", "Semver -> int"): lambda value: _signed(value.key[2]),
     }
 )
 

@@ -193,11 +193,8 @@ class NodeGroups:
 def _bound_claims(pod: SimulatedPod) -> frozenset[str]:
     """UIDs of the pod's claims that are allocated already."""
     found = pod.prefiltered
-    return (
-        frozenset(claim.metadata.uid for claim, _ in found.usable_on)
-        if isinstance(found, PreFilterState)
-        else frozenset()
-    )
+    usable = found.usable_on if isinstance(found, PreFilterState) else ()
+    return frozenset(claim.metadata.uid for claim, _ in usable)
 
 
 def group_nodes(
