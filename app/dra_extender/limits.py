@@ -83,17 +83,13 @@ DEVICES_OF_NODE: Final = Limit(
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 DIGITS_OF_QUANTITY: Final = Limit(
-    1_000,
-    "exact arithmetic takes more than linear time",
-    "test_what_does_not_parse_is_named_in_the_error",
+    1_000, "exact arithmetic takes more than linear time", "test_what_does_not_parse_is_named_in_the_error"
 )
 
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 CHARACTERS_OF_LINE: Final = Limit(
-    16 * 2**10,
-    "more than a selector has; longer values of objects would fill logs and terminals",
-    "test_a_line_is_cut",
+    16 * 2**10, "more than a selector has; longer values of objects would fill logs and terminals", "test_a_line_is_cut"
 )
 
 SIZE_OF_DERIVED: Final = Limit(

@@ -57,13 +57,7 @@ ShareIDs = Callable[[], str]
 class Allocator:
     """Decides nodes one by one. Keeps nothing between calls."""
 
-    def __init__(
-        self,
-        *,
-        share_ids: ShareIDs,
-        step_budget: int = STEP_BUDGET,
-        proofs: Collection[Proof] = ALL,
-    ) -> None:
+    def __init__(self, *, share_ids: ShareIDs, step_budget: int = STEP_BUDGET, proofs: Collection[Proof] = ALL) -> None:
         self._budget = step_budget
         self._share_ids = share_ids
         self._proofs = proofs
@@ -144,11 +138,7 @@ class Allocator:
         return Unfit(_reason(view), search.steps)
 
     def replay(
-        self,
-        prepared: PreparedClaims,
-        view: NodeView,
-        reply: SearchReply,
-        budget: WorkBudget = UNLIMITED,
+        self, prepared: PreparedClaims, view: NodeView, reply: SearchReply, budget: WorkBudget = UNLIMITED
     ) -> Plan | Unfit | Failure:
         """The result of a search that a worker made on the same state. Costs as much as the devices that it took; the
         search is not prepared again. Raises what the budget does.
@@ -243,11 +233,7 @@ def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: P
 
 
 def allocations(
-    prepared: PreparedClaims,
-    view: NodeView,
-    taken: Sequence[Taken],
-    share_ids: ShareIDs,
-    nodes: Sequence[str] = (),
+    prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], share_ids: ShareIDs, nodes: Sequence[str] = ()
 ) -> tuple[AllocationResult, ...]:
     """One allocation per claim. `nodes`: the node of each claim, if it differs from the node of the view. Raises
     FatalError when a node selector cannot be expressed.

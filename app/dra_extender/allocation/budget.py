@@ -145,13 +145,7 @@ class TurnBudget(WorkBudget):
     limited = True
 
     def __init__(
-        self,
-        replies: WorkerReplies,
-        *,
-        allowance: int,
-        ceiling: int,
-        last: bool = False,
-        call: CallState | None = None,
+        self, replies: WorkerReplies, *, allowance: int, ceiling: int, last: bool = False, call: CallState | None = None
     ) -> None:
         self.call = call if call is not None else CallState()
         self.used = 0

@@ -341,10 +341,7 @@ def limit_problem(least: int) -> str:
 
 
 def _asks(
-    label: str,
-    request: DeviceRequest,
-    constraints: Sequence[DeviceConstraint],
-    context: _Context,
+    label: str, request: DeviceRequest, constraints: Sequence[DeviceConstraint], context: _Context
 ) -> tuple[Ask, ...]:
     where = f"{label}, request {request.name}"
     if request.first_available and not context.features.DRAPrioritizedList:

@@ -8,6 +8,7 @@ plugin of kubernetes-sigs/scheduler-plugins, and an annotation of this project f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from dra_extender.api.core import Pod
@@ -23,7 +24,8 @@ KUEUE_NAME: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SIZE: Final = "kueue.x-k8s.io/pod-group-total-count"
 COSCHEDULING: Final = "scheduling.x-k8s.io/pod-group"
 
-_SIZES: Final = {"gang": GANG_SIZE, "LeaderWorkerSet": LWS_SIZE, "Kueue": KUEUE_SIZE}
+SIZES: Final[Mapping[Source, str]] = {"gang": GANG_SIZE, "LeaderWorkerSet": LWS_SIZE, "Kueue": KUEUE_SIZE}
+"""The annotation of the pods that says how many they are; other sources have an object that says it."""
 
 
 class GroupKey(NamedTuple):
@@ -55,8 +57,3 @@ def group_of(pod: Pod) -> GroupKey | None:
     if name := labels.get(COSCHEDULING):
         return GroupKey("coscheduling", meta.namespace, name)
     return None
-
-
-def size_annotation(source: Source) -> str:
-    """The annotation of the pods that says how many they are; empty where an object says it."""
-    return _SIZES.get(source, "")

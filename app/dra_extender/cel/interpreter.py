@@ -250,9 +250,7 @@ class Interpreter:
         return evaluate
 
     def _map(self, node: syntax.MapNode) -> Evaluate:
-        entries = tuple(
-            zip(map(self.build, node.keys), map(self.build, node.values), node.optional, strict=True),
-        )
+        entries = tuple(zip(map(self.build, node.keys), map(self.build, node.values), node.optional, strict=True))
 
         def evaluate(frame: Frame) -> Map:
             result = Map()

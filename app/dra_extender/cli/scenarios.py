@@ -18,12 +18,7 @@ import orjson
 from msgspec import inspect
 
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
-from dra_extender.api.resource import (
-    DeviceClassSpec,
-    DeviceTaintRuleSpec,
-    ResourceClaimSpec,
-    ResourceSliceSpec,
-)
+from dra_extender.api.resource import DeviceClassSpec, DeviceTaintRuleSpec, ResourceClaimSpec, ResourceSliceSpec
 from dra_extender.insight.manifests import defaulted
 
 LineAnswer = Callable[[dict[str, Any]], dict[str, Any]]

@@ -98,13 +98,7 @@ _STATES: Final[Mapping[str, str]] = {
 
 SPECS: Final[tuple[Spec, ...]] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its response", ("verb",)),
-    Spec(
-        "verb_requests_total",
-        "counter",
-        "requests of the verbs",
-        ("verb", "result"),
-        values=VERB_RESULTS,
-    ),
+    Spec("verb_requests_total", "counter", "requests of the verbs", ("verb", "result"), values=VERB_RESULTS),
     *(Spec(counter.name, "counter", counter.help, (counter.label,), values=counter.values) for counter in _COUNTERS),
     Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=outcomes.STEPS),
     Spec("event_loop_lag_seconds", "histogram", "delay of timers on the event loop; large values mean it is blocked"),

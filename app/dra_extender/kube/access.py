@@ -93,10 +93,7 @@ def permissions_for_binding() -> tuple[Permission, ...]:
 def permissions_for_extended_resources() -> tuple[Permission, ...]:
     """What bind needs for pods that ask for devices by the name of an extended resource."""
     why = "place pods with extended resources"
-    return (
-        Permission("create", GROUP, "resourceclaims", why),
-        Permission("delete", GROUP, "resourceclaims", why),
-    )
+    return (Permission("create", GROUP, "resourceclaims", why), Permission("delete", GROUP, "resourceclaims", why))
 
 
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:

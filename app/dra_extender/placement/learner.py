@@ -39,10 +39,7 @@ class PlacementLearner:
     """One per cluster. The caller reports all pods and nodes (`put`, `drop`), and new pods (`learn`)."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        strategy: PlacementStrategy = FIRST_FIT,
-        filters: Filters | None = None,
+        self, cluster: Cluster, strategy: PlacementStrategy = FIRST_FIT, filters: Filters | None = None
     ) -> None:
         filters = filters if filters is not None else Filters()
         inventory, weights = cluster.inventory, ClassWeights(cluster, strategy.weights, filters)

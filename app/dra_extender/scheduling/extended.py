@@ -220,9 +220,7 @@ def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     """The claim before it exists. The allocator and the ledger know it by a UID derived from the pod's."""
     return ResourceClaim(
         metadata=ObjectMeta(
-            name=SYNTHETIC_NAME,
-            namespace=pod.metadata.namespace,
-            uid=f"{SYNTHETIC_NAME}{pod.metadata.uid}",
+            name=SYNTHETIC_NAME, namespace=pod.metadata.namespace, uid=f"{SYNTHETIC_NAME}{pod.metadata.uid}"
         ),
         spec=ResourceClaimSpec(devices=DeviceClaim(requests=requests.requests)),
     )

@@ -18,14 +18,7 @@ from typing import Any
 import msgspec
 
 from dra_extender.allocation.plan import Failure, NodeAmounts, Unfit
-from dra_extender.api.core import (
-    Node,
-    NodeAllocatableResourceClaimStatus,
-    Pod,
-    is_pod_level,
-    of_containers,
-    requested,
-)
+from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod, is_pod_level, of_containers, requested
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.scheduling.claims import Unschedulable, consumer, created_names

@@ -50,12 +50,7 @@ class WorkerProcess:
     async def start(cls, arguments: Sequence[str]) -> Self:
         """Raises OSError."""
         process = await asyncio.create_subprocess_exec(
-            *command(arguments),
-            stdin=PIPE,
-            stdout=PIPE,
-            env=environment(),
-            cwd=os.sep,
-            start_new_session=True,
+            *command(arguments), stdin=PIPE, stdout=PIPE, env=environment(), cwd=os.sep, start_new_session=True
         )
         return cls(process)
 

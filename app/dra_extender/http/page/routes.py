@@ -146,11 +146,7 @@ def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
     """The next message, and the number of parts that follow. Only the last message of an update has an id."""
     version = updates.state.version
     batch = subscriber.take(PARTS)
-    data = b'{"put":[%b],"drop":%b,"behind":%d}' % (
-        b",".join(batch.put),
-        msgspec.json.encode(batch.drop),
-        batch.behind,
-    )
+    data = b'{"put":[%b],"drop":%b,"behind":%d}' % (b",".join(batch.put), msgspec.json.encode(batch.drop), batch.behind)
     return event("parts", data, "" if batch.behind else f"{updates.epoch}-{version}"), batch.behind
 
 

@@ -244,10 +244,7 @@ def _add_drafts(copy: ClusterCopy, drafts: Sequence[Draft]) -> None:
 
 
 def _apply(
-    copy: ClusterCopy,
-    changes: Changes,
-    concerned: _Concerned,
-    fresh: Sequence[tuple[Node, list[ResourceSlice]]],
+    copy: ClusterCopy, changes: Changes, concerned: _Concerned, fresh: Sequence[tuple[Node, list[ResourceSlice]]]
 ) -> Turns[None]:
     for item in changes.objects:
         copy.put(item)

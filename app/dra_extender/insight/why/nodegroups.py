@@ -1,8 +1,7 @@
 """The nodes of the cluster in groups. A hypothetical decision is made for one node per group.
 
 Promises
-- The nodes of a group have the same devices, and the same ones are in use. Names of devices and nodes do not matter. In
-  a small cluster every node is a group of its own.
+- The nodes of a group have the same devices, and the same ones are in use. In a small cluster every node is a group.
 - `group_nodes` leaves out the nodes that its budget does not reach; `budget.complete` is then False.
 - `NodeGroups.fit` counts a node only if the decision was made for this node or for another node of its group. It always
   tries a change on the nodes that the change affects: nodes whose devices it frees, changed nodes and added nodes.

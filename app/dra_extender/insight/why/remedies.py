@@ -21,13 +21,7 @@ from msgspec.structs import replace
 from dra_extender.allocation.selectors import cel_gates, device_view
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceClass
-from dra_extender.cel import (
-    CelCompileError,
-    CelRuntimeError,
-    DeviceView,
-    Work,
-    WorkExceeded,
-)
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Work, WorkExceeded
 from dra_extender.devices.models import DeviceModel
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why import claimchanges, podchanges, selectorchanges, tenantchanges
@@ -60,11 +54,7 @@ DEVICES: Final = 512
 PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
-_KINDS: Final = {
-    "Pod": "pod",
-    "ResourceClaim": "resourceclaim",
-    "ResourceClaimTemplate": "resourceclaimtemplate",
-}
+_KINDS: Final = {"Pod": "pod", "ResourceClaim": "resourceclaim", "ResourceClaimTemplate": "resourceclaimtemplate"}
 _NONE: Final = frozenset(("gate", "claim made again", "node added", "uncordon"))
 """Kinds of changes without commands."""
 

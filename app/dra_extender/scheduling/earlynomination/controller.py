@@ -24,11 +24,7 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
-from dra_extender.scheduling.earlynomination.nominations import (
-    EarlyNomination,
-    EarlyNominations,
-    PendingRemovals,
-)
+from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations, PendingRemovals
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeusage import ResourcesInUse

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.api.groups import GroupKey, group_of, size_annotation
+from dra_extender.api.groups import SIZES, GroupKey, group_of
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, levels
 from dra_extender.scheduling.view import View
@@ -78,7 +78,7 @@ def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None
     if key.source in API_GROUPS:
         sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
         return f"{key} does not exist" if key.source == "PodGroup" and sees else None
-    name = size_annotation(key.source)
+    name = SIZES[key.source]
     written = {each.metadata.annotations.get(name, "") for each in members}
     if len(written) > 1:
         return f"{key}: its pods differ in annotation {name}"

@@ -71,11 +71,7 @@ def _started(pod: Pod) -> float:
 
 
 def fewest(
-    found: PreemptibleClaims,
-    budgets: BudgetsByNamespace,
-    fits: Fits,
-    trials: Trials,
-    already: Sequence[Pod] = (),
+    found: PreemptibleClaims, budgets: BudgetsByNamespace, fits: Fits, trials: Trials, already: Sequence[Pod] = ()
 ) -> tuple[Victim, ...] | None:
     """The victims, the most important first; None when the preemptor does not fit even without all of them. `trials` is
     read and extended. `already`: certain victims, which budgets count first.

@@ -190,12 +190,7 @@ class Offers:
         self._next = 0
 
     def choose(
-        self,
-        view: View,
-        prefiltered: PreFilterResult,
-        fits: list[str],
-        asked: int,
-        avoid: Collection[str] = (),
+        self, view: View, prefiltered: PreFilterResult, fits: list[str], asked: int, avoid: Collection[str] = ()
     ) -> list[str]:
         """The nodes to offer. `asked`: how many nodes the call has; `avoid`: nodes on which another pod is expected."""
         most = enough(asked, view.config.offered_percent)
