@@ -10,7 +10,6 @@ from aiohttp import web
 
 from dra_extender.scheduling.config import SchedulingConfig
 from tests.e2e.case import Case
-from tests.e2e.disturbance import Match
 from tests.e2e.extender import Extender
 from tests.e2e.gangs import annotation, holding, members
 from tests.e2e.ground import Ground
@@ -26,31 +25,27 @@ reach the API server, relies on a claim for so long.
 """
 
 
-def is_binding(exchange: Exchange) -> bool:
-    return exchange.path.endswith("/binding")
-
-
-def is_status(exchange: Exchange) -> bool:
-    return exchange.method == "PATCH" and exchange.path.endswith("/status") and "/resourceclaims/" in exchange.path
-
-
 @contextmanager
-def killed(ground: Ground, leader: Extender, after: int, match: Match) -> Iterator[Callable[[], bool]]:
-    """The leader is killed instead of its next write after so many of this kind. Gives whether it has happened."""
+def killed(ground: Ground, leader: Extender, bindings: int) -> Iterator[Callable[[], bool]]:
+    """The leader is killed instead of its next write after so many bindings, and no write of it arrives later. Gives
+    whether it has happened.
+    """
     seen: list[Exchange] = []
+    done: list[bool] = []
 
     async def kill(exchange: Exchange) -> web.Response | None:
         if exchange.method == "GET":
             return None
-        if match(exchange):
+        if exchange.verb == "binding":
             seen.append(exchange)
-        if len(seen) <= after:
+        if len(seen) <= bindings:
             return None
         leader.kill()
+        done.append(True)
         return web.Response(status=502)
 
     with ground.api.rule(before=kill):
-        yield lambda: len(seen) > after
+        yield lambda: bool(done)
 
 
 def test_the_next_leader_completes_a_gang_of_which_three_are_bound(
@@ -59,13 +54,13 @@ def test_the_next_leader_completes_a_gang_of_which_three_are_bound(
     first, second = pair
     for node in ("node-1", "node-2"):
         case.publish(node, 4)
-    with killed(ground, first, 3, is_binding) as happened:
+    with killed(ground, first, bindings=3) as happened:
         pods = members(case, annotation, "g", 8)
         ground.eventually(happened, "the end of the leader")
-    ground.eventually(lambda: second.leading, "the next leader")
-    ground.calls.target = second.url
-    assert len(case.bound(pods)) == 3
-    ground.eventually(lambda: len(case.bound(pods)) == 8, "a complete gang", SECONDS)
+        ground.eventually(lambda: second.leading, "the next leader")
+        assert len(case.bound(pods)) == 3
+        ground.calls.target = second.url
+        ground.eventually(lambda: len(case.bound(pods)) == 8, "a complete gang", SECONDS)
     case.until_runs(*pods)
 
 
@@ -77,16 +72,15 @@ def test_what_was_allocated_for_a_gang_that_cannot_be_completed_becomes_free(
     first, second = pair
     for node in ("node-1", "node-2"):
         case.publish(node, 4)
-    with killed(ground, first, 0, is_binding) as happened:
+    with killed(ground, first, bindings=0) as happened:
         pods = members(case, annotation, "g", 8)
         ground.eventually(happened, "the end of the leader")
-    held = holding(case, pods)
-    assert held != []
-    for node in ("node-1", "node-2"):
-        case.publish(node, 2)
-    ground.eventually(lambda: second.leading, "the next leader")
-    ground.calls.target = second.url
+        assert holding(case, pods) != []
+        for node in ("node-1", "node-2"):
+            case.publish(node, 2)
+        ground.eventually(lambda: second.leading, "the next leader")
+        ground.calls.target = second.url
+        ground.eventually(lambda: holding(case, pods) == [], "the end of the allocations", ABANDONED_SECONDS)
     assert case.bound(pods) == []
-    ground.eventually(lambda: holding(case, pods) == [], f"the end of the allocations of {held}", ABANDONED_SECONDS)
     case.pod_with_claim("single")
     case.until_runs("single")
