@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dra_extender.allocation.plan import NO_SOLUTION
 from dra_extender.api.events import Applied
-from dra_extender.api.groups import GroupKey
+from dra_extender.api.groups import GANG, GANG_SIZE, LWS_GROUP, LWS_NAME, LWS_SIZE, GroupKey
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import FINALIZER
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
@@ -282,3 +282,12 @@ async def test_a_pod_more_than_the_gang_needs_waits_without_a_plan(world: World)
     await world.settle(1.0)
     assert await reasons(service, world, "g-2") == {f"gang default/g: pod g-2 fits on no node: {NO_SOLUTION}"}
     assert len(service.extender.gangs.plans) == 0
+
+
+async def test_pods_of_a_leader_worker_set_leave_its_gang_with_a_size_of_1(world: World) -> None:
+    """With startupPolicy LeaderReady the workers exist only after the leader runs."""
+    labels = {LWS_NAME: "s", LWS_GROUP: "0"}
+    waits = with_metadata(make_pod("a", "a"), labels=labels, annotations={LWS_SIZE: "2"})
+    leads = with_metadata(make_pod("b", "b"), labels=labels, annotations={LWS_SIZE: "2", GANG: "s", GANG_SIZE: "1"})
+    service = world.service(*nodes(1, 2), make_claim("a"), make_claim("b"), waits, leads)
+    assert await offered(service, world, "a", "b") == [[], ["n1"]]
