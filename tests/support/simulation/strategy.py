@@ -87,8 +87,8 @@ def with_pod_status(pod: Pod, patch: Mapping[str, Any]) -> Pod:
                 known[entry["type"]] = known.get(entry["type"], {}) | entry
             merged = [known[entry["type"]] for entry in (*new, *status.get(name, ()))]
             status[name] = [entry for entry in merged if entry.get("$patch") != "delete"]
-        elif isinstance(value, list):
-            assert value[0] == {"$patch": "replace"}, (name, value)
+        elif name == "nodeAllocatableResourceClaimStatuses":
+            assert value[0] == {"$patch": "replace"}, value
             status[name] = value[1:]
         else:
             status[name] = {**status.get(name, {}), **value} if isinstance(value, dict) else value
