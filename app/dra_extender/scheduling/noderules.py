@@ -10,7 +10,7 @@ nodeports,noderesources}.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -114,6 +114,14 @@ class Wants:
             1 + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
         )
         """Units of work for one node, about a microsecond each, without its taints: administrators set them."""
+
+    @property
+    def rules(self) -> Hashable:
+        """Equal for pods that may use the same nodes, apart from devices."""
+        spec = self.pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        selector = frozenset(spec.node_selector.items())
+        return frozenset(self.amounts.items()), tuple(self.ports), selector, affinity, spec.tolerations
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
         """Everything that keeps the pod from the node, whose `pods` pods have `used` resources and `taken` ports."""

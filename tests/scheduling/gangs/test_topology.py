@@ -102,3 +102,21 @@ async def test_the_first_rack_fits_by_cpu_and_not_by_devices(world: World) -> No
         for planned in place[1].devices.results
     ]
     assert {result.pool[1] for result in taken} == {"1"}
+
+
+async def test_a_preferred_label_counts_within_one_value_of_the_required_one(world: World) -> None:
+    """Racks have numbers of their own in each zone."""
+    found: list[Any] = [make_class()]
+    for zone in ("a", "b"):
+        for number in range(2):
+            name = f"n{zone}-{number}"
+            found += [labelled(name, rack=str(number), zone=zone), make_slice(name, ["gpu-0", "gpu-1"])]
+    service = world.service(*found, *in_topology(gang("g", 4), **{REQUIRED: ZONE, PREFERRED: RACK}))
+    offers = await offered(service, world, *names("g", 4))
+    assert len({node[1] for (node,) in offers}) == 1
+    assert len({node for (node,) in offers}) == 2
+
+
+async def test_a_label_with_a_value_for_every_node_is_no_problem(world: World) -> None:
+    service = world.service(*racks(*[1] * 80), *in_topology(gang("g", 3), **{PREFERRED: RACK}))
+    assert all(await offered(service, world, *names("g", 3)))

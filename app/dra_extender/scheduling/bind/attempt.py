@@ -33,7 +33,7 @@ from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_pod_status
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
-from dra_extender.scheduling.bind.member import Member
+from dra_extender.scheduling.bind.member import GangMember
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
@@ -156,7 +156,7 @@ class Attempt:
 
     async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
-        member = Member(self._context, pod, self.node, self._check_active)
+        member = GangMember(self._context, pod, self.node, self._check_active)
         await member.plan(self._remaining())
         here = partial(allocate_pod, name=self.node)
         decision = await self._context.deferred.decide_within(self._remaining(), pod, here)

@@ -15,7 +15,7 @@ from dra_extender.scheduling.bind.failure import BindFailure, CheckActive
 from dra_extender.scheduling.claims import Unschedulable
 
 
-class Member:
+class GangMember:
     """The pod of one bind to one node. `check_active` raises BindFailure when the bind has to end."""
 
     def __init__(self, context: BindContext, pod: Pod, node: str, check_active: CheckActive) -> None:

@@ -213,17 +213,8 @@ class NodeChooser:
         return TentativePlan(pod_uid=uid, node=name, claims=found.pending, allocations=found.allocations)
 
     def _group(self, view: View, prefiltered: PreFilterState, wants: Wants) -> Hashable:
-        pod = prefiltered.pod
-        affinity = pod.spec.affinity
-        return (
-            view.decisions.signatures(prefiltered.claims.pending),
-            tuple(claim.metadata.uid for claim in prefiltered.claims.allocated),
-            frozenset(wants.amounts.items()),
-            tuple(wants.ports),
-            frozenset(pod.spec.node_selector.items()),
-            affinity.node_affinity if affinity is not None else None,
-            pod.spec.tolerations,
-        )
+        allocated = tuple(claim.metadata.uid for claim in prefiltered.claims.allocated)
+        return view.decisions.signatures(prefiltered.claims.pending), allocated, wants.rules
 
 
 def _devices(plan: TentativePlan) -> frozenset[DeviceID]:

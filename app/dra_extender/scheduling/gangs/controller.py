@@ -1,9 +1,8 @@
 """Gangs between the calls of filter: their plans, the nodes that turned out wrong, and the events that matter to them.
 
 Promises: `decide` changes nothing; `keep` keeps what it decided. A member without a plan is not bound before its gang
-has one. A member that kube-scheduler does not let onto its
-planned node gets another plan, without this node for `AVOIDED_SECONDS`. A gang that had to wait for members is tried
-again when one of them appears.
+has one. A member that kube-scheduler does not let onto its planned node gets another plan, without this node for
+`AVOIDED_SECONDS`. A gang that had to wait for members is tried again when one of them appears.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Gangs:
             free=view.with_state(Overlay(view.cluster).holding(beside)),
             used=self._usage.used,
             places=plan.places if plan is not None else {},
-            told=plan.answered if plan is not None else (),
+            answered=plan.answered if plan is not None else (),
             avoided={each.metadata.uid: self._avoided.get(each.metadata.uid, frozenset()) for each in gang.waiting},
         )
 

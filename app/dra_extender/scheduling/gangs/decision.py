@@ -7,7 +7,7 @@ if the others fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, 
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
-from dra_extender.scheduling.gangs.topology import ANYWHERE, domains
+from dra_extender.scheduling.gangs.topology import Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
 from dra_extender.scheduling.view import View
 
@@ -47,14 +47,14 @@ UsedOn = Callable[[str, frozenset[str]], Used]
 
 
 class GangState(msgspec.Struct, frozen=True):
-    """What is known of the gang. `free`: the state without the devices that the gang itself holds. `told`: the members
-    that a scheduler has a node for. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
+    """What is known of the gang. `free`: the state without the devices that the gang itself holds. `answered`: the
+    members that a scheduler has a node for. `avoided`: by UID, nodes that kube-scheduler refused for the member lately.
     """
 
     free: View
     used: UsedOn
     places: Mapping[str, Place] = {}
-    told: Collection[str] = ()
+    answered: Collection[str] = ()
     avoided: Mapping[str, Collection[str]] = {}
     judged: bool = True
     """kube-scheduler has let the pod pass on the nodes of the call."""
@@ -78,8 +78,8 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
         return GangDecision(node=known.node)
     deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
     refused: GangDecision | None = None
-    for level in gang.levels:
-        found = deciding.at_level(level)
+    for labels in gang.levels:
+        found = deciding.at_level(labels)
         if found.node or found.error or found.places is not None:
             return found
         refused = refused or found
@@ -112,31 +112,32 @@ class _Deciding:
         self._uid = asked.pod.metadata.uid
         self._state = state
         self._names = names
-        waiting, told = {pod.metadata.uid for pod in gang.waiting}, state.told
+        waiting, answered = {pod.metadata.uid for pod in gang.waiting}, state.answered
         others = {uid: each for uid, each in state.places.items() if uid != self._uid}
-        self._fixed = {uid: each for uid, each in others.items() if uid in told or uid not in waiting}
+        self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
 
-    def at_level(self, key: str) -> GangDecision:
-        """The decision if all members are on nodes with one value of the label `key`."""
+    def at_level(self, labels: Level) -> GangDecision:
+        """The decision if all members are on nodes with one value of each of these labels."""
         nodes = self._state.free.cluster.nodes
-        if key == ANYWHERE:
+        if not labels:
             return self._among(self._names, list(nodes))
         bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
         bound += [each.node for each in self._fixed.values()]
         members, _ = self._members(list(nodes), list(nodes), list(nodes))
         refused: GangDecision | None = None
-        for domain in domains(key, list(nodes), nodes, capacities(self._state.free, members), bound):
+        needed = self._gang.needed - sum(pod.metadata.uid in self._fixed for pod in self._gang.waiting)
+        for domain in domains(labels, nodes, capacities(self._state.free, members), needed, bound):
             inside = frozenset(domain)
             found = self._among([name for name in self._names if name in inside], domain)
             if found.node or found.error or found.places is not None:
                 return found
             refused = refused or found
-        why = f"no value of node label {key} has room for all pods"
+        why = f"no value of node label {' and '.join(labels)} has room for all pods"
         return msgspec.structs.replace(refused or GangDecision(), reason=f"{self._gang.key}: {why}")
 
     def _among(self, names: Sequence[str], nodes: Sequence[str]) -> GangDecision:
-        """The decision if all members are on these nodes. Members like the asked one use the nodes of the
-        call first: kube-scheduler lets it pass there.
+        """The decision if all members are on these nodes. Members like the asked one use the nodes of the call first:
+        kube-scheduler lets it pass there.
         """
         found = self._placed(names, names, nodes)
         if found.node or found.error or found.places is not None or len(nodes) <= len(names):
@@ -168,7 +169,7 @@ class _Deciding:
         self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]
     ) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
         """The members to place, the asked one first, with the nodes they may use; and the others, with the reason."""
-        rules = node_rules(self._asked.pod)
+        rules = Wants(self._asked.pod).rules
         members: list[Member] = []
         refused: list[tuple[Pod, Unschedulable | Failure]] = []
         for pod in sorted(self._gang.waiting, key=lambda each: each.metadata.uid != self._uid):
@@ -179,7 +180,7 @@ class _Deciding:
             if not isinstance(prefiltered, PreFilterState):
                 refused.append((pod, prefiltered))
                 continue
-            own = node_rules(pod)
+            own = Wants(pod).rules
             usable = names if uid == self._uid else alike if own == rules else nodes
             if uid != self._uid and (avoided := self._state.avoided.get(uid)):
                 usable = [name for name in usable if name not in avoided]
@@ -211,18 +212,6 @@ class _Deciding:
         return has_room
 
 
-def node_rules(pod: Pod) -> Hashable:
-    """What the pod wants of a node besides devices: equal for pods that may use the same nodes."""
-    wants, affinity = Wants(pod), pod.spec.affinity
-    return (
-        frozenset(wants.amounts.items()),
-        tuple(wants.ports),
-        frozenset(pod.spec.node_selector.items()),
-        affinity.node_affinity if affinity is not None else None,
-        pod.spec.tolerations,
-    )
-
-
 def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:
     """Too few members can get a node at all."""
     reason = f"{gang.key}: {known} of {gang.needed} pods can be placed"
@@ -237,5 +226,5 @@ def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable 
 
 def _refused(gang: Gang, found: CannotPlace, fixed: int, *, lost: bool) -> GangDecision:
     who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
-    fit = f"{found.most + fixed} of {max(1, gang.needed)} pods fit together: " if not who else ""
+    fit = f"{found.most + fixed} of {max(1, gang.needed)} pods fit together: " if not (who or found.waiting) else ""
     return GangDecision(reason=f"{gang.key}: {who}{fit}{found.reason}", lost=lost, waiting=found.waiting)

@@ -14,7 +14,7 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import SIZES, GroupKey, group_of
 from dra_extender.limits import PODS_OF_GANG
-from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, levels
+from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
 from dra_extender.scheduling.view import View
 
 API_GROUPS: Final = {"PodGroup": "scheduling.k8s.io", "coscheduling": "scheduling.x-k8s.io"}
@@ -31,7 +31,7 @@ class Gang(msgspec.Struct, frozen=True):
     waiting: Sequence[Pod] = ()
     problem: str = ""
     """Why no member may get a node; empty when they may."""
-    levels: Sequence[str] = (ANYWHERE,)
+    levels: Sequence[Level] = (ANYWHERE,)
     """See `topology.levels`."""
 
     @property

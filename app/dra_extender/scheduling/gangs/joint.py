@@ -35,6 +35,8 @@ UNDECIDED: Final = "placing the pods together takes too long"
 
 STEP: Final = 5
 """Units of work for a step of the search, without its decisions on devices."""
+NODES_PER_UNIT: Final = 8
+"""Nodes that are looked up in one decision per unit of work."""
 
 HasRoom = Callable[[str, Sequence[Pod]], bool]
 """Whether these pods fit on the node of this name together, apart from devices."""
@@ -78,17 +80,15 @@ def place(
         return Failure(str(problem))
 
 
-def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int]:
-    """By node, how many of the members fit there by their devices, those of each kind alone; at least one. Empty when
-    an error is fatal. Raises TurnSpent and Deferred.
+def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | None:
+    """By node, how many of the members fit there by their devices, those of each kind alone; at least one. None when
+    this is not known. Raises TurnSpent.
     """
-    search, found = _JointSearch(view, members, lambda node, pods: True), Counter[str]()
+    search = _JointSearch(view, members, lambda node, pods: True)
     try:
-        for group in grouped(view, members):
-            found.update(search.capacities(Kind(group)))
-    except _Fatal:
-        return {}
-    return found
+        return view.decisions.budget.attempt(search.capacities)
+    except (_Fatal, Deferred, WorkExceeded):
+        return None
 
 
 class _Choice(msgspec.Struct):
@@ -116,7 +116,7 @@ class _JointSearch:
         """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
         self._work = work
         for kind in self._kinds:
-            kind.caps = self.capacities(kind)
+            kind.caps = self._capacities(kind)
         hopeless = next((kind for kind in self._kinds if not kind.caps), None)
         bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self._kinds]
         self.most = sum(bounds)
@@ -136,17 +136,23 @@ class _JointSearch:
             return CannotPlace(self.most, commonest[0][0] if commonest else NO_SOLUTION, pod)
         return CannotPlace(self.most, NO_SOLUTION)
 
+    def capacities(self, work: Work | None) -> Mapping[str, int]:
+        """See the function of this name."""
+        self._work = work
+        return sum((Counter(self._capacities(kind)) for kind in self._kinds), Counter())
+
     def _charge(self, units: int) -> None:
         if self._work is not None:
             self._work.charge(units)
 
     # --- one node ---------------------------------------------------------------------------------------------------
 
-    def capacities(self, kind: Kind) -> dict[str, int]:
+    def _capacities(self, kind: Kind) -> dict[str, int]:
         """By node, the number of members of the kind that fit there by their devices: all nodes together, so that equal
         nodes cost one search for each number.
         """
         first, most = kind.members[0], len(kind.members)
+        self._charge(len(first.nodes) // NODES_PER_UNIT)
         statuses = node_statuses(self._view, first.prefiltered, first.nodes)
         if statuses.error:
             raise _Fatal(statuses.error)
@@ -159,6 +165,7 @@ class _JointSearch:
             if low == high or not names:
                 found.update(dict.fromkeys(names, low))
                 continue
+            self._charge(len(names) // NODES_PER_UNIT)
             count = min(high, 2 * low) if growing else (low + high + 1) // 2
             fits = frozenset(self._fitting(kind.members[:count], names))
             open_.append(([name for name in names if name in fits], count, high, growing))

@@ -1,8 +1,8 @@
 """Where the pods of a gang may be together: on nodes with one value of a label.
 
-Promises: pure. A required label is never given up; of preferred labels the first one counts for which one value holds
-the gang. Of the values that hold the gang the one with fewest free places is taken, so that whole domains stay whole.
-Once a member is bound, the others follow it.
+Promises: pure. A required label is never given up: a preferred label counts within one value of the required one. Of
+preferred labels the first one counts for which one value holds the gang. Of the values that hold the gang the one with
+fewest free places is taken, so that whole domains stay whole. Once a member is bound, the others follow it.
 
 Sources: annotations of this project and of Kueue on the pods, and `spec.schedulingConstraints` of PodGroups.
 """
@@ -20,34 +20,42 @@ KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 ANNOTATIONS: Final = (REQUIRED, PREFERRED, KUEUE_REQUIRED, KUEUE_PREFERRED)
 
-ANYWHERE: Final = ""
+Level = tuple[str, ...]
+"""Labels of each of which all members need one value."""
+ANYWHERE: Final[Level] = ()
 MOST_LEVELS: Final = 4
+MOST_DOMAINS: Final = 64
 
 
-def levels(pod: Pod, required: str) -> tuple[str, ...]:
-    """The labels of which all members need one value, the narrowest first; `ANYWHERE` last where none is required.
-    `required`: the label that the PodGroup requires, or empty.
-    """
+def levels(pod: Pod, required: str) -> tuple[Level, ...]:
+    """What to try, the narrowest first. `required`: the label that the PodGroup requires, or empty."""
     written = pod.metadata.annotations
     must = required or written.get(REQUIRED) or written.get(KUEUE_REQUIRED) or ""
     wishes = (written.get(PREFERRED) or written.get(KUEUE_PREFERRED) or "").split(",")[:MOST_LEVELS]
-    preferred = [key for each in wishes if (key := each.strip()) and key != must]
-    return *preferred, must or ANYWHERE
+    always = (must,) if must else ANYWHERE
+    return *((*always, key) for each in wishes if (key := each.strip()) and key != must), always
 
 
 def domains(
-    key: str, names: Sequence[str], nodes: Mapping[str, Node], places: Mapping[str, int], bound: Iterable[str]
-) -> list[Sequence[str]]:
-    """The nodes of each value of the label, those of the best value first. `places`: how many members fit on a node;
-    `bound`: the nodes of members that are bound, whose value is the only one.
+    level: Level, nodes: Mapping[str, Node], places: Mapping[str, int] | None, needed: int, bound: Iterable[str]
+) -> Sequence[Sequence[str]]:
+    """The names of the nodes with the same values, those of the best values first, at most `MOST_DOMAINS`. `places`:
+    how many members fit on a node, where that is known: values with fewer than `needed` are left out. `bound`: the
+    nodes of members that are bound, whose values are the only ones.
     """
-    if key == ANYWHERE:
-        return [names]
-    by_value: dict[str, list[str]] = {}
-    for name in names:
-        if name in nodes and (value := nodes[name].metadata.labels.get(key)):
-            by_value.setdefault(value, []).append(name)
-    taken = {nodes[name].metadata.labels.get(key, "") for name in bound if name in nodes}
+    by_value: dict[Level, list[str]] = {}
+    for name, node in nodes.items():
+        if all(values := _values(level, node)):
+            by_value.setdefault(values, []).append(name)
+    taken = {_values(level, nodes[name]) for name in bound if name in nodes}
     if taken:
-        return [found for value, found in by_value.items() if taken == {value}]
-    return sorted(by_value.values(), key=lambda found: sum(places.get(name, 0) for name in found))
+        return [found for values, found in by_value.items() if taken == {values}]
+    if places is None:
+        return list(by_value.values())[:MOST_DOMAINS]
+    room = {values: sum(places.get(name, 0) for name in found) for values, found in by_value.items()}
+    fitting = sorted((values for values in room if room[values] >= needed), key=room.__getitem__)
+    return [by_value[values] for values in fitting[:MOST_DOMAINS]]
+
+
+def _values(level: Level, node: Node) -> tuple[str, ...]:
+    return tuple(node.metadata.labels.get(key, "") for key in level)
