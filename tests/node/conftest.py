@@ -40,6 +40,13 @@ def node(ground: NodeGround) -> Iterator[Node]:
         yield node
 
 
+@pytest.fixture(scope="session")
+def other(ground: NodeGround) -> Iterator[Node]:
+    """A second node without drivers, for tests that need two."""
+    with Node(ground.plane, 2) as node:
+        yield node
+
+
 @pytest.fixture(autouse=True)
 def has_what_is_needed(request: pytest.FixtureRequest, plane: ControlPlane) -> None:
     """Tests say by the marker `needs` which feature gates they rest on; without them they are skipped."""

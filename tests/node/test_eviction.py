@@ -17,13 +17,6 @@ pytestmark = pytest.mark.node
 needs = pytest.mark.needs
 
 
-@pytest.fixture
-def other(ground: NodeGround) -> Iterator[Node]:
-    """A second node. Tests name it before the case, whose pods end while it runs."""
-    with Node(ground.plane, 2) as node:
-        yield node
-
-
 def deployment(case: NodeCase, name: str, template: str) -> None:
     """A Deployment of one pod with a claim from a template."""
     labels = {"app": name}
@@ -47,7 +40,7 @@ def running(case: NodeCase) -> list[str]:
 
 @needs("DRADeviceTaints", "DRADeviceTaintRules")
 def test_a_taint_rule_evicts_a_pod_and_its_replacement_runs_on_another_node(
-    other: Node, case: NodeCase, node: Node
+    case: NodeCase, node: Node, other: Node
 ) -> None:
     for each in (node, other):
         case.driver_on(each).start([{"devices": [{"name": "gpu"}]}])
