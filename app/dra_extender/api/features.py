@@ -32,7 +32,6 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRADerivedAttributes: bool = False
     DRAOptionalNodeOperations: bool = False
     DRANodeAllocatableResources: bool = False
-    DRAPartitionableDevicesType: bool = False
     release: Release = "1.36"
     """Older releases have the rules of 1.36, newer ones those of 1.37. `NEW_GATES` do nothing in 1.36."""
 
@@ -64,11 +63,6 @@ class FeatureGates(msgspec.Struct, frozen=True):
     def node_allocatable_resources(self) -> bool:
         """Devices may bring CPU, memory and huge pages that count against what the node has allocatable."""
         return self.is_1_37 and self.DRANodeAllocatableResources
-
-    @property
-    def partition_types(self) -> bool:
-        """Reports count partitions by type."""
-        return self.is_1_37 and self.DRAPartitionableDevicesType and self.DRAPartitionableDevices
 
     @property
     def is_experimental(self) -> bool:
@@ -107,8 +101,9 @@ class FeatureGates(msgspec.Struct, frozen=True):
 GATES: Final = tuple(name for name in FeatureGates.__struct_fields__ if name != "release")
 """The names of the gates."""
 WITHOUT_EFFECT: Final = (
-    *("ClearingNominatedNodeNameAfterBinding", "CompositePodGroup", "DRAResourceClaimGranularStatusAuthorization"),
-    *("DRAResourcePoolStatus", "DynamicResourceAllocation", "GangScheduling", "GenericWorkload"),
+    *("ClearingNominatedNodeNameAfterBinding", "CompositePodGroup", "DRAPartitionableDevicesType"),
+    *("DRAResourceClaimGranularStatusAuthorization", "DRAResourcePoolStatus", "DynamicResourceAllocation"),
+    *("GangScheduling", "GenericWorkload"),
     *("InPlacePodVerticalScalingSchedulerPreemption", "NodeDeclaredFeatures", "NominatedNodeNameForExpectation"),
     *("OpportunisticBatching", "PodGroupPreemptionPolicy", "SchedulerAsyncAPICalls", "SchedulerAsyncPreemption"),
     *("SchedulerPopFromBackoffQ", "SchedulerPreQueueingHints", "SchedulerQueueingHints"),
