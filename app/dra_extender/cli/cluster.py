@@ -32,16 +32,16 @@ from dra_extender.kube.pages import list_all, list_pages
 from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
+    CLASSES,
     NODES,
     POD_GROUPS,
     PODS,
+    SLICES,
     Identity,
     Resource,
     Served,
-    device_classes,
     discover,
     identify,
-    resource_slices,
     watched_kinds,
 )
 from dra_extender.placement.learner import PlacementLearner
@@ -122,10 +122,9 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
 async def read_slices(source: Source) -> Sequence[ResourceSlice]:
     """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read`."""
     if source.from_file:
-        plural = resource_slices("v1").plural
-        return [resource_slices("v1").decode(item) for item in stored(source).objects.get(plural, ())]
-    async with connected(source) as (client, served):
-        slices, problems = await list_all(client, resource_slices(served.version))
+        return [SLICES.decode(item) for item in stored(source).objects.get(SLICES.plural, ())]
+    async with client_of(source) as client:
+        slices, problems = await list_all(client, SLICES)
         if problems:
             raise problems[0]
         return slices
@@ -167,7 +166,7 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS)):
+    for kind in watched_kinds(Served("v1", pod_groups=POD_GROUPS)):
         known = _known(kind, cluster)
         known.listed(file.objects.get(section(kind), []))
         known.report()
@@ -199,12 +198,11 @@ _NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Names
 
 async def names(source: Source, kind: str, namespace: str = "") -> list[str]:
     """The names on the first page; of `drivers`, those of slices. Raises as `read`."""
-    async with connected(source) as (client, served):
-        slices = resource_slices(served.version)
-        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, device_classes(served.version))
-        listed = next((resource for resource in resources if resource.plural == kind), slices)
+    async with client_of(source) as client:
+        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, CLASSES)
+        listed = next((resource for resource in resources if resource.plural == kind), SLICES)
         selector = {"fieldSelector": f"metadata.namespace={namespace}"} if namespace else {}
         async for page in list_pages(client, listed, selector):
             items = page.items or ()
-            return [slices.decode(item).spec.driver if listed is slices else identify(item).name for item in items]
+            return [SLICES.decode(item).spec.driver if listed is SLICES else identify(item).name for item in items]
     return []
