@@ -144,7 +144,7 @@ def test_what_cannot_work_is_refused_with_the_remedy(helm: Helm, name: str) -> N
 
 
 @pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
-def test_clusters_without_version_1_of_the_resource_api_are_refused(helm: Helm, values: Values) -> None:
+def test_clusters_without_version_1_of_the_resource_api_are_refused(helm: Helm, values: dict[str, Any]) -> None:
     with pytest.raises(HelmError, match=r">=1\.34\.0-0"):
         helm.render(values, "--kube-version=v1.33.1")
 
@@ -175,7 +175,6 @@ def test_the_service_takes_the_settings_that_are_made_of_values(
 ) -> None:
     given = {
         "placement": "fragmentation",
-        "scoring_strategy": {"type": "Fragmentation", "resources": [{"deviceClass": "gpu", "weight": 3}]},
         "max_body": 20_000_000,
         "bind_timeout": 12.5,
         "deallocate": False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.api.events import PartialAllocation, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.placement.policies import PolicyName
@@ -125,22 +124,6 @@ def test_the_pod_and_then_its_class_say_which_policy_is_in_force() -> None:
     assert made.choose(made.pod("p", policy="first-fit"), gpus()) == ""
 
 
-def test_devices_of_a_class_count_as_much_as_the_settings_say() -> None:
-    """With more weight on GPUs than on NICs, the node with the fuller GPUs is the fuller one."""
-    found = []
-    for weights in ({}, {"gpu": 1.0, "nic": 0.01}):
-        made = GpuNodes("pack", weights=weights)
-        made.put_class("nic", driver="nic.example.com")
-        made.add("gpu used", 2)
-        made.add("nics used", 2)
-        for node in made.names:
-            made.publish_nics(node, 4)
-        made.occupy("gpu used", 500)
-        made.take_nics("nics used", 3)
-        found.append(made.choose(made.pod("p"), gpus(milli=500)))
-    assert found == ["nics used", "gpu used"]
-
-
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: bool) -> None:
     """A claim that cannot be read has some of them: a node where none can be given away has no GPUs to keep free."""
@@ -157,5 +140,5 @@ def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: 
     partial = PartialAllocation(uid="u", pools=((DRIVER, "z withheld"),))
     made.cluster.apply(Undecodable(ObjectKey("ResourceClaim", f"{NAMESPACE}/unreadable"), "cannot be read", partial))
     made.learner.free_states.catch_up()
-    assert made.learner.free_states.state("z withheld", UNLIMITED).devices.free == 0
+    assert made.learner.free_states.state("z withheld").devices.free == 0
     assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"

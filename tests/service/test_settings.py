@@ -198,44 +198,15 @@ def test_defaults_are_those_of_the_parts_and_a_replica_has_a_name_of_its_own() -
         ({}, PlacementStrategy()),
         ({"placement": "pack"}, PlacementStrategy(policy="pack")),
         ({"placement": "pack", "placement_only_chosen": True}, PlacementStrategy(policy="pack", only_chosen=True)),
-        ({"scoring_strategy": "{type: LeastAllocated}"}, PlacementStrategy(policy="spread")),
-        ({"scoring_strategy": {"type": "MostAllocated"}, "placement": "pack"}, PlacementStrategy(policy="pack")),
-        (
-            {"scoring_strategy": "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}, {deviceClass: n}]}"},
-            PlacementStrategy(policy="fragmentation", weights={"gpu": 3.0, "n": 1.0}),
-        ),
     ],
 )
-def test_placement_is_set_by_name_or_in_the_words_of_noderesourcesfit(
-    flags: dict[str, Any], expected: PlacementStrategy
-) -> None:
+def test_placement_is_set_by_name(flags: dict[str, Any], expected: PlacementStrategy) -> None:
     assert load(flags).strategy == expected
 
 
-def test_a_scoring_strategy_reads_back_from_the_file_it_prints_and_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "{type: MostAllocated, resources: [{deviceClass: gpu, weight: 2}]}"
-    file = tmp_path / "settings.yaml"
-    file.write_text(load({"scoring_strategy": text}).yaml())
-    assert load(config=file).strategy == PlacementStrategy(policy="pack", weights={"gpu": 2.0})
-    monkeypatch.setenv("DRA_EXTENDER_SCORING_STRATEGY", text)
-    assert load().strategy == PlacementStrategy(policy="pack", weights={"gpu": 2.0})
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        ({"placement": "best"}, "placement"),
-        ({"scoring_strategy": "{type: RequestedToCapacityRatio}"}, "scoring_strategy.type"),
-        ({"scoring_strategy": "{"}, "scoring_strategy"),
-        ({"scoring_strategy": "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 0}]}"}, "weight"),
-        ({"scoring_strategy": "{type: Fragmentation}", "placement": "pack"}, "placement pack and scoring_strategy"),
-    ],
-)
-def test_a_placement_that_does_not_exist_or_contradicts_itself_is_refused(flags: dict[str, Any], named: str) -> None:
-    with pytest.raises(SettingsError, match=named):
-        load(flags)
+def test_a_placement_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(SettingsError, match="placement"):
+        load({"placement": "best"})
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ class DeviceChooser:
         self._shape = shape
         self._node = node
         self._budget = budget
-        self._before = free_states.state(node, budget)
+        self._before = free_states.state(node)
         view = free_states.view(node)
         assert view is not None, node
         self._view = view
@@ -194,7 +194,7 @@ class DeviceChooser:
     def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
         """By bit, of the devices that a request may have. Devices that leave the same cost the same."""
         found: dict[int, Cost] = {}
-        groups = self._free_states.own_groups(self._node, self._budget)
+        groups = self._free_states.own_groups(self._node)
         known: dict[Hashable, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
@@ -217,7 +217,7 @@ class DeviceChooser:
 
     def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
         self._budget.spend(1 + len(self._view.devices) // PER_UNIT)
-        state = self._free_states.beside(self._node, more, self._budget)
+        state = self._free_states.beside(self._node, more)
         cpu, memory = state.cpu - self._shape.cpu, state.memory - self._shape.memory
         return self._policy.cost(self._before, NodeFreeState(state.devices, cpu, memory, state.whole), self._budget)
 

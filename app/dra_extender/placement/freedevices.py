@@ -32,7 +32,9 @@ class Supply(NamedTuple):
 
 
 class FreeDevices:
-    """Groups sorted by number. `free`: how much of them is left, of `whole`; `unfragmented`: how much in one piece."""
+    """Groups sorted by number. `whole`: how many; `free`: how much of them is left; `unfragmented`: how much of them is
+    left in one piece.
+    """
 
     __slots__ = ("_remainders", "_sets", "_supplies", "free", "groups", "number", "unfragmented", "whole")
 
@@ -40,7 +42,7 @@ class FreeDevices:
         self.number = number
         self.groups = groups
         self.free = sum(group.free for group in groups)
-        self.whole = sum(group.whole for group in groups)
+        self.whole = len(groups)
         self.unfragmented = sum(group.unfragmented for group in groups)
         self._sets = sets
         self._supplies: dict[Need, Supply | None] = {}

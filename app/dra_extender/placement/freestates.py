@@ -1,7 +1,7 @@
 """The free state of each node as policies compare it: its devices, CPU and memory; and the groups of each pool.
 
 Promises: a state is computed when it is asked for, and again only after the node changed. `changes` notes every node
-whose state may have changed. Selectors are evaluated in the budget of the caller.
+whose state may have changed.
 
 `PoolGrouping` says which devices of a pool belong to which group. Devices that other nodes have, or whose nodes are
 unknown, belong to none. Devices linked by counter sets, directly or through others, are one group; its counters are
@@ -12,13 +12,12 @@ equal.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -44,14 +43,14 @@ class _Linked(NamedTuple):
 
 
 class PoolGrouping:
-    """The groups of one pool, in its order. `plain`: devices without counters: name, model, and what it counts."""
+    """The groups of one pool, in its order. `plain`: the names and models of devices without counters."""
 
     __slots__ = ("_groups", "_linked", "_plain", "_pool", "_shares", "_unallocated")
 
     def __init__(
         self,
         pool: Pool,
-        plain: tuple[tuple[str, DeviceModel, float], ...],
+        plain: tuple[tuple[str, DeviceModel], ...],
         linked: tuple[_Linked, ...],
         groups: PartitionGroups,
         *,
@@ -72,25 +71,24 @@ class PoolGrouping:
         """The group of each device that is a group of its own, by name, when this is held. Devices with one group leave
         the same when they are taken.
         """
-        return {name: group for (name, _, _), group in zip(self._plain, self.groups(held), strict=False)}
+        return {name: group for (name, _), group in zip(self._plain, self.groups(held), strict=False)}
 
     def _of(self, held: PoolHoldings | None) -> tuple[PartitionGroup, ...]:
         owned = held.owned if held is not None else frozenset[str]()
         shared = held.shared if held is not None else {}
         groups = self._groups
         if EVERY_DEVICE in owned:  # an allocation in this pool cannot be read
-            plain = [groups.gone(whole) for _, _, whole in self._plain]
-            return (*plain, *(groups.gone(linked.tie.whole) for linked in self._linked))
+            return (groups.gone(),) * (len(self._plain) + len(self._linked))
         found: list[PartitionGroup] = []
-        for name, model, whole in self._plain:
+        for name, model in self._plain:
             used: Amounts | None = shared.get(name)
             several = self._shares and model.traits.multi
             if name in owned or not (several or used is None):
-                found.append(groups.gone(whole))
+                found.append(groups.gone())
             elif several:
-                found.append(groups.device(model, used, whole, shared=True))
+                found.append(groups.device(model, used, shared=True))
             else:
-                found.append(groups.device(model, None, whole, shared=False))
+                found.append(groups.device(model, None, shared=False))
         if self._linked:
             left = remaining_counters(self._pool, held)
             for linked in self._linked:
@@ -111,13 +109,13 @@ class PoolGroupings:
         self._by_pool: WeakIdentityDict[SeenPool, PoolGrouping] = WeakIdentityDict()
         self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
 
-    def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
-        """The grouping of what a node sees; `pool` is what `seen` shows. Raises TurnSpent."""
+    def of(self, seen: SeenPool, pool: Pool) -> PoolGrouping:
+        """The grouping of what a node sees; `pool` is what `seen` shows."""
         known = self._by_pool.get(id(seen))
-        return known.value if known is not None else self._by_pool.put(seen, self._grouping(seen, pool, budget))
+        return known.value if known is not None else self._by_pool.put(seen, self._grouping(seen, pool))
 
-    def _grouping(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
-        plain: list[tuple[str, DeviceModel, float]] = []
+    def _grouping(self, seen: SeenPool, pool: Pool) -> PoolGrouping:
+        plain: list[tuple[str, DeviceModel]] = []
         consuming: list[tuple[str, DeviceModel]] = []
         for name, (model, locality) in zip(pool.names, self._pools.of(seen, pool).devices, strict=True):
             if locality:
@@ -125,11 +123,11 @@ class PoolGroupings:
             if self._counters and model.traits.consumes:
                 consuming.append((name, model))
             else:
-                plain.append((name, model, self._groups.weight(model, budget)))
-        linked = tuple(self._link(pool, consuming, budget))
+                plain.append((name, model))
+        linked = tuple(self._link(pool, consuming))
         return PoolGrouping(pool, tuple(plain), linked, self._groups, shares=self._shares)
 
-    def _link(self, pool: Pool, consuming: list[tuple[str, DeviceModel]], budget: WorkBudget) -> Iterable[_Linked]:
+    def _link(self, pool: Pool, consuming: list[tuple[str, DeviceModel]]) -> Iterable[_Linked]:
         for sets in components(pool, [model for _, model in consuming]):
             counters = tuple(
                 (name, counter) for name in pool.counters if name in sets for counter in pool.counters[name]
@@ -142,8 +140,7 @@ class PoolGroupings:
             )
             total = tuple(pool.counters[name][counter] for name, counter in counters)
             members = [member for _, member in devices]
-            whole = max(self._groups.weight(member.model, budget) for member in members)
-            yield _Linked(counters, CounterTie.of(total, whole, members), devices)
+            yield _Linked(counters, CounterTie.of(total, members), devices)
 
     def _strip(self, model: DeviceModel) -> DeviceModel:
         """One for all models that differ only in the counters they consume."""
@@ -194,16 +191,9 @@ class NodeFreeState(NamedTuple):
 
 
 class FreeStates:
-    """`loads` are kept up to date by the owner; `weight`: what a device of a model counts."""
+    """`loads` are kept up to date by the owner."""
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        ledger: Ledger,
-        loads: Loads,
-        features: FeatureGates,
-        weight: Callable[[DeviceModel, WorkBudget], float],
-    ) -> None:
+    def __init__(self, nodes: Nodes, ledger: Ledger, loads: Loads, features: FeatureGates) -> None:
         self.changes = ChangeLog()
         self.shares = features.DRAConsumableCapacity
         """True when devices can be shared."""
@@ -213,7 +203,6 @@ class FreeStates:
         self._ledger = ledger
         self._loads = loads
         self._features = features
-        self._weight = weight
         self._position = -1
         self._states: list[NodeFreeState | None] = []
         self._reads: AttributeReads = frozenset()
@@ -221,8 +210,8 @@ class FreeStates:
         loads.changed = self.node_changed
 
     def start_over(self) -> None:
-        """Forget everything, because devices count differently from now on."""
-        self._groups = PartitionGroups(self._weight)
+        """Forget everything."""
+        self._groups = PartitionGroups()
         self._sets = FreeDeviceSets()
         features = self._features
         self._groupings = PoolGroupings(
@@ -275,30 +264,30 @@ class FreeStates:
         """One more than the highest index of a node."""
         return len(self._states)
 
-    def state(self, name: str, budget: WorkBudget) -> NodeFreeState:
+    def state(self, name: str) -> NodeFreeState:
         """The state of a known node."""
-        return self.at(self._nodes.index[name], budget)
+        return self.at(self._nodes.index[name])
 
-    def at(self, index: int, budget: WorkBudget) -> NodeFreeState:
+    def at(self, index: int) -> NodeFreeState:
         """The state of the node with this index."""
         found = self._states[index]
         if found is None:
             seen = self._nodes.by_index[index]
             assert seen is not None, index
-            found = self._states[index] = self._state(seen, {}, budget)
+            found = self._states[index] = self._state(seen, {})
         return found
 
-    def beside(self, name: str, more: Held, budget: WorkBudget) -> NodeFreeState:
+    def beside(self, name: str, more: Held) -> NodeFreeState:
         """The state of a known node as if this were held in some of its pools as well."""
-        return self._state(self._nodes.seen[name], more, budget)
+        return self._state(self._nodes.seen[name], more)
 
-    def own_groups(self, name: str, budget: WorkBudget) -> Mapping[DeviceID, PartitionGroup]:
+    def own_groups(self, name: str) -> Mapping[DeviceID, PartitionGroup]:
         """The group of each device of a known node that is a group of its own. Linear in the devices."""
         found: dict[DeviceID, PartitionGroup] = {}
         for item in self._nodes.seen[name].pools:
             pool = item.pool
             if pool is not None and pool.names:
-                groups = self._groupings.of(item, pool, budget).own_groups(self._ledger.holdings(pool.id))
+                groups = self._groupings.of(item, pool).own_groups(self._ledger.holdings(pool.id))
                 found |= {(*pool.id, device): group for device, group in groups.items()}
         return found
 
@@ -311,17 +300,17 @@ class FreeStates:
         """All pools of a node."""
         return self._nodes.view(name)
 
-    def _state(self, seen: SeenNode, more: Held, budget: WorkBudget) -> NodeFreeState:
+    def _state(self, seen: SeenNode, more: Held) -> NodeFreeState:
         self._nodes.current(seen)
         whole, load = allocatable(seen.node), self._loads.on(seen.node.name)
         return NodeFreeState(
-            self._devices(seen, more, budget),
+            self._devices(seen, more),
             (whole.cpu - load.cpu if whole.cpu else _UNKNOWN) + _SLIGHTLY,
             (whole.memory - load.memory if whole.memory else _UNKNOWN) + _SLIGHTLY,
             whole,
         )
 
-    def _devices(self, seen: SeenNode, more: Held, budget: WorkBudget) -> FreeDevices:
+    def _devices(self, seen: SeenNode, more: Held) -> FreeDevices:
         groups: list[PartitionGroup] = []
         for item in seen.pools:
             pool = item.pool
@@ -329,10 +318,10 @@ class FreeStates:
                 held = self._ledger.holdings(pool.id)
                 if pool.id in more:
                     held = together(held, more[pool.id])
-                groups += self._groupings.of(item, pool, budget).groups(held)
+                groups += self._groupings.of(item, pool).groups(held)
         return self._sets.of(groups)
 
-    def by_state(self, budget: WorkBudget) -> Iterable[tuple[NodeFreeState, int]]:
-        """All states and how many nodes are in each. One look-up for each node; a state that has changed is charged."""
+    def by_state(self) -> Iterable[tuple[NodeFreeState, int]]:
+        """All states and how many nodes are in each. One look-up for each node."""
         self.catch_up()
-        return Counter(self.at(seen.index, budget) for seen in self._nodes.seen.values()).items()
+        return Counter(self.at(seen.index) for seen in self._nodes.seen.values()).items()

@@ -20,7 +20,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
-from dra_extender.placement.placement import FIRST_FIT, ClassWeights, Placement
+from dra_extender.placement.placement import FIRST_FIT, Placement
 from dra_extender.placement.podshape import Loads
 from dra_extender.placement.policies import Fragmentation, PlacementStrategy
 from dra_extender.placement.workload import Scarcity, Workload, plain
@@ -42,11 +42,10 @@ class PlacementLearner:
         self, cluster: Cluster, strategy: PlacementStrategy = FIRST_FIT, filters: Filters | None = None
     ) -> None:
         filters = filters if filters is not None else Filters()
-        inventory, weights = cluster.inventory, ClassWeights(cluster, strategy.weights, filters)
         self._loads = Loads()
-        self.free_states = free = FreeStates(inventory.nodes, cluster.ledger, self._loads, cluster.features, weights.of)
+        self.free_states = free = FreeStates(cluster.inventory.nodes, cluster.ledger, self._loads, cluster.features)
         self.workload, self.fragmentation = Workload(), Fragmentation()
-        self.placement = Placement(cluster, strategy, free, self.fragmentation, weights, filters)
+        self.placement = Placement(cluster, strategy, free, self.fragmentation, filters)
         """For questions."""
         self._weighing = _Weighing(self.workload, free, self.fragmentation)
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
@@ -129,7 +128,7 @@ class _Weighing:
         if self._under_way is None and self._is_due():
             if not self._fragmentation.version:
                 self._fragmentation.weigh(plain(self._workload.frequencies()))
-            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state(budget))
+            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state())
             self._pods = self._workload.pods
         work = 0
         while self._under_way is not None and work < PORTION:

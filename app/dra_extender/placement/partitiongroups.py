@@ -10,7 +10,7 @@ fits is for the allocator to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.budget import Deferred, WorkBudget
@@ -49,18 +49,16 @@ class TooCostly(Exception):
 
 
 class PartitionGroup:
-    """`free`: how much of it is left, of `whole`. `unfragmented`: how much that is in one piece, of `whole` as well:
+    """`free`: how much of it is left, from 0 to 1. `unfragmented`: how much that is in one piece, from 0 to 1 as well:
     half a device counts less than half. Different groups have different numbers.
     """
 
-    __slots__ = ("_rates", "free", "number", "unfragmented", "whole")
+    __slots__ = ("_rates", "free", "number", "unfragmented")
 
-    def __init__(self, number: int, whole: float, *, part: float, unfragmented: float) -> None:
-        """`part` and `unfragmented` from 0 to 1."""
+    def __init__(self, number: int, *, free: float, unfragmented: float) -> None:
         self.number = number
-        self.whole = whole
-        self.free = part * whole
-        self.unfragmented = unfragmented * whole
+        self.free = free
+        self.unfragmented = unfragmented
         self._rates: dict[DeviceFilter, Rate] = {}
 
     def rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
@@ -89,11 +87,9 @@ class SingleDevice(PartitionGroup):
 
     __slots__ = ("_groups", "_model", "_shared", "_used")
 
-    def __init__(
-        self, groups: PartitionGroups, model: DeviceModel, used: Used | None, *, whole: float, shared: bool
-    ) -> None:
-        part = _left(model, used or ())
-        super().__init__(len(groups), whole, part=part, unfragmented=part * part)
+    def __init__(self, groups: PartitionGroups, model: DeviceModel, used: Used | None, *, shared: bool) -> None:
+        free = _left(model, used or ())
+        super().__init__(len(groups), free=free, unfragmented=free * free)
         self._groups = groups
         self._model = model
         self._used = used
@@ -104,7 +100,7 @@ class SingleDevice(PartitionGroup):
         if found.lost is not None or not found.selected:
             return _NOTHING
         if not self._shared:
-            return Rate(self.free, 1, (self._groups.gone(self.whole),))
+            return Rate(self.free, 1, (self._groups.gone(),))
         takes, used = found.takes or (), dict(self._used or ())
         capacity = self._model.traits.capacity
         copies = min(
@@ -115,7 +111,7 @@ class SingleDevice(PartitionGroup):
             return _NOTHING
         for name, amount in takes:
             used[name] = used.get(name, 0) + amount.nano
-        return Rate(self.free, copies, (self._groups.device(self._model, used, self.whole, shared=True),))
+        return Rate(self.free, copies, (self._groups.device(self._model, used, shared=True),))
 
 
 def _left(model: DeviceModel, used: Used) -> float:
@@ -135,18 +131,17 @@ class Partition(NamedTuple):
 
 
 class CounterTie(NamedTuple):
-    """What links devices: the `total` of each counter, what they count as a group (`whole`), and in how many `pieces`
-    they can be had at all, the larger the better: the sum of squared sizes.
+    """What links devices: the `total` of each counter, and in how many `pieces` they can be had at all, the larger the
+    better: the sum of squared sizes.
     """
 
     total: tuple[int, ...]
-    whole: float
     pieces: float
 
     @classmethod
-    def of(cls, total: tuple[int, ...], whole: float, members: Iterable[Partition]) -> CounterTie:
+    def of(cls, total: tuple[int, ...], members: Iterable[Partition]) -> CounterTie:
         """That of all these members."""
-        bare = cls(total, whole, 0.0)
+        bare = cls(total, 0.0)
         return bare._replace(pieces=sum(bare.size(member) ** 2 for member in members))
 
     def size(self, member: Partition) -> float:
@@ -169,8 +164,7 @@ class CountedDevices(PartitionGroup):
         pieces = sum(tie.size(member) ** 2 for member in members)
         super().__init__(
             len(groups),
-            tie.whole,
-            part=sum(parts) / len(parts) if parts else 1.0,
+            free=sum(parts) / len(parts) if parts else 1.0,
             unfragmented=pieces / tie.pieces if tie.pieces else 1.0,
         )
         self._groups = groups
@@ -220,26 +214,25 @@ class CountedDevices(PartitionGroup):
 
 
 class PartitionGroups:
-    """All groups by what they offer. `weight`: what a device of a model counts."""
+    """All groups by what they offer."""
 
-    def __init__(self, weight: Callable[[DeviceModel, WorkBudget], float]) -> None:
-        self.weight = weight
+    def __init__(self) -> None:
         self._by_content: dict[Hashable, PartitionGroup] = {}
 
     def __len__(self) -> int:
         return len(self._by_content)
 
-    def gone(self, whole: float) -> PartitionGroup:
+    def gone(self) -> PartitionGroup:
         """A device, or a group of linked ones, of which nothing is free."""
-        found = self._by_content.get(whole)
-        return found or self._keep(whole, PartitionGroup(len(self), whole, part=0.0, unfragmented=0.0))
+        found = self._by_content.get(None)
+        return found or self._keep(None, PartitionGroup(len(self), free=0.0, unfragmented=0.0))
 
-    def device(self, model: DeviceModel, amounts: Amounts | None, whole: float, *, shared: bool) -> PartitionGroup:
+    def device(self, model: DeviceModel, amounts: Amounts | None, *, shared: bool) -> PartitionGroup:
         """A device without counters, for one claim or `shared`, with what shares take of it."""
         used = None if amounts is None else tuple(sorted(amounts.items()))
         key = model, used, shared
         found = self._by_content.get(key)
-        return found or self._keep(key, SingleDevice(self, model, used, whole=whole, shared=shared))
+        return found or self._keep(key, SingleDevice(self, model, used, shared=shared))
 
     def counted(self, tie: CounterTie, members: Sequence[Partition], left: tuple[int, ...]) -> PartitionGroup:
         """Devices linked by counters, of which these members are not allocated."""

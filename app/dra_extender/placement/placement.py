@@ -7,7 +7,7 @@ the first devices that fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final, TypeVar, cast
 
@@ -16,13 +16,11 @@ from cachetools import LRUCache
 from dra_extender.allocation.budget import Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.requests import DeviceFilter, Filters, prepare
-from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import ClaimSignatures, reads_of
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.models import DeviceModel
 from dra_extender.placement.devicechooser import DeviceChooser
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
@@ -42,34 +40,6 @@ CEILING: Final = 2_000
 REMEMBERED_SHAPES: Final = 4_096
 
 
-class ClassWeights:
-    """What a device counts: the most that a class of it does, by the weights of the strategy; 1 without one."""
-
-    def __init__(self, cluster: Cluster, weights: Mapping[str, float], filters: Filters) -> None:
-        self._cluster = cluster
-        self._weights = weights
-        self._filters = filters
-        self._version = -1
-        self._weighted: list[tuple[DeviceFilter, float]] = []
-
-    def refresh(self) -> bool:
-        """Find the filters of the classes that have a weight. True when devices may count differently from now on."""
-        classes, features = self._cluster.inventory.classes, self._cluster.features
-        if self._version == classes.version or not self._weights:
-            return False
-        self._version = classes.version
-        self._weighted = [
-            (self._filters.of_class(classes[name], features), weight)
-            for name, weight in self._weights.items()
-            if name in classes
-        ]
-        return True
-
-    def of(self, model: DeviceModel, budget: WorkBudget) -> float:
-        """Raises TurnSpent."""
-        return max((weight for filter, weight in self._weighted if _is_of(model, filter, budget)), default=1.0)
-
-
 class Placement:
     """One per cluster, made by its `PlacementLearner`."""
 
@@ -79,13 +49,11 @@ class Placement:
         strategy: PlacementStrategy,
         free_states: FreeStates,
         fragmentation: Fragmentation,
-        weights: ClassWeights,
         filters: Filters,
     ) -> None:
         self.strategy = strategy
         self._cluster = cluster
         self._free_states = free_states
-        self._weights = weights
         self._filters = filters
         self._signatures = ClaimSignatures()
         self._replies = WorkerReplies()
@@ -191,8 +159,6 @@ class Placement:
         """The shape of the pod; None when its claims are invalid, or their selectors cost too much. Raises TooCostly
         and TurnSpent.
         """
-        if self._weights.refresh():
-            self._free_states.start_over()
         cluster = self._cluster
         load = load_of(pod)
         key = load, self._signatures.of(claims, budget), cluster.inventory.classes.version
@@ -214,10 +180,3 @@ class Placement:
                 except Deferred:
                     raise TooCostly(filter) from None
                 self._with_reads[filter] = True
-
-
-def _is_of(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> bool:
-    try:
-        return suitability(model, filter, budget).selected
-    except Deferred:  # a class with such a selector has no weight
-        return False

@@ -5,7 +5,6 @@ MostAllocated and LeastAllocated of NodeResourcesFit with devices as one more re
 devices, CPU and memory, where a node has them.
 
 `fragmentation` is a weighted loss: how much less the node can serve afterwards of the pods seen so far (`workload`).
-The scoring types of the settings are those of NodeResourcesFit in a KubeSchedulerConfiguration.
 Descended from Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); different from there are weights by
 scarcity, devices that CPU and memory cannot feed, and exact costs.
 """
@@ -171,25 +170,11 @@ class Fragmentation(Policy):
 ANNOTATION: Final = "dra-extender.dev/placement"
 """Of a pod or a DeviceClass: the policy for it."""
 
-ScoringType = Literal["LeastAllocated", "MostAllocated", "Fragmentation"]
-
-POLICY_OF_TYPE: Final[Mapping[ScoringType, PolicyName]] = {
-    "LeastAllocated": "spread",
-    "MostAllocated": "pack",
-    "Fragmentation": "fragmentation",
-}
-"""The policy that a scoring strategy of this type means."""
-
-_NO_WEIGHTS: Final[Mapping[str, float]] = {}
-
 
 class PlacementStrategy(msgspec.Struct, frozen=True):
-    """`policy` is for pods without an annotation. `weights`: what a device counts, by device class; 1 for others.
-    `only_chosen`: filter offers the chosen node alone.
-    """
+    """`policy` is for pods without an annotation. `only_chosen`: filter offers the chosen node alone."""
 
     policy: PolicyName = "first-fit"
-    weights: Mapping[str, float] = _NO_WEIGHTS
     only_chosen: bool = False
 
     def named(self, annotations: Iterable[Mapping[str, str]]) -> str:

@@ -145,7 +145,7 @@ class Ranking:
             row.current += 1
 
     def _compute(self, row: _ShapeCosts, shape: PodShape, index: int, budget: WorkBudget) -> None:
-        row.costs[index] = self.cheapest(self._free_states.at(index, budget), shape, budget)[0]
+        row.costs[index] = self.cheapest(self._free_states.at(index), shape, budget)[0]
         row.versions[index] = row.version
 
     def _row(self, shape: PodShape) -> _ShapeCosts:
@@ -184,7 +184,7 @@ class Ranking:
         )
         found: list[NodeAccount] = []
         for _, name, index in known[:SHOWN_NODES]:
-            state = self._free_states.at(index, budget)
+            state = self._free_states.at(index)
             after = self._best_after(state, shape, budget)
             terms = tuple(self.policy.terms(state, after, budget))
             found.append(NodeAccount(name, self.policy.cost(state, after, budget)[0], terms))

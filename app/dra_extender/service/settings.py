@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -28,16 +27,14 @@ from dra_extender.api.features import FeatureGates, release_of
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
-from dra_extender.placement.policies import POLICY_OF_TYPE, PlacementStrategy, PolicyName
+from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service.validation import (
-    ScoringStrategy,
     check,
     host_and_port,
     names_in,
     valid_address,
     valid_gates,
-    yaml_block,
 )
 from dra_extender.workers import WorkerLimits
 
@@ -203,11 +200,6 @@ class Settings(BaseSettings):
         description="how to choose among nodes and devices that fit: first-fit, pack, spread or fragmentation "
         "(docs/placement.md); annotations of pods and device classes override it",
     )
-    scoring_strategy: Annotated[ScoringStrategy | None, NoDecode, BeforeValidator(yaml_block)] = Field(
-        None,
-        description="placement as a scoringStrategy of NodeResourcesFit, with weights by device class: "
-        "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}]}",
-    )
     placement_only_chosen: bool = Field(
         False,
         description="filter offers only the node that the policy chose, so kube-scheduler's own scores have no effect",
@@ -277,8 +269,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.scoring_strategy is not None and self.placement not in ("first-fit", self.strategy.policy):
-            raise ValueError(f"placement {self.placement} and scoring_strategy {self.scoring_strategy.type} differ")
         check(self)
         return self
 
@@ -323,13 +313,7 @@ class Settings(BaseSettings):
     @property
     def strategy(self) -> PlacementStrategy:
         """How to choose nodes and devices."""
-        block = self.scoring_strategy
-        if block is None:
-            return PlacementStrategy(policy=self.placement, only_chosen=self.placement_only_chosen)
-        weights = {item.deviceClass: item.weight for item in block.resources}
-        return PlacementStrategy(
-            policy=POLICY_OF_TYPE[block.type], weights=weights, only_chosen=self.placement_only_chosen
-        )
+        return PlacementStrategy(policy=self.placement, only_chosen=self.placement_only_chosen)
 
     @property
     def config(self) -> SchedulingConfig:

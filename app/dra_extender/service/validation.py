@@ -8,42 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Protocol
-
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Protocol
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.placement.policies import ScoringType
 from dra_extender.scheduling.config import PreemptionMode
-
-
-class ScoredResource(BaseModel):
-    """The weight of a device of this class."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    deviceClass: str
-    weight: Annotated[float, Field(gt=0, le=100)] = 1.0
-
-
-class ScoringStrategy(BaseModel):
-    """`scoringStrategy` of NodeResourcesFit in a KubeSchedulerConfiguration, with devices as resources."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    type: ScoringType
-    resources: tuple[ScoredResource, ...] = ()
-
-
-def yaml_block(value: object) -> object:
-    """In flags and environment variables, the block is YAML. Raises ValueError."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return yaml.safe_load(value)
-    except yaml.YAMLError as problem:
-        raise ValueError(f"is not YAML: {problem}") from None
 
 
 class Checked(Protocol):

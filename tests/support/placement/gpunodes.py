@@ -130,18 +130,6 @@ class GpuNodes:
         spec = {"driver": "nic.example.com", "pool": pool, "nodeName": node, "devices": devices}
         self.cluster.apply(Applied(convert(ResourceSlice, {"metadata": {"name": f"{node}-nics"}, "spec": spec})))
 
-    def take_nics(self, node: str, count: int) -> None:
-        """The first NICs of the node are in use."""
-        self._numbers += 1
-        results = [
-            {"request": "r", "driver": "nic.example.com", "pool": node, "device": f"nic-{index}"}
-            for index in range(count)
-        ]
-        name = f"used-{self._numbers}"
-        metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": str(self._numbers)}
-        status = {"allocation": {"devices": {"results": results}}}
-        self.cluster.apply(Applied(convert(ResourceClaim, {"metadata": metadata, "status": status})))
-
 
 def gpus(count: int = 1, *, milli: int = 1000, name: str = "wanted", model: str = "") -> ResourceClaim:
     """A claim for GPUs, or for one share."""
