@@ -39,7 +39,7 @@ MALFORMED = [
     ({"expression": "true", "gates": "none"}, "gates"),
     ({"expression": "true", "gates": []}, "gates"),
     ({"expression": "true", "device": 1}, "device"),
-    ({"expression": "true", "device": {"driver": 1}}, "device.driver"),
+    ({"expression": "true", "device": {"driver": 1}}, "$.driver"),
     ({"expression": "true", "device": {"attributes": []}}, "$.attributes"),
     ({"expression": "true", "device": {"attributes": {"a": {"int": "1"}}}}, "$.attributes[...].int"),
     ({"expression": "true", "device": {"capacity": {"m": {}}}}, "$.capacity[...]"),

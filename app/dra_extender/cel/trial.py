@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from dra_extender.api.decoding import DecodeError, convert
+from dra_extender.api.decoding import convert
 from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError, excerpt
@@ -23,7 +23,6 @@ from dra_extender.cel.program import Program, Programs
 from dra_extender.cel.tokens import END, Token, tokenize
 from dra_extender.cel.work import Work, unlimited
 
-GATES: Final = {"default": CelGates(), "lists": CelGates(list_attributes=True)}
 _LETTERS: Final = 5
 """Letters that are compared in a unit of work."""
 _OPENING: Final = frozenset("([{")
@@ -229,47 +228,30 @@ def _content(token: Token) -> str:
 # --- one question of `selector --batch` ------------------------------------------------------------------------------
 
 
-class _Malformed(ValueError):
-    """Input of another shape; the text names the field."""
+class _Case(msgspec.Struct, frozen=True):
+    expression: str
+    gates: Literal["default", "lists"] = "default"
+    device: dict[str, Any] | None = None
+
+
+class _Driver(msgspec.Struct, frozen=True):
+    driver: str = ""
 
 
 def batch_answer(case: Any, programs: Programs | None = None) -> dict[str, Any]:
     """The answer to one case: `{"name", "result": "true"|"false"|"error"|"reject", "message"?}`. Never raises."""
     name = case.get("name", "") if isinstance(case, dict) else ""
     try:
-        expression, gates = _question(case)
-        try:
-            program = (programs or Programs(0)).compile(expression, gates)
-        except CelCompileError as error:
-            return {"name": name, "result": "reject", "message": str(error)}
-        matches = program.evaluate(_view(case.get("device"), gates))
-    except (CelRuntimeError, _Malformed) as error:
+        asked = msgspec.convert(case, _Case)
+        gates = CelGates(list_attributes=asked.gates == "lists")
+        program = (programs or Programs(0)).compile(asked.expression, gates)
+        device = {"name": "device", **(asked.device or {})}
+        driver = msgspec.convert(device, _Driver).driver
+        device.pop("driver", None)
+        published = PublishedDevice.of(driver, convert(Device, device))
+        matches = program.evaluate(DeviceView.build(published, gates))
+    except CelCompileError as error:
+        return {"name": name, "result": "reject", "message": str(error)}
+    except (CelRuntimeError, ValueError, OverflowError) as error:
         return {"name": name, "result": "error", "message": str(error)}
     return {"name": name, "result": "true" if matches else "false"}
-
-
-def _question(case: Any) -> tuple[str, CelGates]:
-    if not isinstance(case, dict):
-        raise _Malformed("a case must be an object with expression and device")
-    expression = case.get("expression")
-    if not isinstance(expression, str):
-        raise _Malformed("expression: must be a string")
-    gates = case.get("gates", "default")
-    if not isinstance(gates, str) or gates not in GATES:
-        raise _Malformed(f"gates: must be one of {', '.join(GATES)}")
-    return expression, GATES[gates]
-
-
-def _view(device: Any, gates: CelGates) -> DeviceView:
-    if not isinstance(device, dict | None):
-        raise _Malformed("device: must be an object")
-    fields = {"name": "device", **(device or {})}
-    driver = fields.pop("driver", "")
-    if not isinstance(driver, str):
-        raise _Malformed("device.driver: must be a string")
-    try:
-        return DeviceView.build(PublishedDevice.of(driver, convert(Device, fields)), gates)
-    except DecodeError as error:
-        raise _Malformed(f"device: {error.problem}") from None
-    except (ValueError, OverflowError) as error:
-        raise _Malformed(f"device: {error}") from None

@@ -19,14 +19,14 @@ def allocate(
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (allocated together), and optionally `allocatedClaims`,
     `taintRules`, `features` (the feature gates that are on; by default all of 1.36) and `release` (1.36, the default,
-    or 1.37: the Kubernetes release whose rules hold). Defaults are those of the API server. A field that is misspelt or
+    or 1.37: the Kubernetes release whose rules hold). Defaults are those of the API server. A field that is unknown or
     has the wrong type is an error. The answer has `kind` (allocated, unschedulable or error), `allocations`, `error`,
     `steps` and `micros`.
 
     Exit status: 0 if all claims were allocated, 1 if some were not, 2 if a line is not a valid scenario.
     """
     from dra_extender.allocation.scenario import answer
-    from dra_extender.cli.scenarios import answer_lines, strict, worded
+    from dra_extender.cli.scenarios import answer_lines, strict
     from dra_extender.insight.why.text import tally_text
 
     status = YES
@@ -40,7 +40,6 @@ def allocate(
             return _complain(str(case.get("name") or ""), str(problem))
         text = tally_text if explain else None
         found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
-        found["error"] = worded(found["error"])
         status = max(status, _STATUSES[found["kind"]])
         return found
 
