@@ -173,13 +173,13 @@ def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
 
-PODS: Resource[FullPod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
+PODS: Resource[FullPod] = Resource("", "v1", "pods", "Pod", _pod)
 NODES: Resource[FullNode] = Resource("", "v1", "nodes", "Node", _node)
-DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment, namespaced=True)
+DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment)
 
-REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
-DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
+REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set)
+DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set)
 
 CLAIM_TEMPLATES: Resource[ClaimTemplate] = Resource(
-    GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template, namespaced=True
+    GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template
 )

@@ -42,7 +42,6 @@ ASKED = [
     ("why default/small", YES),
     ("why big", NO),
     ("why nobody", FAILED),
-    ("why small --placement best", FAILED),
     ("why", NO),
     ("why -n elsewhere", YES),
     ("why -A -n default", FAILED),

@@ -48,9 +48,7 @@ def _slice(data: bytes | msgspec.Raw) -> EndpointSlice:
     return decode(EndpointSlice, bytes(data))
 
 
-SLICES: Resource[EndpointSlice] = Resource(
-    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", _slice, namespaced=True
-)
+SLICES: Resource[EndpointSlice] = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", _slice)
 
 
 class DeploymentNode:

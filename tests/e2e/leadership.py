@@ -18,7 +18,7 @@ def _lease(data: bytes | msgspec.Raw) -> Lease:
     return decode(Lease, bytes(data))
 
 
-LEASES: Resource[Lease] = Resource("coordination.k8s.io", "v1", "leases", "Lease", _lease, namespaced=True)
+LEASES: Resource[Lease] = Resource("coordination.k8s.io", "v1", "leases", "Lease", _lease)
 
 
 class Takeover(NamedTuple):

@@ -128,7 +128,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 async def test_after_an_upgrade_it_speaks_the_new_version(
     upgraded: asyncio.Event, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with EmbeddedAPIServer(versions=VERSIONS) as api, serve(api.url, leader_election=True) as service:
+    async with EmbeddedAPIServer(versions=VERSIONS) as api, serve(api.url) as service:
         await service.until_ready(LONGEST)
         assert service.replica.served.taint_rules == "v1beta2"
         upgraded.set()

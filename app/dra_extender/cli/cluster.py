@@ -44,10 +44,6 @@ from dra_extender.kube.resources import (
     identify,
     watched_kinds,
 )
-from dra_extender.placement.learner import PlacementLearner
-from dra_extender.placement.placement import Placement
-from dra_extender.placement.policies import PlacementStrategy, PolicyName
-from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.handle import SystemClock
@@ -64,10 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     def pods(self) -> Pods:
         return self.cluster.pods
 
-    def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
-        """For decisions without a running bind. `policy`: that of a service which has seen the running pods only.
-        `schedulers`: the schedulers that call the service; empty if they are not known.
-        """
+    def view(self, schedulers: frozenset[str] = frozenset()) -> View:
+        """For decisions without a running bind. `schedulers`: those that call the service; empty if not known."""
         clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
         return View(
             cluster=self.cluster,
@@ -76,17 +70,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             clock=clock,
             config=config,
             resources=ResourceNames(self.cluster.classes, clock, config),
-            placement=self._placement(policy),
         )
-
-    def _placement(self, policy: PolicyName) -> Placement:
-        learner = PlacementLearner(self.cluster, PlacementStrategy(policy=policy))
-        for pod in self.pods:
-            learner.put(pod)
-            claims = resolve_claims(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
-            if claims and not isinstance(claims, Unschedulable):
-                learner.learn(pod, claims)
-        return learner.placement
 
 
 async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:

@@ -122,9 +122,6 @@ class WhyOptions(Source, frozen=True, kw_only=True):
     output: Output = "text"
     watch: Watch = False
     node: Nodes = None
-    placement: Annotated[
-        str, typer.Option(metavar="POLICY", help="as for serve: show what this policy prefers, and why")
-    ] = ""
     scheduler_names: SchedulerNames = ""
     service: Service = DEFAULT_SERVICE
 

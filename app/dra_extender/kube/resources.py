@@ -108,7 +108,6 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     plural: str
     kind: str
     decode: Callable[[bytes | msgspec.Raw], T]
-    namespaced: bool = False
     read_partially: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
     """Reads the devices of a claim that cannot be decoded."""
     optional: bool = False
@@ -171,13 +170,12 @@ def identify(data: bytes | msgspec.Raw) -> Identity:
 
 
 NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", partial(decode, Node))
-PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", partial(decode, Pod), namespaced=True)
+PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", partial(decode, Pod))
 BUDGETS: Resource[PodDisruptionBudget] = Resource(
-    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget), namespaced=True
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget)
 )
 CLAIMS: Resource[ResourceClaim] = Resource(
     *(GROUP, "v1", "resourceclaims", "ResourceClaim", partial(decode, ResourceClaim)),
-    namespaced=True,
     read_partially=partial_allocation,
 )
 SLICES: Resource[ResourceSlice] = Resource(
@@ -194,7 +192,7 @@ def device_taint_rules(version: str) -> Resource[DeviceTaintRule]:
 def pod_groups(group: str, version: str) -> Resource[PodGroup]:
     """PodGroups of this API group."""
     kind = PodGroup if group == PodGroup.api_group else CoschedulingPodGroup
-    return Resource(group, version, "podgroups", kind.__name__, partial(decode, kind), namespaced=True, optional=True)
+    return Resource(group, version, "podgroups", kind.__name__, partial(decode, kind), optional=True)
 
 
 def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:

@@ -26,7 +26,7 @@ from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import PodShape, filters_of, load_of, shape_of
 from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
-from dra_extender.placement.ranking import Account, Ranking
+from dra_extender.placement.ranking import Ranking
 
 T = TypeVar("T")
 
@@ -90,16 +90,6 @@ class Placement:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
         known = self._known(names)
         return self._ask(pod, claims, lambda ranking, shape, budget: ranking.best(shape, *known, budget)) or ""
-
-    def account(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Account | None:
-        """What the best of these nodes, that fit, cost and why; None when the policy has no opinion."""
-        known = self._known(names)
-
-        def explain(ranking: Ranking, shape: PodShape, budget: WorkBudget) -> Account:
-            nodes = ranking.accounts(shape, *known, budget)
-            return Account(ranking.policy.name, ranking.policy.basis, nodes)
-
-        return self._ask(pod, claims, explain) if names else None
 
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()

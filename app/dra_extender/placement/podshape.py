@@ -15,11 +15,9 @@ import msgspec
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
 from dra_extender.api.core import Node, Pod, requested
 from dra_extender.api.quantity import Quantity
-from dra_extender.plurals import counted
 
 _MILLI: Final = 1_000_000
 _WHOLE: Final = 1_000_000_000
-_GIB: Final = 2**30
 
 
 class Load(NamedTuple):
@@ -133,19 +131,3 @@ def filters_of(shape: PodShape) -> frozenset[DeviceFilter]:
 
 def _alternative(ask: Ask) -> tuple[DeviceFilter, int]:
     return ask.filter, EVERY if ask.all else ask.count
-
-
-def described(cpu: int, memory: int, need: Need) -> str:
-    """A pod shape for people."""
-    parts = []
-    if cpu:
-        parts.append(f"{cpu / 1000:g} CPU")
-    if memory:
-        parts.append(f"{memory / _GIB:.3g}Gi")
-    for demand in need:
-        filter, count = demand.alternatives[0]
-        amounts = "".join(f" with {name} {amount}" for name, amount in filter.capacity.items())
-        parts.append(("all devices" if count == EVERY else counted(count, "device")) + amounts)
-        if filter.selectors:
-            parts[-1] += f" where {' && '.join(filter.selectors)}"
-    return ", ".join(parts) or "nothing"

@@ -11,7 +11,7 @@ scarcity, devices that CPU and memory cannot feed, and exact costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -19,14 +19,12 @@ import msgspec
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.podshape import described
-from dra_extender.placement.workload import FED_PART, NeedWeights, Use, Weights, remaining_value, uses
+from dra_extender.placement.workload import FED_PART, Use, Weights, remaining_value, uses
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
 POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
 
 REMEMBERED: Final = 200_000
-SHOWN_LOSSES: Final = 3
 
 Cost = tuple[float, float]
 """Less is better; the second decides between devices of one node where the first is equal."""
@@ -34,11 +32,10 @@ Cost = tuple[float, float]
 
 class Policy:
     """`version` changes when costs may. `work` grows with what costs were found out, in steps of some 0.1
-    microseconds. `basis`: what costs are, in words.
+    microseconds.
     """
 
     name = ""
-    basis = ""
 
     def __init__(self) -> None:
         self.version = 0
@@ -48,27 +45,13 @@ class Policy:
         """The cost of leaving the node in the state `after`. Raises TooCostly and TurnSpent."""
         raise NotImplementedError
 
-    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
-        """The reasons for the cost, for people."""
-        raise NotImplementedError
-
 
 def used_part(state: NodeFreeState) -> float:
-    """The mean of the used parts of what the node has, 0 to 1."""
-    parts = [part for _, part in used_parts(state)]
+    """The mean of the used parts of what the node has of devices, CPU and memory, 0 to 1."""
+    free, whole = state.devices.free, state.devices.whole
+    resources = ((free, whole), (state.cpu, state.whole.cpu), (state.memory, state.whole.memory))
+    parts = [1 - left / total for left, total in resources if total]
     return sum(parts) / len(parts) if parts else 0.0
-
-
-def used_parts(state: NodeFreeState) -> list[tuple[str, float]]:
-    """The used part of each resource that the node has, by name, 0 to 1."""
-    parts: list[tuple[str, float]] = []
-    if state.devices.whole:
-        parts.append(("devices", 1 - state.devices.free / state.devices.whole))
-    if state.whole.cpu:
-        parts.append(("CPU", 1 - state.cpu / state.whole.cpu))
-    if state.whole.memory:
-        parts.append(("memory", 1 - state.memory / state.whole.memory))
-    return parts
 
 
 _STEPS: Final = 20
@@ -84,15 +67,11 @@ class _Allocated(Policy):
         self.work += _STEPS
         return self.sign * used_part(after), self.sign * after.devices.unfragmented
 
-    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
-        yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(after))}"
-
 
 class Pack(_Allocated):
     """The fullest node, and there what leaves most in one piece: the device that has least left."""
 
     name = "pack"
-    basis = "less the mean of what is used of devices, CPU and memory afterwards"
     sign = -1
 
 
@@ -100,14 +79,12 @@ class Spread(_Allocated):
     """The emptiest node, and there the device that has most left."""
 
     name = "spread"
-    basis = "the mean of what is used of devices, CPU and memory afterwards"
 
 
 class Fragmentation(Policy):
     """The node and device that the workload loses least with. `work` grows with the shapes that were compared."""
 
     name = "fragmentation"
-    basis = "devices that the pods seen so far could use before and not afterwards, those in demand counting more"
 
     def __init__(self, fed_part: float = FED_PART) -> None:
         super().__init__()
@@ -146,23 +123,6 @@ class Fragmentation(Policy):
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         lost = self.remaining_value(before, budget) - self.remaining_value(after, budget)
         return lost, -after.devices.unfragmented
-
-    def terms(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[str]:
-        losses = sorted(self._losses(before, after, budget), key=lambda loss: -abs(loss[0]))
-        for loss, pods in losses[:SHOWN_LOSSES]:
-            yield f"{'loses' if loss > 0 else 'gains'} {abs(loss):.4g} for pods with {pods}"
-
-    def _losses(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Iterator[tuple[float, str]]:
-        """What each shape loses, in devices times what the shape counts, where it loses or gains anything."""
-        for row in self._weights:
-            for cpu, memory, weight in row.shapes:
-                one = (NeedWeights(row.need, ((cpu, memory, weight),)),)
-                values = [
-                    remaining_value(uses(state.devices, one, budget), state.cpu, state.memory, self._fed_part)
-                    for state in (before, after)
-                ]
-                if values[0] != values[1]:
-                    yield values[0] - values[1], described(round(1 / cpu), round(1 / memory), row.need)
 
 
 # --- which policy is in force -----------------------------------------------------------------------------------------

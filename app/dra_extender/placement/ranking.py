@@ -9,12 +9,11 @@ for all nodes, the answer equals comparing all of them again. Ties by name.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from typing import Final
 
-import msgspec
 from cachetools import LRUCache
 
 from dra_extender.allocation.budget import TurnSpent, WorkBudget
@@ -23,48 +22,12 @@ from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
 
 REMEMBERED_SHAPES: Final = 512
-SHOWN_NODES: Final = 5
 PORTION: Final = 250_000
 """Work of one question, some 30 milliseconds."""
 CANDIDATES: Final = 64
 """How many nodes are compared again by the newest weights when others look better than they are."""
 
 _UNKNOWN: Final = -inf
-
-
-class NodeAccount(msgspec.Struct, frozen=True):
-    """What a node would cost the policy, less is better, and why: `terms` for people."""
-
-    node: str
-    cost: float
-    terms: tuple[str, ...]
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        yield f"node {self.node}: {self.cost:.4g}"
-        yield from (f"  {term}" for term in self.terms)
-
-
-class Account(msgspec.Struct, frozen=True):
-    """`nodes` are the cheapest nodes that fit, the chosen one first. The pod would get `devices` on the chosen node,
-    and `first` without the policy.
-    """
-
-    policy: str
-    basis: str
-    """What the costs are, in words."""
-    nodes: tuple[NodeAccount, ...]
-    devices: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-
-    def lines(self) -> Iterator[str]:
-        """For people."""
-        yield f"placement by {self.policy}: {self.basis}"
-        for node in self.nodes:
-            yield from (f"  {line}" for line in node.lines())
-        if self.devices:
-            instead = f" (first-fit: {', '.join(self.first)})" if self.first != self.devices else ""
-            yield f"  devices on {self.nodes[0].node}: {', '.join(self.devices)}{instead}"
 
 
 class _ShapeCosts:
@@ -171,33 +134,11 @@ class Ranking:
         row.epoch, row.version, row.position = free_states.epoch, self.policy.version, free_states.changes.position
         return row
 
-    def accounts(
-        self, shape: PodShape, names: Sequence[str], indexes: Sequence[int], budget: WorkBudget
-    ) -> tuple[NodeAccount, ...]:
-        """The best of these nodes, with what they cost and why."""
-        self.best(shape, names, indexes, budget)
-        row = self._row(shape)
-        known = sorted(
-            (cost, name, index)
-            for name, index in zip(names, indexes, strict=True)
-            if (cost := row.costs[index]) != _UNKNOWN
-        )
-        found: list[NodeAccount] = []
-        for _, name, index in known[:SHOWN_NODES]:
-            state = self._free_states.at(index)
-            after = self._best_after(state, shape, budget)
-            terms = tuple(self.policy.terms(state, after, budget))
-            found.append(NodeAccount(name, self.policy.cost(state, after, budget)[0], terms))
-        return tuple(found)
-
     def cheapest(self, state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> Cost:
         """The cost of the best way to take what the pod needs from a node in this state."""
         left = self._left(state, shape, budget)
         self.evaluations += len(left)
         return min(self.policy.cost(state, after, budget) for after in left)
-
-    def _best_after(self, state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> NodeFreeState:
-        return min(self._left(state, shape, budget), key=lambda after: self.policy.cost(state, after, budget))
 
     @staticmethod
     def _left(state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> list[NodeFreeState]:

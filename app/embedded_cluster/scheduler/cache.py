@@ -36,7 +36,7 @@ def _decode(data: bytes | msgspec.Raw) -> PodRecord:
 
 def pod_records() -> Resource[PodRecord]:
     """The pods resource, decoded into records."""
-    return Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, _decode, namespaced=True)
+    return Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, _decode)
 
 
 class PodInfo(msgspec.Struct, frozen=True):

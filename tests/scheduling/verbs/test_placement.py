@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.placement.policies import PlacementStrategy
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
@@ -99,48 +98,6 @@ async def test_first_fit_learns_nothing(world: World) -> None:
     await service.filter(world.api.pod("p"))
     assert service.placement.workload.pods == 0
     assert list(service.extender.learn_running_pods()) == []
-
-
-async def test_an_explanation_says_what_the_best_nodes_cost_and_which_devices_the_pod_would_get(world: World) -> None:
-    service = await half_used(world)
-    world.add(make_claim("c"), make_pod("p", "c"))
-    await world.settle()
-    found = diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2", "n3"], placement=True)
-    assert found.placement is not None
-    assert [node.node for node in found.placement.nodes] == ["n2", "n1", "n3"]
-    assert found.placement.devices == found.placement.first == ("gpu.example.com/n2/b",)
-    assert list(found.placement.lines()) == [
-        "placement by pack: less the mean of what is used of devices, CPU and memory afterwards",
-        "  node n2: -1",
-        "    used afterwards: devices 100%",
-        "  node n1: -0.5",
-        "    used afterwards: devices 50%",
-        "  node n3: -0.5",
-        "    used afterwards: devices 50%",
-        "  devices on n2: gpu.example.com/n2/b",
-    ]
-
-
-async def test_fragmentation_is_explained_by_who_loses_what(world: World) -> None:
-    service = await half_used(world, PlacementStrategy(policy="fragmentation"))
-    world.add(make_claim("c"), make_claim("pair", count=2), make_pod("p", "c"), make_pod("q", "pair"))
-    await world.settle()
-    for name in ("p", "q"):
-        await service.filter(world.api.pod(name))
-    account = diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2"], placement=True).placement
-    assert account is not None
-    first, second = account.nodes
-    assert (first.node, second.node) == ("n2", "n1")
-    assert first.cost < second.cost
-    assert any("2 devices" in term for term in second.terms)
-    assert not any("2 devices" in term for term in first.terms)
-
-
-async def test_without_a_policy_there_is_nothing_to_explain(world: World) -> None:
-    service = await half_used(world, PlacementStrategy())
-    world.add(make_claim("c"), make_pod("p", "c"))
-    await world.settle()
-    assert diagnose(service.extender.view, world.api.pod("p"), ["n1", "n2"], placement=True).placement is None
 
 
 async def test_the_event_says_who_chose_the_devices(world: World) -> None:

@@ -69,7 +69,7 @@ async def answer_what_if(given: WhatIfOptions) -> int:
                 objects=objects,
                 tolerations=tolerations,
             )
-            found = what_if(snapshot.view(schedulers=schedulers), changes, pods)
+            found = what_if(snapshot.view(schedulers), changes, pods)
         status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
         return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
 

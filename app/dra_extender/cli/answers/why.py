@@ -16,7 +16,6 @@ from dra_extender.api.resource import ResourceClaimSpec
 from dra_extender.cli.answers.answer import (
     Answer,
     ForbiddenError,
-    UnanswerableError,
     answered,
     ask,
     complaining,
@@ -34,7 +33,6 @@ from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
 from dra_extender.insight.why.waiting import waiting, waiting_text
 from dra_extender.kube.resources import CLAIMS
-from dra_extender.placement.policies import POLICIES
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
 
@@ -49,13 +47,8 @@ async def answer(given: WhyOptions) -> int:
     listing = not given.pod and not given.filename
     if given.all_namespaces and (given.namespace or not listing):
         raise typer.BadParameter("excludes a pod, -f and -n", param_hint="--all-namespaces")
-    if given.placement and listing:
-        raise typer.BadParameter("needs a pod, or a file with -f", param_hint="--placement")
-    policy = next((name for name in POLICIES if name == (given.placement or POLICIES[0])), None)
     schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
     namespace = given.namespace or given.default_namespace()
-    if policy is None:
-        raise UnanswerableError(f"--placement {given.placement} is not one of {', '.join(POLICIES)}")
     with unanswerable():
         written = await drafts(given, given.filename, namespace) if given.filename else []
 
@@ -66,18 +59,18 @@ async def answer(given: WhyOptions) -> int:
         with unanswerable():
             names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
             if listing:
-                found = _listed(given, snapshot.view(policy, schedulers), namespace, names)
+                found = _listed(given, snapshot.view(schedulers), namespace, names)
                 return replace(found, complaint=state.stopped, status=NO if state.stopped else found.status)
             pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
-        view = snapshot.view(policy, schedulers)
-        made = [(pod, diagnose(view, pod, names, claims, placement=bool(given.placement))) for pod, claims in pods]
+        view = snapshot.view(schedulers)
+        made = [(pod, diagnose(view, pod, names, claims)) for pod, claims in pods]
         answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
         return replace(answer, complaint=state.stopped)
 
     try:
         return await ask(given, answering, watch=given.watch)
     except ForbiddenError as problem:
-        if not given.pod or given.watch or given.node or given.placement:
+        if not given.pod or given.watch or given.node:
             raise
         found = await diagnosis_by_service(given, key_of(given.pod, namespace), problem)
     answer = _answered(given, [found])
@@ -106,7 +99,7 @@ def _answered(given: WhyOptions, found: Sequence[Diagnosis]) -> Answer:
 
 
 def _text(given: WhyOptions, found: Diagnosis) -> str:
-    return (fully if given.everything or found.placement is not None else shortly)(found, terminal_width() or WIDTH)
+    return (fully if given.everything else shortly)(found, terminal_width() or WIDTH)
 
 
 def known_pod(snapshot: Snapshot, given: str, namespace: str) -> Pod:

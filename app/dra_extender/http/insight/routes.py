@@ -57,8 +57,8 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
         node: NodeNames = None,
         accept: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response:
-        """As `/insight/diagnosis`, with the choice of the placement policy, or the pods that this pod would preempt: as
-        text, or as JSON when `Accept` names application/json.
+        """As `/insight/diagnosis`, with the pods that this pod would preempt: as text, or as JSON when `Accept` names
+        application/json.
         """
         view = queue.view
         names = nodes_named(view.cluster.nodes, node) if node else None

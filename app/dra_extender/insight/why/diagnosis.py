@@ -7,13 +7,11 @@ remembers nothing. It runs in turns. One decision covers a group of nodes, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.budget import Deferred, TurnSpent
-from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
@@ -24,16 +22,15 @@ from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted
 from dra_extender.insight.why.statements import PodRefused, Statement, claim_of, rule_of
 from dra_extender.insight.why.wording import text_of
-from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.claims import Unschedulable, full_reason
-from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, typical
+from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import gang_of
 from dra_extender.scheduling.noderules import is_large, unchecked
 from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
-from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, in_turns, run_at_once
+from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -53,12 +50,8 @@ def diagnose(
     pod: Pod,
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
-    *,
-    placement: bool = False,
 ) -> Diagnosis:
-    """Run `diagnosing` without an event loop; with `placement`, run `explaining`."""
-    if placement:
-        return run_at_once(explaining(view, pod, names, claims=claims))
+    """Run `diagnosing` without an event loop."""
     return run_at_once(diagnosing(view, pod, names, claims))
 
 
@@ -197,25 +190,14 @@ def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
         yield ClaimState(claim.metadata.key, editable.entry, template, allocated, len(claim.status.reserved_for))
 
 
-# --- placement and preemption -----------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------------
 
 
-def explaining(
-    view: View,
-    pod: Pod,
-    names: Sequence[str] | None = None,
-    terms: TermsFor = lambda pod: None,
-    claims: Iterable[ResourceClaim] = (),
-) -> Turns[Diagnosis]:
-    """Like `diagnosing`, with more detail. If the pod fits: the nodes and devices that the placement policy prefers. If
-    it does not fit: the pods that it would preempt on its `terms`.
-    """
-    found = yield from diagnosing(view, pod, names, claims)
+def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFor) -> Turns[Diagnosis]:
+    """Like `diagnosing`. If the pod does not fit: also the pods that it would preempt on its `terms`."""
+    found = yield from diagnosing(view, pod, names)
     view = view.with_pod(pod)
     known = sorted(view.cluster.nodes) if names is None else list(names)
-    if found.state == "fits" and view.placement is not None:
-        account = yield from _account(SimulatedPod(pod, snapshot(view, claims, ResourcesInUse(view.pods))), known)
-        return msgspec.structs.replace(found, placement=account)
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)
         result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
@@ -228,38 +210,6 @@ def _preempted(result: Preemption | NoPreemption) -> Preempted:
         return Preempted(reason=result.reason)
     pods = tuple(victim.pod.metadata.key for victim in result.victims)
     return Preempted(pods, result.node, result.devices())
-
-
-def _account(simulated: SimulatedPod, names: Sequence[str]) -> Turns[Account | None]:
-    """The nodes that fit in the order of the placement policy, and the devices on the best one."""
-    prefiltered, placement = simulated.prefiltered, simulated.view.placement
-    if placement is None or not isinstance(prefiltered, PreFilterState):
-        return None
-    budget, fits = QueryBudget(simulated.view), list[str]()
-    for start in range(0, len(names), PORTION):
-        portion = names[start : start + PORTION]
-        statuses = yield from budget.turn(partial(node_statuses, prefiltered=prefiltered, names=portion))
-        fits.extend(statuses.fits if statuses is not None else ())
-        yield
-    nodes = ((name, simulated.snapshot.node(name)) for name in fits)
-    free = [name for name, node in nodes if node is not None and next(simulated.obstacles(node), None) is None]
-    claims, typical_nodes = typical(simulated.view, prefiltered, free)
-    account = placement.account(simulated.pod, claims, typical_nodes)
-    if account is None or not account.nodes or not claims:
-        return account
-    best, view = account.nodes[0].node, next(map(simulated.view.with_budget, simulated.view.budgets()))
-    chooser = placement.chooser(simulated.pod, claims, best, prefiltered.claims.allocated)
-    try:
-        first, chosen = view.decisions.plan(claims, best), view.decisions.plan(claims, best, chooser)
-    except (TurnSpent, Deferred):
-        return account
-    return msgspec.structs.replace(account, devices=_devices(chosen), first=_devices(first))
-
-
-def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
-    if not isinstance(plan, Plan):
-        return ()
-    return tuple("/".join(result.id) for found in plan.allocations for result in found.devices.results)
 
 
 # --- rules for all nodes ----------------------------------------------------------------------------------------------

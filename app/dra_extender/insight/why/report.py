@@ -13,7 +13,6 @@ import msgspec
 from dra_extender.allocation.plan import Feasibility, PoolProblem
 from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.insight.why.statements import BindingRule, HoldingClaim, Statement
-from dra_extender.placement.ranking import Account
 from dra_extender.scheduling.noderules import Obstacle
 
 DiagnosisState = Literal["fits", "refused", "bound", "error"]
@@ -155,7 +154,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """
     work: int = 0
     """Hypothetical decisions that were made."""
-    placement: Account | None = None
-    """Which of the nodes that fit the placement policy prefers; only in answers of `explaining`."""
     preemption: Preempted | None = None
     """Which pods this pod would preempt, or why none; only in answers of `explaining`."""

@@ -143,8 +143,6 @@ def fully(found: Diagnosis, width: int = WIDTH) -> str:
         lines.append(f"Not checked: {', '.join(found.unchecked)}.")
     if not found.complete:
         lines.append(LIMITED)
-    if found.placement is not None:
-        lines.extend(found.placement.lines())
     if found.preemption is not None:
         lines.append(_preempted(found.preemption))
     return wrapped(lines, width)
