@@ -77,7 +77,7 @@ class Extender:
     ) -> None:
         runtime, replies = runtime or Runtime(), WorkerReplies()
         config, clock, observer = runtime.config, runtime.clock, runtime.observer
-        signals, idle, unseen = Signals(), IdleAllocations(clock, config), Unseen(clock)
+        idle, unseen = IdleAllocations(clock, config), Unseen(clock)
         resources = ResourceNames(cluster.classes, clock, config)
         binding: dict[str, str] = {}
         clearing: set[str] = set()
@@ -109,7 +109,7 @@ class Extender:
         self._event_handler = EventHandler(
             cluster=cluster,
             requeue=requeue,
-            signals=signals,
+            signals=Signals(),
             idle=idle,
             unseen=unseen,
             resources=resources,
@@ -133,17 +133,18 @@ class Extender:
             self.preemption if config.preemption != "off" else None,
         )
         self.pending_rollbacks = PendingRollbacks(handle)
-        context = BindContext(
-            **msgspec.structs.asdict(handle),
-            holds=Holds(cluster.ledger, requeue, signals),
-            signals=signals,
+        self._binder = Binder(self._bind_context(), self.pending_rollbacks, binding)
+
+    def _bind_context(self) -> BindContext:
+        handler = self._event_handler
+        return BindContext(
+            **msgspec.structs.asdict(self._handle),
+            holds=Holds(handler.cluster.ledger, self.requeue, handler.signals),
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,
-            resources=resources,
             usage=self._with_binds,
         )
-        self._binder = Binder(context, self.pending_rollbacks, binding)
 
     @property
     def binds_in_progress(self) -> int:

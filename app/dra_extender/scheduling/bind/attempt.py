@@ -148,7 +148,7 @@ class Attempt:
         """
         missing = self._view.unprovided(pod, self.node)
         if missing:
-            self._context.resources.asked_for(missing)
+            self._context.event_handler.resources.asked_for(missing)
         if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
@@ -226,7 +226,7 @@ class Attempt:
             )
 
         limit = min(view.config.watch_seconds, self._remaining())
-        if not await context.signals.until(seen, self._keys(), limit):
+        if not await context.event_handler.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         context.observer.took("own_write_on_watch", view.clock.monotonic() - started)
         for claim in self._check_claims():
@@ -265,7 +265,7 @@ class Attempt:
         context.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
         claims, seconds = [write.claim for write in self._writes], view.config.binding_seconds
         limit = min(self._remaining(), readiness.seconds_to_timeout(claims, view.clock.wall(), seconds))
-        if await context.signals.until(self._are_ready, self._keys(), limit):
+        if await context.event_handler.signals.until(self._are_ready, self._keys(), limit):
             return
         self._are_ready()
         raise BindFailure(failure.WAITING, "waiting", keep=True)

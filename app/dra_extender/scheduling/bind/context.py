@@ -28,7 +28,6 @@ from dra_extender.scheduling.bind.failure import (
     answered,
     retried,
 )
-from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import with_statuses
@@ -88,11 +87,9 @@ class BindContext(Handle, frozen=True, kw_only=True):
     """One for all binds of a service."""
 
     holds: Holds
-    signals: Signals
     tentative_plans: TentativePlans
     gangs: Gangs
     clearer: Clearer
-    resources: ResourceNames
     usage: ResourcesInUse | None = None
     """What pods use of nodes besides devices, binds in progress included; None if devices take nothing of it."""
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)

@@ -48,4 +48,4 @@ class GangMember:
             claim = view.ledger.by_uid(uid)
             return claim is None or not view.in_flight(claim)
 
-        return await self._context.signals.until(ended, (uid,), seconds)
+        return await self._context.event_handler.signals.until(ended, (uid,), seconds)
