@@ -81,7 +81,7 @@ async def test_nodes_are_offered(world: World, source: Source) -> None:
         (["top", "na"], ["namespaces", ":4"]),
         (["devices", "--state", "sh"], ["shared", ":4"]),
         (["why", "-o", ""], ["text", "json", "yaml", ":4"]),
-        (["why", "--wat"], ["--watch", ":4"]),
+        (["why", "--all-"], ["--all-namespaces", ":4"]),
         (["snapshot", ""], [":0"]),
     ],
 )

@@ -41,7 +41,6 @@ WideOutput = Annotated[
     Literal["text", "wide", "json", "yaml"],
     typer.Option("--output", "-o", help="form of the answer; wide has more columns"),
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="answer again whenever the answer changes, until Ctrl-C")]
 
 _FORMS: Final = "NAME, pod/NAME or NAMESPACE/NAME"
 Pod = Annotated[str | None, argument("POD", _FORMS, pods)]
@@ -120,7 +119,6 @@ class WhyOptions(Source, frozen=True, kw_only=True):
     ] = False
     everything: Annotated[bool, typer.Option("--all", help="show all findings, node by node")] = False
     output: Output = "text"
-    watch: Watch = False
     node: Nodes = None
     scheduler_names: SchedulerNames = ""
     service: Service = DEFAULT_SERVICE
@@ -158,7 +156,6 @@ class DevicesOptions(Source, frozen=True, kw_only=True):
     held: Annotated[bool, typer.Option("--held", help="short for --state used --state shared")] = False
     namespace: HoldersNamespace = ""
     output: WideOutput = "text"
-    watch: Watch = False
 
 
 class TopOptions(Source, frozen=True, kw_only=True):
@@ -178,7 +175,6 @@ class TopOptions(Source, frozen=True, kw_only=True):
     device_class: Classes = None
     namespace: HoldersNamespace = ""
     output: Output = "text"
-    watch: Watch = False
 
 
 class HeadroomOptions(Source, frozen=True, kw_only=True):
@@ -197,7 +193,6 @@ class HeadroomOptions(Source, frozen=True, kw_only=True):
         MOST_ALLOCATIONS
     )
     output: Output = "text"
-    watch: Watch = False
 
 
 class WhatIfOptions(Source, frozen=True, kw_only=True):

@@ -42,7 +42,7 @@ async def answer_headroom(given: HeadroomOptions) -> int:
         status = YES if found.fits else NO
         return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
 
-    return await ask(given, answering, watch=given.watch)
+    return await ask(given, answering)
 
 
 @complaining

@@ -59,7 +59,7 @@ async def list_devices(given: DevicesOptions) -> int:
         answer = answered(found, given.output, text, YES if found.devices else NO)
         return answer if found.devices else msgspec.structs.replace(answer, complaint=_no_devices(wanted))
 
-    return await ask(given, answering, watch=given.watch)
+    return await ask(given, answering)
 
 
 @complaining
@@ -79,7 +79,7 @@ async def sum_devices(given: TopOptions) -> int:
         complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
         return answer if added else msgspec.structs.replace(answer, complaint=complaint)
 
-    return await ask(given, answering, watch=given.watch)
+    return await ask(given, answering)
 
 
 def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:

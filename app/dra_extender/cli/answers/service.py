@@ -57,8 +57,8 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 
 async def service_state(given: WhyOptions, now: datetime) -> ServiceState:
-    """What lease and ConfigMap say; nothing for a file and with `--watch`. Raises UnanswerableError."""
-    if given.from_file or given.watch:
+    """What lease and ConfigMap say; nothing for a file. Raises UnanswerableError."""
+    if given.from_file:
         return ServiceState()
     namespace, _, name = given.service.partition("/")
     with unanswerable():

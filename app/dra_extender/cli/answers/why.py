@@ -68,9 +68,9 @@ async def answer(given: WhyOptions) -> int:
         return replace(answer, complaint=state.stopped)
 
     try:
-        return await ask(given, answering, watch=given.watch)
+        return await ask(given, answering)
     except ForbiddenError as problem:
-        if not given.pod or given.watch or given.node:
+        if not given.pod or given.node:
             raise
         found = await diagnosis_by_service(given, key_of(given.pod, namespace), problem)
     answer = _answered(given, [found])
