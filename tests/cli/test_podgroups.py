@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli.answers.answer import _trouble
 from dra_extender.cli.cluster import read
 from dra_extender.cli.output import YES
 from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
 from dra_extender.insight.whatif.clustercopy import copied
-from dra_extender.kube.reflector import Progress
 from tests.support.counting import counted_turns
 from tests.support.service.podgroups import coscheduled, gang, serve_pod_groups
 from tests.support.service.world import World, populated
@@ -44,9 +42,3 @@ async def test_a_user_who_may_not_read_groups_reads_the_rest(world: World, sourc
     world.api.access.policy = lambda attributes: attributes.resource != "podgroups"
     cluster = (await read(source)).cluster
     assert (list(cluster.pod_groups), list(cluster.nodes)) == ([], world.nodes)
-
-
-@pytest.mark.parametrize("optional", [True, False])
-def test_answers_are_not_outdated_because_groups_cannot_be_watched(optional: bool) -> None:
-    denied = Progress("PodGroup", False, 0, 0, "", 60.0, 0, 0, 0, "forbidden", optional)
-    assert bool(_trouble([denied])) is not optional

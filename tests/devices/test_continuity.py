@@ -68,6 +68,15 @@ SET_BACK: dict[str, tuple[list[ClusterEvent], ResourceClaim | Pod]] = {
 }
 
 
+def about_to_list(before: list[ClusterEvent], listed: ResourceClaim | Pod) -> Cluster:
+    """What is known by these events, at the beginning of a list of this kind."""
+    cluster = Cluster(FeatureGates())
+    for event in before:
+        cluster.apply(event)
+    cluster.continuity.begin_list(type(listed).__name__)
+    return cluster
+
+
 def shows_set_back(cluster: Cluster, listed: ResourceClaim | Pod, version: int) -> bool:
     """Whether a list of this version, with this object alone, cannot follow what is known."""
     try:
@@ -82,10 +91,7 @@ def shows_set_back(cluster: Cluster, listed: ResourceClaim | Pod, version: int) 
 def test_a_list_that_can_follow_what_is_known_is_no_set_back(
     before: list[ClusterEvent], listed: ResourceClaim | Pod
 ) -> None:
-    cluster = Cluster(FeatureGates())
-    for event in before:
-        cluster.apply(event)
-    cluster.continuity.begin_list(type(listed).__name__)
+    cluster = about_to_list(before, listed)
     assert not shows_set_back(cluster, listed, 13)
 
 
@@ -93,10 +99,7 @@ def test_a_list_that_can_follow_what_is_known_is_no_set_back(
 def test_a_list_that_cannot_follow_what_is_known_shows_a_set_back(
     before: list[ClusterEvent], listed: ResourceClaim | Pod
 ) -> None:
-    cluster = Cluster(FeatureGates())
-    for event in before:
-        cluster.apply(event)
-    cluster.continuity.begin_list(type(listed).__name__)
+    cluster = about_to_list(before, listed)
     with pytest.raises(SetBackError, match=f"{type(listed).__name__} default/"):
         cluster.continuity.listed(listed, COMPLETE)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from tests.e2e.case import Case
-from tests.e2e.components import release
+from tests.e2e.components import offered, release
+from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
+from tests.e2e.ground import Ground
+from tests.e2e.skipping import skip_without
 from tests.e2e.space import Body
 
 GROUP = "scheduling.k8s.io"
@@ -19,6 +24,25 @@ Marks = Callable[[Case, str, int], Body]
 def version() -> str:
     """The version of PodGroups that the release serves."""
     return "v1alpha2" if release() < (1, 37) else "v1beta1"
+
+
+@contextmanager
+def plane_with_groups(directory: Path, gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
+    """A second control plane: what is alpha stays out of all other tests."""
+    skip_without(gates, offered(gates), "v{}.{}".format(*release()))
+    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/{version()}=true")
+    with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **gates}), runtime_config=versions) as plane:
+        yield plane
+
+
+@contextmanager
+def ground_with_groups(plane: ControlPlane) -> Iterator[Ground]:
+    """The extender reserves claims for PodGroups."""
+    with Ground(plane) as ground:
+        ground.extender.stop()
+        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = "DRAWorkloadResourceClaims=true"
+        ground.extender.start()
+        yield ground
 
 
 def pod_group(case: Case, name: str, size: int, **spec: object) -> Body:

@@ -9,21 +9,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.case import Case
-from tests.e2e.components import offered, release
-from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
+from tests.e2e.components import release
+from tests.e2e.controlplane import ControlPlane
 from tests.e2e.gangs import (
     GROUP,
     QUIET_SECONDS,
     divisible,
+    ground_with_groups,
     holding,
     members,
     names,
+    plane_with_groups,
     pod_group,
     version,
     whole_or_half,
 )
 from tests.e2e.ground import Ground
-from tests.e2e.skipping import skip_without
 from tests.e2e.space import Body
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
@@ -36,19 +37,13 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     gates = GATES_136 if release() < (1, 37) else GATES_137
-    skip_without(gates, offered(gates), "v{}.{}".format(*release()))
-    directory = tmp_path_factory.mktemp("gangs")
-    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/{version()}=true")
-    with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **gates}), runtime_config=versions) as plane:
+    with plane_with_groups(tmp_path_factory.mktemp("gangs"), gates) as plane:
         yield plane
 
 
 @pytest.fixture(scope="module")
 def ground(plane: ControlPlane) -> Iterator[Ground]:
-    with Ground(plane) as ground:
-        ground.extender.stop()
-        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = "DRAWorkloadResourceClaims=true"
-        ground.extender.start()
+    with ground_with_groups(plane) as ground:
         yield ground
 
 

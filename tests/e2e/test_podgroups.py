@@ -9,39 +9,26 @@ from typing import Any
 import pytest
 
 from tests.e2e.case import Case
-from tests.e2e.components import metric, offered, release
-from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
+from tests.e2e.components import metric
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.gangs import GROUP, ground_with_groups, plane_with_groups, version
 from tests.e2e.ground import SCHEDULER, Ground
-from tests.e2e.skipping import skip_without
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
 
-GROUP = "scheduling.k8s.io"
 GATES: Mapping[str, bool] = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
 STOCK = "in-tree"
 
 
-def version() -> str:
-    """The version of PodGroups that the release serves."""
-    return "v1alpha2" if release() < (1, 37) else "v1beta1"
-
-
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A second control plane: what is alpha stays out of all other tests."""
-    skip_without(GATES, offered(GATES), "v{}.{}".format(*release()))
-    directory = tmp_path_factory.mktemp("podgroups")
-    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/{version()}=true")
-    with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **GATES}), runtime_config=versions) as plane:
+    with plane_with_groups(tmp_path_factory.mktemp("podgroups"), GATES) as plane:
         yield plane
 
 
 @pytest.fixture(scope="module")
 def ground(plane: ControlPlane) -> Iterator[Ground]:
-    with Ground(plane) as ground:
-        ground.extender.stop()
-        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = "DRAWorkloadResourceClaims=true"
-        ground.extender.start()
+    with ground_with_groups(plane) as ground:
         yield ground
 
 

@@ -9,7 +9,7 @@ import pytest
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
-from tests.support.service.world import DEVICES, ELECTION, Json, StartService, World, leader
+from tests.support.service.world import DEVICES, ELECTION, Backup, Json, StartService, World, leader
 
 
 def users(world: World) -> dict[str, list[str]]:
@@ -36,13 +36,8 @@ async def fits(world: World, service: Service, pod: Json, node: str) -> bool:
     return node in ((await world.filter(service, pod))["NodeNames"] or ())
 
 
-@pytest.mark.parametrize("bump", [0, 1_000_000], ids=["older versions", "versions bumped"])
-async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobody_else(
-    world: World, service: Service, bump: int
-) -> None:
-    """The service knew that the first pod's claim was free, ignored the older version, and gave all its devices to
-    the second pod: two bound pods with gpu-0, the replica Ready, and no problem reported.
-    """
+async def backed_up(world: World, service: Service) -> tuple[str, Json, Backup]:
+    """(a node, a pod that needs all its devices, a backup of the time when another pod had them)"""
     node = world.nodes[0]
     for name in ("first", "second"):
         world.claim(name, count=DEVICES)
@@ -54,6 +49,17 @@ async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobod
     end(world, "first", "first")
     while not await fits(world, service, second, node):
         pass
+    return node, second, backup
+
+
+@pytest.mark.parametrize("bump", [0, 1_000_000], ids=["older versions", "versions bumped"])
+async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobody_else(
+    world: World, service: Service, bump: int
+) -> None:
+    """The service knew that the first pod's claim was free, ignored the older version, and gave all its devices to
+    the second pod: two bound pods with gpu-0, the replica Ready, and no problem reported.
+    """
+    node, second, backup = await backed_up(world, service)
 
     world.restore(backup, bump=bump)
     await until(lambda: service.replica.set_backs == 1)
@@ -74,17 +80,7 @@ async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobod
 
 async def test_a_bind_under_way_during_a_restore_gives_nothing_twice(world: World, service: Service) -> None:
     """Its claim was written before; in the restored state another pod has the devices."""
-    node = world.nodes[0]
-    for name in ("first", "second"):
-        world.claim(name, count=DEVICES)
-        world.pod(name, name)
-    second = world.stored("pods", "second")
-    await until(lambda: service.replica.running.cluster.pods.named("default", "second") is not None)
-    assert await world.bind(service, world.stored("pods", "first"), node) == ""
-    backup = world.backup()
-    end(world, "first", "first")
-    while not await fits(world, service, second, node):
-        pass
+    node, second, backup = await backed_up(world, service)
     held = RequestFault(resource="pods/binding", until=asyncio.Event(), times=1)
     world.api.faults.add(held)
     binding = asyncio.create_task(world.bind(service, second, node))
