@@ -157,7 +157,6 @@ def test_the_image_has_no_embedded_cluster(image: Path) -> None:
         (["--version"], VERSION),
         (["serve", "--dry-run"], "listen: 127.0.0.1:8888"),
         (["why", "--help"], "Usage: dra-extender why"),
-        (["explain", "--help"], "Usage: dra-extender explain"),
         (["audit", "--help"], "Usage: dra-extender audit"),
     ],
     ids=lambda part: part[0] if isinstance(part, list) else "",

@@ -87,7 +87,6 @@ def dra_extender(
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
-app.command("explain", hidden=True)(_QUESTIONS["why"])
 
 
 def main() -> None:
