@@ -175,8 +175,7 @@ BUDGETS: Resource[PodDisruptionBudget] = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget)
 )
 CLAIMS: Resource[ResourceClaim] = Resource(
-    *(GROUP, "v1", "resourceclaims", "ResourceClaim", partial(decode, ResourceClaim)),
-    read_partially=partial_allocation,
+    GROUP, "v1", "resourceclaims", "ResourceClaim", partial(decode, ResourceClaim), read_partially=partial_allocation
 )
 SLICES: Resource[ResourceSlice] = Resource(
     GROUP, "v1", "resourceslices", "ResourceSlice", partial(decode, ResourceSlice)
