@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.earlynomination.queue import why_not_eligible
+from dra_extender.scheduling.earlynomination.queue import is_eligible
 
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
@@ -24,35 +24,35 @@ def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
 
 
 @pytest.mark.parametrize(
-    ("spec", "why"),
+    ("spec", "eligible"),
     [
-        ({}, None),
-        ({"nodeSelector": {"zone": "a"}, "priority": 7}, None),
-        ({"affinity": {"nodeAffinity": {REQUIRED: TERMS}}}, None),
-        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "projected": {}}]}, None),
-        ({"nodeName": "n1"}, "bound"),
-        ({"schedulingGates": [{"name": "later"}]}, "gated"),
-        ({"schedulingGroup": {"podGroupName": "g"}}, "group"),
-        ({"volumes": [{"name": f"v{i}"} for i in range(1_001)]}, "large"),
-        ({"nodeSelector": {f"k{i}": "v" for i in range(1_001)}}, "large"),
-        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_001)}}}, "large"),
-        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_000)}}}, None),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
-        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volumes"),
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "affinity to other pods"),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "affinity to other pods"),
-        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, "topology spread"),
-        ({"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}}, "prefers"),
-        ({"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, "prefers"),
-        ({"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, "prefers"),
-        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, "prefers"),
+        ({}, True),
+        ({"nodeSelector": {"zone": "a"}, "priority": 7}, True),
+        ({"affinity": {"nodeAffinity": {REQUIRED: TERMS}}}, True),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "projected": {}}]}, True),
+        ({"nodeName": "n1"}, False),
+        ({"schedulingGates": [{"name": "later"}]}, False),
+        ({"schedulingGroup": {"podGroupName": "g"}}, False),
+        ({"volumes": [{"name": f"v{i}"} for i in range(1_001)]}, False),
+        ({"nodeSelector": {f"k{i}": "v" for i in range(1_001)}}, False),
+        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_001)}}}, False),
+        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_000)}}}, True),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, False),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, False),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, False),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, False),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, False),
+        ({"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}}, False),
+        ({"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, False),
+        ({"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, False),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
     ],
 )
-def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[str, Any], why: str | None) -> None:
-    assert why_not_eligible(made(spec)) == why
+def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[str, Any], *, eligible: bool) -> None:
+    assert is_eligible(made(spec)) is eligible
 
 
 def test_pods_that_are_going_or_are_nominated_already_are_left_alone() -> None:
-    assert why_not_eligible(made({}, deletionTimestamp="2026-01-01T00:00:00Z")) == "leaving"
-    assert why_not_eligible(made({}, {"phase": "Failed"})) == "leaving"
-    assert why_not_eligible(made({}, {"nominatedNodeName": "n1"})) == "nominated"
+    assert not is_eligible(made({}, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert not is_eligible(made({}, {"phase": "Failed"}))
+    assert not is_eligible(made({}, {"nominatedNodeName": "n1"}))

@@ -27,7 +27,7 @@ from typing import Final
 
 from cachetools import LRUCache, TTLCache
 
-from dra_extender.api.core import Affinity, Pod, PodSpec
+from dra_extender.api.core import Affinity, Pod
 from dra_extender.api.groups import group_of
 from dra_extender.api.meta import parse_time
 from dra_extender.scheduling.noderules import is_large
@@ -229,7 +229,7 @@ class EarlyNominationQueue:
         return uid in self._tried
 
     def _may_be_eligible(self, pod: Pod) -> bool:
-        return self._view.uses_devices(pod) and why_not_eligible(pod) is None
+        return self._view.uses_devices(pod) and is_eligible(pod)
 
     def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
         version, generation, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
@@ -243,38 +243,18 @@ class EarlyNominationQueue:
         return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
 
 
-def why_not_eligible(pod: Pod) -> str | None:
-    """Why the pod is not nominated early; None when it may be."""
-    spec = pod.spec
-    if spec.node_name:
-        return "bound"
-    if pod.finished or pod.metadata.deletion_timestamp:
-        return "leaving"
-    if spec.scheduling_gates:
-        return "gated"
-    if pod.status.nominated_node_name:
-        return "nominated"
-    if group_of(pod) is not None:
-        return "group"
-    if is_large(pod):
-        return "large"
+def is_eligible(pod: Pod) -> bool:
+    """True for a pod that waits for a node, prefers none, and has no rule that only kube-scheduler can check."""
+    spec, status = pod.spec, pod.status
+    if spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
+        return False
+    if spec.scheduling_gates or status.nominated_node_name or group_of(pod) is not None or is_large(pod):
+        return False
     if any(volume.persistent_volume_claim or volume.ephemeral for volume in spec.volumes):
-        return "volumes"
-    return _rules_about_pods(spec) or _preferences(spec)
-
-
-def _rules_about_pods(spec: PodSpec) -> str | None:
-    """Required rules that depend on other pods."""
-    if any(constraint.when_unsatisfiable != "ScheduleAnyway" for constraint in spec.topology_spread_constraints):
-        return "topology spread"
+        return False
     affinity = spec.affinity or NO_AFFINITY
-    rules = (affinity.pod_affinity, affinity.pod_anti_affinity)
-    required = any(one is not None and one.required_during_scheduling_ignored_during_execution for one in rules)
-    return "affinity to other pods" if required else None
-
-
-def _preferences(spec: PodSpec) -> str | None:
-    affinity = spec.affinity or NO_AFFINITY
-    rules = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
-    preferred = any(one is not None and one.preferred_during_scheduling_ignored_during_execution for one in rules)
-    return "prefers" if preferred or spec.topology_spread_constraints else None
+    between_pods = [rules for rules in (affinity.pod_affinity, affinity.pod_anti_affinity) if rules is not None]
+    required = any(rules.required_during_scheduling_ignored_during_execution for rules in between_pods)
+    preferring = [*between_pods, *((affinity.node_affinity,) if affinity.node_affinity is not None else ())]
+    preferred = any(rules.preferred_during_scheduling_ignored_during_execution for rules in preferring)
+    return not (spec.topology_spread_constraints or required or preferred)
