@@ -114,7 +114,6 @@ async def test_options_choose_the_pods_and_the_details(
         {"all_namespaces": True, "pod": "p"},
         {"all_namespaces": True, "filename": "-"},
         {"all_namespaces": True, "namespace": "default"},
-        {"placement": "best-fit"},
         {"pod": "p", "filename": "-"},
     ],
 )
