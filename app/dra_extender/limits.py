@@ -62,6 +62,13 @@ PODS_OF_GANG: Final = Limit(
     "test_a_gang_has_so_many_pods_and_no_more",
 )
 
+PARTS_OF_GANG: Final = Limit(
+    16_000,
+    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares; "
+    "no pod of a gang with more gets a node",
+    "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
+)
+
 # --- claims -----------------------------------------------------------------------------------------------------------
 
 DEPTH_OF_PARAMETERS: Final = Limit(

@@ -16,7 +16,7 @@ Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from dra_extender.allocation.workerrequests import Answered, WorkerReplies, WorkerRequest
 from dra_extender.cel import Work
@@ -122,16 +122,18 @@ def search_work(steps: int) -> Work:
 class CallState:
     """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
     `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the
-    reason for decisions that the last turn leaves open.
+    reason for decisions that the last turn leaves open. `plans`: what turns have found for one node, by content: the
+    call searches once.
     """
 
-    __slots__ = ("refusal", "requests", "stopped", "waited")
+    __slots__ = ("plans", "refusal", "requests", "stopped", "waited")
 
     def __init__(self, refusal: Callable[[], str] = str, stopped: str = SEARCHING) -> None:
         self.refusal = refusal
         self.stopped = stopped
         self.waited: dict[tuple[object, str], str] = {}
         self.requests: dict[Hashable, WorkerRequest] = {}
+        self.plans: dict[Hashable, Any] = {}
 
 
 class TurnBudget(WorkBudget):

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from dra_extender.allocation.allocator import Allocator, ShareIDs
-from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
@@ -285,7 +285,10 @@ class Decisions:
         if request is None:
             return Unfit(NOT_SYNCED, 0)
         key = request.view, tuple(map(self._held_in, request.view.pools)), *self._key(claims)
-        found = self._decide(request, key)[1]
+        plans = self.budget.call.plans if isinstance(self.budget, TurnBudget) else {}
+        found: Plan | Unfit | Failure | None = plans.get(key)
+        if found is None:
+            found = plans[key] = self._decide(request, key)[1]
         if chooser is None or not isinstance(found, Plan):
             return found
         chosen = self._least(prepared, node, found, chooser)

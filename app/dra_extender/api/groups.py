@@ -28,6 +28,10 @@ SIZES: Final[Mapping[Source, str]] = {"gang": GANG_SIZE, "LeaderWorkerSet": LWS_
 """The annotation of the pods that says how many they are; other sources have an object that says it."""
 
 
+MOST_SHOWN: Final = 253
+"""Characters of a text that users write, in the reasons of all nodes."""
+
+
 class GroupKey(NamedTuple):
     """Which group. Groups of two sources are two groups, also when they have one name."""
 
@@ -36,8 +40,8 @@ class GroupKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """As people write it, such as `PodGroup ml/train`."""
-        return f"{self.source} {self.namespace}/{self.name}"
+        """As people write it, such as `PodGroup ml/train`; a name that no object could have is cut."""
+        return f"{self.source} {self.namespace}/{self.name[:MOST_SHOWN]}"
 
 
 def group_of(pod: Pod) -> GroupKey | None:

@@ -7,22 +7,23 @@ of the event loop: below the differences it shows the live cluster, and its diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import chain
 from typing import Any, Final
 
 from dra_extender.api.core import Node
+from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodes import SeenNode
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.readonly import ReadOnlyCluster
-from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, Uses, pool_holdings, uses_of
+from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, Use, Uses, pool_holdings, uses_of
 
 Planned = tuple[ResourceClaim, AllocationResult]
 """A claim and the devices it would get."""
 
-_NONE: Final[Mapping[str, Any]] = {}
+_NONE: Final[Mapping[Any, Any]] = {}
 
 
 class Overlay:
@@ -32,7 +33,7 @@ class Overlay:
     `touched`: the pools in which something else is held than in the cluster.
     """
 
-    __slots__ = ("_added", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "touched")
+    __slots__ = ("_added", "_by_pool", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "touched")
 
     def __init__(
         self,
@@ -40,14 +41,19 @@ class Overlay:
         added: Mapping[str, Uses] = _NONE,
         removed: frozenset[str] = frozenset(),
         nodes: Mapping[str, SeenNode] = _NONE,
+        by_pool: Mapping[PoolID, Uses] = _NONE,
     ) -> None:
-        """`added`: what claims would use besides, by identity. `removed`: identities of claims that would be gone."""
+        """`added`: what claims would use besides, by identity; `by_pool`: the same, each use once. `removed`:
+        identities of claims that would be gone.
+        """
         self._cluster = cluster
         self._added = added
         self._removed = removed
         self._nodes = nodes
-        uses = chain(self._added.values(), (cluster.ledger.uses(claim) for claim in removed))
-        self.touched = frozenset(device[:2] for use in uses for device, _ in use)
+        self._by_pool = by_pool
+        self.touched: Set[PoolID] = by_pool.keys() | {
+            use[0][:2] for each in removed for use in cluster.ledger.uses(each)
+        }
         self._holdings: dict[PoolID, PoolHoldings | None] = {}
         self._differing: frozenset[str] | None = None
 
@@ -67,30 +73,29 @@ class Overlay:
 
     def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
         """`counted` chooses the uses to count, from all uses of a plan and the free ones; None leaves out the plan."""
-        added = dict(self._added)
-        taken: dict[DeviceID, set[str | None]] = {}
+        added, by_pool = dict(self._added), _Changed(self._by_pool)
         shares = self._cluster.features.DRAConsumableCapacity
         for claim, allocation in plans:
             name, uses = identity(claim), uses_of(allocation, shares=shares)
             if name in added or self._is_decided(claim):
                 continue
-            free = {
-                use: used
-                for use, used in uses.items()
-                if not _is_used(taken.get(use[0], ()), use[1]) and not self._is_taken(*use)
-            }
+            free = {use: used for use, used in uses.items() if not self._is_taken(by_pool.pools, *use)}
             found = counted(uses, free)
             if found is not None:
                 added[name] = found
-                for device, share in found:
-                    taken.setdefault(device, set()).add(share)
-        return Overlay(self._cluster, added, self._removed, self._nodes) if len(added) > len(self._added) else self
+                by_pool.add(found)
+        if len(added) == len(self._added):
+            return self
+        return Overlay(self._cluster, added, self._removed, self._nodes, by_pool.pools)
 
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
         """The state without these claims and their devices."""
         gone = {identity(claim) for claim in claims}
         added = {claim: uses for claim, uses in self._added.items() if claim not in gone}
-        return Overlay(self._cluster, added, self._removed | gone, self._nodes)
+        by_pool = _Changed(_NONE)
+        for uses in added.values():
+            by_pool.add(uses)
+        return Overlay(self._cluster, added, self._removed | gone, self._nodes, by_pool.pools)
 
     def with_nodes(self, nodes: Iterable[Node], slices: Iterable[ResourceSlice] = ()) -> Overlay:
         """The state with these additional nodes and their own slices. They also see the open slices. Raises ValueError
@@ -107,14 +112,14 @@ class Overlay:
                 raise ValueError(f"slice {item.metadata.name}: spec.nodeName {name!r} is not an added node")
             own[name].append(item)
         seen = {name: self._cluster.inventory.would_see(node, own[name]) for name, node in added.items()}
-        return Overlay(self._cluster, self._added, self._removed, {**self._nodes, **seen})
+        return Overlay(self._cluster, self._added, self._removed, {**self._nodes, **seen}, self._by_pool)
 
     def has(self, claim: ResourceClaim) -> bool:
         """True if a plan for this claim was added."""
         return identity(claim) in self._added
 
     def _is_decided(self, claim: ResourceClaim) -> bool:
-        """True when the claim has devices, or is about to get some."""
+        """True when the claim has devices, is about to get some, or was deleted."""
         uid, ledger = identity(claim), self._cluster.ledger
         if uid in self._added:
             return True
@@ -122,9 +127,18 @@ class Overlay:
         allocated = stored is not None and stored.allocation is not None
         return uid not in self._removed and (allocated or ledger.held(uid) is not None)
 
-    def _is_taken(self, device: DeviceID, share: str | None) -> bool:
-        """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked."""
-        return _is_used((taken for taken, _ in self._uses(device[:2]).get(device[2], ())), share)
+    def _is_taken(self, by_pool: Mapping[PoolID, Uses], device: DeviceID, share: str | None) -> bool:
+        """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked.
+        `by_pool`: the uses by added claims. Linear in the users of the device.
+        """
+        added = by_pool.get(device[:2], _NONE)
+        if (device, None) in added or (device, share) in added:
+            return True
+        known = self._cluster.ledger.in_use(device[:2]).get(device[2])
+        return known is not None and (
+            any(owner not in self._removed for owner in known.owners)
+            or any(taken == share and user not in self._removed for user, taken in known.shares)
+        )
 
     # --- the state --------------------------------------------------------------------------------------------------
 
@@ -172,13 +186,21 @@ class Overlay:
             parts += [(share, used) for (user, share), used in use.shares.items() if user not in self._removed]
             if parts:
                 found[name] = parts
-        for uses in self._added.values():
-            for (device, share), used in uses.items():
-                if device[:2] == pool:
-                    found.setdefault(device[2], []).append((share, used))
+        for (device, share), used in self._by_pool.get(pool, _NONE).items():
+            found.setdefault(device[2], []).append((share, used))
         return found
 
 
-def _is_used(uses: Iterable[str | None], share: str | None) -> bool:
-    """True when one of the uses of a device is of the whole, or of this share."""
-    return any(used is None or used == share for used in uses)
+class _Changed:
+    """Uses by pool that change. A pool is copied once, when it changes."""
+
+    def __init__(self, before: Mapping[PoolID, Uses]) -> None:
+        self.pools: dict[PoolID, Uses] = dict(before)
+        self._own: dict[PoolID, dict[Use, Mapping[str, Quantity]]] = {}
+
+    def add(self, uses: Uses) -> None:
+        for use, used in uses.items():
+            pool = use[0][:2]
+            if pool not in self._own:
+                self.pools[pool] = self._own[pool] = dict(self.pools.get(pool, _NONE))
+            self._own[pool][use] = used

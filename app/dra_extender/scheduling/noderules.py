@@ -201,6 +201,15 @@ def is_large(pod: Pod) -> bool:
     return _has_large_affinity(pod)
 
 
+def parts_of(pod: Pod) -> int:
+    """How much of the pod a decision reads, besides the content of its claims."""
+    spec, required = pod.spec, _required(pod)
+    parts = len(spec.resource_claims) + len(spec.tolerations) + len(spec.node_selector)
+    containers = (*spec.init_containers, *spec.containers)
+    parts += sum(1 + len(each.ports) + len(each.resources.requests) for each in containers)
+    return parts + (size_of(required) if required is not None else 0)
+
+
 def _has_large_affinity(pod: Pod) -> bool:
     required = _required(pod)
     return required is not None and size_of(required) > PARTS_OF_POD

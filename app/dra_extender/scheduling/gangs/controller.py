@@ -12,6 +12,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
+from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.devices.overlay import Overlay, Planned
@@ -67,7 +68,10 @@ class Gangs:
         """See `decision.decide`. Raises TurnSpent."""
         if self.plans.is_paused(gang.key):
             return GangDecision(reason=f"{gang.key}: {IN_VAIN}")
-        return decide(view, gang, prefiltered, names, self.state(view, gang, prefiltered.pod))
+        try:
+            return decide(view, gang, prefiltered, names, self.state(view, gang, prefiltered.pod))
+        except Deferred as waiting:
+            return GangDecision(reason=f"{gang.key}: {waiting}", waiting=True)
 
     def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
         """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises

@@ -219,7 +219,7 @@ def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable 
     for pod, why in refused:
         missing += [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
         text = why.reason if isinstance(why, Unschedulable) else why.error
-        if len(missing) == len(claim_names(pod)):
+        if pod is refused[0][0]:
             reason += f"; pod {pod.metadata.name}: {text}"
     return GangDecision(reason=reason, missing=missing)
 

@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.api.groups import SIZES, GroupKey, group_of
-from dra_extender.limits import PODS_OF_GANG
+from dra_extender.api.groups import MOST_SHOWN, SIZES, GroupKey, group_of
+from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
 from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
+from dra_extender.scheduling.noderules import parts_of
 from dra_extender.scheduling.view import View
 
 API_GROUPS: Final = {"PodGroup": "scheduling.k8s.io", "coscheduling": "scheduling.x-k8s.io"}
@@ -51,6 +52,9 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
         return Gang(
             key, len(members), problem=f"{key} has {len(members)} pods; at most {PODS_OF_GANG} are placed together"
         )
+    if sum(map(parts_of, members)) > PARTS_OF_GANG:
+        parts = "claims, containers, tolerations and node requirements"
+        return Gang(key, len(members), problem=f"{key}: its pods have more than {PARTS_OF_GANG:,} {parts} together")
     api_group = API_GROUPS.get(key.source)
     group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
     size = group.min_count if group is not None else _size(view, key, members)
@@ -84,7 +88,7 @@ def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None
         return f"{key}: its pods differ in annotation {name}"
     text = written.pop()
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
-        return f'{key}: annotation {name} of its pods must be a number of pods, not "{text}"'
+        return f'{key}: annotation {name} of its pods must be a number of pods, not "{text[:MOST_SHOWN]}"'
     return int(text)
 
 

@@ -35,6 +35,8 @@ UNDECIDED: Final = "placing the pods together takes too long"
 
 STEP: Final = 5
 """Units of work for a step of the search, without its decisions on devices."""
+NODES_OF_UNIT: Final = 4
+"""So many nodes are put in order for a unit."""
 NODES_PER_UNIT: Final = 8
 """Nodes that are looked up in one decision per unit of work."""
 
@@ -115,6 +117,7 @@ class _JointSearch:
     def find(self, needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
         """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
         self._work = work
+        self._charge(sum(kind.cost * len(kind.members) for kind in self._kinds))
         for kind in self._kinds:
             kind.caps = self._capacities(kind)
         hopeless = next((kind for kind in self._kinds if not kind.caps), None)
@@ -122,7 +125,7 @@ class _JointSearch:
         self.most = sum(bounds)
         if self.most >= needed:
             for wanted in counts(bounds, needed):
-                self._charge(STEP)
+                self._charge(STEP + len(wanted) ** 2 // 50)
                 found = self._place(wanted)
                 if found is not None:
                     return found
@@ -203,7 +206,7 @@ class _JointSearch:
         found = self._fits.get(key)
         if found is None:
             members = self._members(counts)
-            self._charge(STEP * len(members))
+            self._charge(sum(self._kinds[kind].cost * count for kind, count in counts.items()))
             found = self._fits[key] = (
                 sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
             ) and self._has_room(node, [member.prefiltered.pod for member in members])
@@ -247,6 +250,7 @@ class _JointSearch:
         """The order in which the kind tries its nodes: first nodes that the gang uses already, then nodes on which most
         members fit; the last members go where fewest more would fit.
         """
+        self._charge(STEP + len(kind.caps) // NODES_OF_UNIT)
         used = [name for name in kind.caps if name in self._on]
         fresh = sorted((name for name in kind.caps if name not in self._on), key=lambda name: -kind.caps[name])
         order: list[str] = list(used)
@@ -277,10 +281,11 @@ class _JointSearch:
             name = kind.order[place]
             count = min(remaining, kind.caps[name], most if most and place == index else remaining)
             there = self._on.get(name, Counter())
-            while count and not self._suits(name, there + Counter({number: count})):
+            if not self._suits(name, there + Counter({number: 1})):
+                continue
+            while count > 1 and not self._suits(name, there + Counter({number: count})):
                 count -= 1
-            if count:
-                return _Choice(number, remaining, place, count)
+            return _Choice(number, remaining, place, count)
         return None
 
     def _put(self, number: int, choice: _Choice, count: int) -> None:
@@ -332,12 +337,14 @@ class _JointSearch:
             own = [claims[key] for key, names in nodes.items() if names[0] == name]
             if not own:
                 continue
-            found = view.decisions.with_state(state.holding(planned.values())).plan(own, name)
+            found = view.decisions.with_state(state).plan(own, name)
             if isinstance(found, Failure):
                 raise _Fatal(found.error)
             if isinstance(found, Unfit):
                 return None
-            planned.update(zip(map(identity, own), zip(own, found.allocations, strict=True), strict=True))
+            plans = list(zip(own, found.allocations, strict=True))
+            state = state.holding(plans)
+            planned.update(zip(map(identity, own), plans, strict=True))
         used = ((key, name) for key, names in nodes.items() for name in names[1:])
         return planned if all(_usable(view, name, planned[key][1]) for key, name in used) else None
 

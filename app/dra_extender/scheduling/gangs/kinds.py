@@ -14,6 +14,7 @@ import msgspec
 
 from dra_extender.devices.ledger import identity
 from dra_extender.scheduling.feasibility import PreFilterState
+from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.view import View
 
 
@@ -32,10 +33,13 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Kind:
-    """Members that are interchangeable. `caps`: by node how many of them fit there on their own, at least one."""
+    """Members that are interchangeable. `cost`: units of work to compare one of them with a node. `caps`: by node how
+    many of them fit there on their own, at least one.
+    """
 
     def __init__(self, members: list[Member]) -> None:
         self.members = members
+        self.cost = 4 + Wants(members[0].prefiltered.pod).cost
         self.caps: dict[str, int] = {}
         self.order: Sequence[str] = ()
         self.left: list[int] = []

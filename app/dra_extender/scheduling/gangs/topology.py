@@ -23,6 +23,8 @@ ANNOTATIONS: Final = (REQUIRED, PREFERRED, KUEUE_REQUIRED, KUEUE_PREFERRED)
 Level = tuple[str, ...]
 """Labels of each of which all members need one value."""
 ANYWHERE: Final[Level] = ()
+CHARACTERS_OF_LABEL: Final = 317
+"""A longer key of a label does not exist. The reasons of all nodes quote it."""
 MOST_LEVELS: Final = 4
 MOST_DOMAINS: Final = 64
 
@@ -30,10 +32,11 @@ MOST_DOMAINS: Final = 64
 def levels(pod: Pod, required: str) -> tuple[Level, ...]:
     """What to try, the narrowest first. `required`: the label that the PodGroup requires, or empty."""
     written = pod.metadata.annotations
-    must = required or written.get(REQUIRED) or written.get(KUEUE_REQUIRED) or ""
+    must = (required or written.get(REQUIRED) or written.get(KUEUE_REQUIRED) or "")[:CHARACTERS_OF_LABEL]
     wishes = (written.get(PREFERRED) or written.get(KUEUE_PREFERRED) or "").split(",")[:MOST_LEVELS]
+    wishes = [each.strip()[:CHARACTERS_OF_LABEL] for each in wishes]
     always = (must,) if must else ANYWHERE
-    return *((*always, key) for each in wishes if (key := each.strip()) and key != must), always
+    return *((*always, key) for key in wishes if key and key != must), always
 
 
 def domains(

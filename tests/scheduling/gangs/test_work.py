@@ -1,0 +1,101 @@
+"""How much work a decision about a gang is, whatever its pods ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_extender.allocation.budget import TurnBudget, TurnSpent
+from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.api.groups import GANG, GANG_SIZE
+from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.topology import REQUIRED
+from tests.support.counting import lines
+from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.world import Service, World
+
+MOST_LINES = 800_000
+"""Of Python in one turn: 20 for each unit of a turn and of a search that begins in it, and a third more."""
+
+
+def kinds(size: int, count: int) -> Objects:
+    """A gang whose pods are of so many kinds, because they tolerate different taints."""
+    found: list[Any] = []
+    for index in range(size):
+        tolerations = [{"key": f"kind-{index % count}", "operator": "Exists"}]
+        found += [make_claim(f"g-{index}"), member(f"g-{index}", f"g-{index}", size=size, tolerations=tolerations)]
+    return found
+
+
+def one_turn(service: Service, world: World) -> None:
+    extender, config = service.extender, service.extender.view.config
+    budget = TurnBudget(WorkerReplies(), allowance=config.turn_work, ceiling=config.question_work)
+    view, pod = extender.view.with_budget(budget), world.api.pod("g-0")
+    found, prefiltered = extender.gangs.gang_of(view, pod), pre_filter(view, pod)
+    assert found is not None and isinstance(prefiltered, PreFilterState)
+    try:
+        extender.gangs.decide(view, found, prefiltered, list(view.cluster.nodes))
+    except TurnSpent:
+        return
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [*nodes(PODS_OF_GANG, 1), *gang("g", PODS_OF_GANG)],
+        [*nodes(64, 8), *gang("g", PODS_OF_GANG)],
+        [*nodes(100, 8), *kinds(256, 4)],
+        [*nodes(300, 1), *kinds(100, 100)],
+    ],
+)  # fmt: skip
+async def test_a_turn_runs_few_lines(world: World, objects: Objects) -> None:
+    service = world.service(*objects)
+    assert lines(lambda: one_turn(service, world), MOST_LINES, "app") > 0
+
+
+async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call(world: World) -> None:
+    service = world.service(*nodes(PODS_OF_GANG, 1), *gang("g", PODS_OF_GANG), workers=VirtualWorkers())
+    assert len((await offered(service, world, "g-0"))[0]) == 1
+
+
+async def test_pods_of_different_kinds_fill_nodes_together(world: World) -> None:
+    service = world.service(*nodes(64, 8), *kinds(256, 4), workers=VirtualWorkers())
+    assert len((await offered(service, world, "g-0"))[0]) == 1
+
+
+async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -> None:
+    each = PARTS_OF_GANG // 4
+    pods = [member(f"p-{number}", nodeSelector={f"k{index}": "" for index in range(each)}) for number in range(4)]
+    service = world.service(*nodes(1, 1), make_claim("c"), member("last", "c"), *pods)
+    (reason,) = await reasons(service, world, "last")
+    assert reason.startswith(f"gang default/g: its pods have more than {PARTS_OF_GANG:,} claims, containers")
+
+
+async def test_a_decision_that_takes_too_long_is_a_reason(world: World) -> None:
+    config = SchedulingConfig(turn_work=1, question_work=1, call_work=1)
+    names = ["g-0", "g-1"]
+    pods = [
+        with_metadata(make_pod(name, name), annotations={GANG: "g", GANG_SIZE: "2", REQUIRED: "r"}) for name in names
+    ]
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    requests = [{"name": f"r{number}", "exactly": exactly} for number in range(32)]
+    claims = [make_claim(name, requests=requests) for name in names]
+    service = world.service(*nodes(2, 1), *claims, *pods, config=config, workers=VirtualWorkers())
+    (reason,) = await reasons(service, world, "g-0")
+    assert reason.startswith("gang default/g: ")
+
+
+@pytest.mark.parametrize(
+    "written", [{GANG: "g" * 100_000}, {GANG_SIZE: "9" * 100_000}, {REQUIRED: "r" * 100_000, GANG_SIZE: "1"}]
+)
+async def test_what_a_user_writes_is_quoted_in_part(world: World, written: dict[str, str]) -> None:
+    pod = with_metadata(make_pod("p", "c"), annotations={GANG: "g", GANG_SIZE: "2", **written})
+    service = world.service(*nodes(1, 1), make_claim("c"), pod)
+    (reason,) = await reasons(service, world, "p")
+    assert len(reason) < 500
