@@ -98,8 +98,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_pod(self, pod: Pod) -> View:
         """The same for this pod: devices that are kept for other pods count as allocated."""
-        kept = self.kept(pod)
-        return self.with_state(self.overlay().holding(kept)) if kept else self
+        return self.holding(self.kept(pod))
+
+    def holding(self, plans: Sequence[Planned]) -> View:
+        """The same; the devices of these plans count as allocated, but for those of claims that were deleted."""
+        known = [each for each in plans if not (uid := each[0].metadata.uid) or self.ledger.by_uid(uid) is not None]
+        return self.with_state(self.overlay().holding(known)) if known else self
 
     def with_state(self, state: Overlay) -> View:
         """The same, with decisions on this hypothetical state."""

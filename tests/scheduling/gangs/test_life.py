@@ -291,3 +291,13 @@ async def test_pods_of_a_leader_worker_set_leave_its_gang_with_a_size_of_1(world
     leads = with_metadata(make_pod("b", "b"), labels=labels, annotations={LWS_SIZE: "2", GANG: "s", GANG_SIZE: "1"})
     service = world.service(*nodes(1, 2), make_claim("a"), make_claim("b"), waits, leads)
     assert await offered(service, world, "a", "b") == [[], ["n1"]]
+
+
+async def test_the_devices_for_a_claim_that_was_deleted_are_free(world: World) -> None:
+    single = [each for name in ("a", "b") for each in (make_claim(name), make_pod(name, name))]
+    service = world.service(*nodes(2, 1), *gang("g", 2), *single)
+    assert len(await offered(service, world, "g-0")) == 1
+    assert await offered(service, world, "a") == [[]]
+    world.api.drop(world.api.claim("g-1"))
+    await world.settle(1.0)
+    assert len((await offered(service, world, "b"))[0]) == 1

@@ -88,7 +88,7 @@ class Gangs:
         plan = self.plans.get(gang.key)
         beside = [*self._kept_by_others(pod), *self.plans.kept_beside(gang.key)]
         return GangState(
-            free=view.with_state(Overlay(view.cluster).holding(beside)),
+            free=view.with_state(Overlay(view.cluster)).holding(beside),
             used=self._usage.used,
             places=plan.places if plan is not None else {},
             answered=plan.answered if plan is not None else (),
