@@ -46,7 +46,6 @@ ASKED = [
     ("why -n elsewhere", YES),
     ("why -A -n default", FAILED),
     ("why small -f pod.yaml", FAILED),
-    ("explain big", NO),
     ("devices", YES),
     ("devices --state tainted", NO),
     ("devices --node nowhere", FAILED),

@@ -186,6 +186,7 @@ def test_a_claim_that_is_cpu_is_for_one_pod(case: Case, ground: Ground) -> None:
     case.until_bound("first")
     case.pod("second", **using("cores"))
     case.until_refused("second", "node allocatable resource claim cores has a mapped device and cannot be shared")
+    assert case.bound(["first", "second"]) == ["first"]
 
 
 def test_pods_pay_the_overhead_of_a_claim_that_they_share(case: Case, ground: Ground) -> None:

@@ -28,11 +28,10 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`text` is for standard output, `complaint` for standard error; both may be empty."""
+    """`text`, which may be empty, is for standard output."""
 
     text: str
     status: int
-    complaint: str = ""
 
 
 class UnanswerableError(Exception):
@@ -41,10 +40,6 @@ class UnanswerableError(Exception):
 
 class ForbiddenError(UnanswerableError):
     """The API server refuses what the command has to read."""
-
-
-Answering = Callable[[Snapshot], Answer]
-"""Raises UnanswerableError."""
 
 
 def answered(found: object, form: Form | Literal["wide"], text: Callable[[], str], status: int) -> Answer:
@@ -94,14 +89,19 @@ def complaining(answer: Callable[[Options], Coroutine[Any, Any, int]]) -> Callab
     return answering
 
 
-async def ask(source: Source, answering: Answering, *, evictions: bool = False) -> int:
-    """Print the answer. `evictions`: as for `read`. Returns the exit status. Raises UnanswerableError."""
+async def snapshot_of(source: Source, *, evictions: bool = False) -> Snapshot:
+    """As `read`. Raises UnanswerableError."""
     with unanswerable():
-        snapshot = await read(source, evictions=evictions)
-    found = answering(snapshot)
+        return await read(source, evictions=evictions)
+
+
+def printed(found: Answer, snapshot: Snapshot, complaint: str = "") -> int:
+    """Print the answer; on standard error the complaint, and what is wrong with objects of the snapshot. Returns the
+    exit status.
+    """
     if found.text:
         typer.echo(found.text)
-    if found.complaint:
-        complain(found.complaint)
+    if complaint:
+        complain(complaint)
     note(snapshot.cluster.problems)
     return found.status

@@ -6,9 +6,8 @@ from typing import Final
 
 import typer
 
-from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, text_of_option, unanswerable
+from dra_extender.cli.answers.answer import answered, complaining, printed, snapshot_of, text_of_option, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
-from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
@@ -29,20 +28,17 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     if bool(given.device_class) == bool(given.filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
     text = text_of_option(given.filename)
-
-    def answering(snapshot: Snapshot) -> Answer:
-        view = snapshot.view()
-        with unanswerable():
-            if given.filename:
-                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
-                what, claims = f"pods with {request.name}", request.claims
-            else:
-                what, claims = class_request(view, given.device_class or "", given.count)
-        found = headroom(view, what, claims, most=given.limit)
-        status = YES if found.fits else NO
-        return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
-
-    return await ask(given, answering)
+    snapshot = await snapshot_of(given)
+    view = snapshot.view()
+    with unanswerable():
+        if given.filename:
+            request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+            what, claims = f"pods with {request.name}", request.claims
+        else:
+            what, claims = class_request(view, given.device_class or "", given.count)
+    found = headroom(view, what, claims, most=given.limit)
+    status = YES if found.fits else NO
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), snapshot)
 
 
 @complaining
@@ -58,22 +54,19 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         files = given.with_file or ()
         objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
         tolerations = tuple(map(toleration, given.toleration or ()))
-
-    def answering(snapshot: Snapshot) -> Answer:
-        with unanswerable():
-            pods = [Draft(known_pod(snapshot, given.pod, namespace), ())] if given.pod else written
-            changes = Changes(
-                added=added,
-                without=tuple(known_pod(snapshot, name, namespace).metadata.key for name in given.without_pod or ()),
-                drained=tuple(given.drain or ()),
-                objects=objects,
-                tolerations=tolerations,
-            )
-            found = what_if(snapshot.view(schedulers), changes, pods)
-        status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
-        return answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status)
-
-    return await ask(given, answering)
+    snapshot = await snapshot_of(given)
+    with unanswerable():
+        pods = [Draft(known_pod(snapshot, given.pod, namespace), ())] if given.pod else written
+        changes = Changes(
+            added=added,
+            without=tuple(known_pod(snapshot, name, namespace).metadata.key for name in given.without_pod or ()),
+            drained=tuple(given.drain or ()),
+            objects=objects,
+            tolerations=tolerations,
+        )
+        found = what_if(snapshot.view(schedulers), changes, pods)
+    status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), snapshot)
 
 
 def added_node(text: str) -> tuple[str, int]:
@@ -91,18 +84,15 @@ async def answer_compact(given: CompactOptions) -> int:
     if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
-
-    def answering(snapshot: Snapshot) -> Answer:
-        view, own = snapshot.view(), ""
-        with unanswerable():
-            if given.pod:
-                pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
-                request, own = request_of_pod(view, pod), pod.spec.scheduler_name
-            else:
-                request = request_of_claims(view, given.filename, claims_of(given.filename, text))
-        schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
-        rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(snapshot.cluster.budgets))
-        advice = Compaction(view, rules).room_for(request)
-        return answered(advice.report(), given.output, advice.text, YES if advice.helps else NO)
-
-    return await ask(given, answering, evictions=True)
+    snapshot = await snapshot_of(given, evictions=True)
+    view, own = snapshot.view(), ""
+    with unanswerable():
+        if given.pod:
+            pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
+            request, own = request_of_pod(view, pod), pod.spec.scheduler_name
+        else:
+            request = request_of_claims(view, given.filename, claims_of(given.filename, text))
+    schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
+    rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(snapshot.cluster.budgets))
+    advice = Compaction(view, rules).room_for(request)
+    return printed(answered(advice.report(), given.output, advice.text, YES if advice.helps else NO), snapshot)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import Answer, answered, ask, complaining, unanswerable
+from dra_extender.cli.answers.answer import answered, complaining, printed, snapshot_of, unanswerable
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
@@ -52,34 +52,28 @@ async def list_devices(given: DevicesOptions) -> int:
     states += ["free"] if given.free else []
     states += ["used", "shared"] if given.held else []
     wanted = msgspec.convert({**_filter(given), "states": states}, DeviceQuery)
-
-    def answering(snapshot: Snapshot) -> Answer:
-        found = _report(snapshot, wanted)
-        text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
-        answer = answered(found, given.output, text, YES if found.devices else NO)
-        return answer if found.devices else msgspec.structs.replace(answer, complaint=_no_devices(wanted))
-
-    return await ask(given, answering)
+    snapshot = await snapshot_of(given)
+    found = _report(snapshot, wanted)
+    text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
+    answer = answered(found, given.output, text, YES if found.devices else NO)
+    return printed(answer, snapshot, "" if found.devices else _no_devices(wanted))
 
 
 @complaining
 async def sum_devices(given: TopOptions) -> int:
     """Print the sums. Returns the exit status."""
     wanted = msgspec.convert(_filter(given), DeviceQuery)
+    snapshot = await snapshot_of(given)
+    found = _report(snapshot, wanted)
+    added = sums(found.devices, given.by)
 
-    def answering(snapshot: Snapshot) -> Answer:
-        found = _report(snapshot, wanted)
-        added = sums(found.devices, given.by)
+    def text() -> str:
+        lines = sum_table(added, given.by, width=terminal_width()) if added else ()
+        return "\n".join([*lines, summed(found.totals)]) if added else ""
 
-        def text() -> str:
-            lines = sum_table(added, given.by, width=terminal_width()) if added else ()
-            return "\n".join([*lines, summed(found.totals)]) if added else ""
-
-        answer = answered({given.by: added, "totals": found.totals}, given.output, text, YES if added else NO)
-        complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
-        return answer if added else msgspec.structs.replace(answer, complaint=complaint)
-
-    return await ask(given, answering)
+    answer = answered({given.by: added, "totals": found.totals}, given.output, text, YES if added else NO)
+    complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
+    return printed(answer, snapshot, "" if added else complaint)
 
 
 def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
@@ -114,15 +108,12 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
 @complaining
 async def audit(given: AuditOptions) -> int:
     """Print what is allocated twice. Returns the exit status."""
-
-    def answering(snapshot: Snapshot) -> Answer:
-        ledger = snapshot.cluster.ledger
-        found = ledger.violations()
-        allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
-        report = {"violations": found, "allocatedClaims": allocated}
-        return answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES)
-
-    return await ask(given, answering)
+    snapshot = await snapshot_of(given)
+    ledger = snapshot.cluster.ledger
+    found = ledger.violations()
+    allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
+    report = {"violations": found, "allocatedClaims": allocated}
+    return printed(answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES), snapshot)
 
 
 def _audited(found: Sequence[Violation], allocated: int) -> str:

@@ -17,8 +17,9 @@ from dra_extender.cli.answers.answer import (
     Answer,
     ForbiddenError,
     answered,
-    ask,
     complaining,
+    printed,
+    snapshot_of,
     unanswerable,
 )
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
@@ -55,27 +56,26 @@ async def answer(given: WhyOptions) -> int:
     state = await service_state(given, datetime.now(UTC))
     schedulers = schedulers or state.schedulers
 
-    def answering(snapshot: Snapshot) -> Answer:
-        with unanswerable():
-            names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
-            if listing:
-                found = _listed(given, snapshot.view(schedulers), namespace, names)
-                return replace(found, complaint=state.stopped, status=NO if state.stopped else found.status)
-            pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
-        view = snapshot.view(schedulers)
-        made = [(pod, diagnose(view, pod, names, claims)) for pod, claims in pods]
-        answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
-        return replace(answer, complaint=state.stopped)
-
     try:
-        return await ask(given, answering)
+        snapshot = await snapshot_of(given)
     except ForbiddenError as problem:
         if not given.pod or given.node:
             raise
         found = await diagnosis_by_service(given, key_of(given.pod, namespace), problem)
-    answer = _answered(given, [found])
-    typer.echo(answer.text)
-    return answer.status
+        answer = _answered(given, [found])
+        typer.echo(answer.text)
+        return answer.status
+    view = snapshot.view(schedulers)
+    with unanswerable():
+        names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
+        if listing:
+            answer = _listed(given, view, namespace, names)
+            answer = replace(answer, status=NO if state.stopped else answer.status)
+        else:
+            pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
+            made = [(pod, diagnose(view, pod, names, claims)) for pod, claims in pods]
+            answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
+    return printed(answer, snapshot, state.stopped)
 
 
 def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> Answer:
