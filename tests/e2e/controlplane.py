@@ -184,6 +184,7 @@ class ControlPlane(Plane):
     def _start_apiserver(self) -> None:
         names = () if self.address == LOOPBACK else (self.address, SERVICE, "kubernetes.default.svc")
         serving, serving_key = self.credentials.serving("kube-apiserver", *names)
+        calling, calling_key = self.credentials.client("kubelet-client", "kube-apiserver", "system:masters")
         flags = [
             f"--etcd-servers={self.etcd_url}",
             f"--bind-address={self.address}",
@@ -191,6 +192,9 @@ class ControlPlane(Plane):
             f"--tls-cert-file={serving}",
             f"--tls-private-key-file={serving_key}",
             f"--client-ca-file={self.credentials.ca_file}",
+            f"--kubelet-client-certificate={calling}",
+            f"--kubelet-client-key={calling_key}",
+            "--kubelet-preferred-address-types=InternalIP",  # nothing here resolves names of nodes
             "--authorization-mode=Node,RBAC",
             f"--service-account-issuer={self.url}",
             f"--service-account-key-file={self._token_key}",

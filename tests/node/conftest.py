@@ -8,10 +8,13 @@ import pytest
 
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.skipping import skip_without
+from tests.support.chart.helm import tool
 from tests.support.node.case import NodeCase
 from tests.support.node.ground import NodeGround
 from tests.support.node.machine import Untouched, missing
 from tests.support.node.node import Node
+from tests.support.node.site import NodeSite
+from tests.support.packaging.image import missing as no_builder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -45,6 +48,17 @@ def other(ground: NodeGround) -> Iterator[Node]:
     """A second node without drivers, for tests that need two."""
     with Node(ground.plane, 2) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSite]:
+    """Another cluster with two nodes, for tests that install the chart and remove it again."""
+    if problem := no_builder():
+        pytest.skip(problem)
+    if tool("helm") is None:
+        pytest.skip("helm is missing: run `make charttools` (needs Go), or install it")
+    with NodeSite(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture(autouse=True)

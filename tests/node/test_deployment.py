@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from tests.e2e.controlplane import ControlPlane
-from tests.support.chart.helm import NAME, tool
+from tests.support.chart.helm import NAME
 from tests.support.node.case import NodeCase
+from tests.support.node.certificates import VALUES, Certificates
 from tests.support.node.ground import BareGround
 from tests.support.node.node import Node
 from tests.support.node.site import WHERE, NodeSite
-from tests.support.packaging.image import missing
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1200)]  # the image is built first
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeSite]:
-    """One cluster with one release, for all tests in their order."""
-    if problem := missing():
-        pytest.skip(problem)
-    if tool("helm") is None:
-        pytest.skip("helm is missing: run `make charttools` (needs Go), or install it")
-    with NodeSite(tmp_path_factory.mktemp("site")) as site:
-        site.install()
-        yield site
+@pytest.fixture(scope="module", autouse=True)
+def release(site: NodeSite) -> Iterator[None]:
+    """One release, for all tests in their order."""
+    site.install()
+    yield
+    site.uninstall()
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +66,61 @@ def test_after_a_crash_of_all_replicas_it_binds_the_next_pod(site: NodeSite, cas
     assert case.devices_in(node, "pod") == ["only"]
 
 
+def test_of_two_replicas_one_is_evicted_and_the_other_when_a_new_one_is_ready(
+    site: NodeSite, case: NodeCase, node: Node
+) -> None:
+    case.serve(node, "a", "b")
+    leader, other = site.replicas()
+    assert site.evict(leader) == ""
+    assert "disruption budget" in site.evict(other)
+    case.pod_with_claim("between")
+    seen = case.devices_in(node, "between")
+    site.ground.eventually(lambda: not site.evict(other), "eviction of the other replica")
+    case.pod_with_claim("after")
+    seen += case.devices_in(node, "after")
+    assert sorted(seen) == ["a", "b"]
+    assert {leader, other}.isdisjoint(site.replicas())
+
+
+def test_after_the_kernel_ends_the_leader_at_its_memory_limit_pods_are_bound_and_it_runs_again(
+    site: NodeSite, case: NodeCase, node: Node
+) -> None:
+    case.serve(node, "only")
+    leader, _ = site.replicas()
+    container = site.container(leader)["containerID"].removeprefix("containerd://")
+    site.node_of(leader).runtime.exhaust_memory(container)
+    case.pod_with_claim("pod")
+    assert case.devices_in(node, "pod") == ["only"]
+    site.ground.eventually(lambda: leader in site.ready(), "the replica that was ended")
+    assert site.container(leader)["lastState"]["terminated"]["reason"] == "OOMKilled"
+
+
+def test_while_certificates_are_replaced_no_pod_is_refused_and_the_new_ones_serve_the_next_connections(
+    site: NodeSite, case: NodeCase, node: Node
+) -> None:
+    certificates = Certificates(site.plane)
+    certificates.issue()
+    site.upgrade(VALUES)
+    case.serve(node, *(f"gpu-{number}" for number in range(40)))
+    leader, other = site.replicas()
+    certificates.issue()
+    names = (f"during-{number}" for number in count())
+
+    def replaced() -> bool:
+        name = next(names)
+        case.pod_with_claim(name)
+        case.until_runs(name)
+        return all(certificates.are_served_at(site.address(replica)) for replica in (leader, other))
+
+    site.ground.eventually(replaced, "the new certificates")
+    assert site.ready() == [leader, other]
+    assert [site.container(replica)["restartCount"] for replica in (leader, other)] == [0, 0]
+    assert case.events("FailedScheduling") == []
+    assert site.evict(leader) == ""  # kube-scheduler has to connect to the other one
+    case.pod_with_claim("after")
+    assert case.devices_in(node, "after") == case.devices("after") != []
+
+
 def test_after_an_upgrade_pods_have_their_devices_and_the_next_gets_another(
     site: NodeSite, case: NodeCase, node: Node
 ) -> None:
@@ -85,7 +137,6 @@ def test_its_removal_leaves_pods_and_their_devices(site: NodeSite, case: NodeCas
     case.serve(node, "only")
     case.pod_with_claim("pod")
     assert case.devices_in(node, "pod") == ["only"]
-    site.helm.run("uninstall", NAME, WHERE)
-    site.ground.eventually(lambda: not site.nodes_of("app.kubernetes.io/name=dra-extender"), "the end of its pods")
+    site.uninstall()
     assert case.phase("pod") == "Running"
     assert case.devices("pod") == ["only"]

@@ -64,6 +64,11 @@ class NodeCase(Case):
         """As in `Case`; it has a second to end, so that kubelet reports that it has."""
         return super().pod(name, *claims, **{"terminationGracePeriodSeconds": 1, **more})
 
+    def events(self, reason: str) -> list[str]:
+        """The messages of the events with this reason."""
+        path = f"/api/v1/namespaces/{self.name}/events?fieldSelector=reason%3D{reason}"
+        return [event["message"] for event in self.ground.get(path)["items"]]
+
     def lines(self, node: Node, pod: str) -> list[str]:
         """What its container has printed, once it has printed everything."""
         uid = self.stored_pod(pod)["metadata"]["uid"]

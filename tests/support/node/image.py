@@ -16,18 +16,21 @@ NAME = "localhost/pod:test"
 """The image of the tests' pods, and of their sandboxes."""
 
 
-def write(archive: Path, name: str, program: Path, path: str) -> None:
-    """An image with the program at this path, with the libraries that it loads; containers run it."""
+def write(archive: Path, name: str, programs: Mapping[str, Path]) -> None:
+    """An image with the programs at these paths, with the libraries that they load; containers run the first."""
+    files = dict(programs)
+    for program in programs.values():
+        files |= _libraries(program)
     layer = archive.with_suffix(".layer")
     with tarfile.open(layer, "w") as content:
-        for inside, file in {path: program, **_libraries(program)}.items():
+        for inside, file in files.items():
             content.add(file.resolve(), inside.lstrip("/"))
     with layer.open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Entrypoint": [path], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]},
+        "config": {"Entrypoint": [next(iter(programs))], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]

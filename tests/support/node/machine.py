@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,6 +100,28 @@ def processes_below(folder: Path) -> list[int]:
     return found
 
 
+_FILLER = """
+import os, sys
+with open(sys.argv[1], "w") as processes:
+    processes.write("0")  # this process
+file = os.memfd_create("filler")
+while True:
+    os.write(file, bytes(1 << 20))
+"""
+
+
+def fill_memory_beside(process: int) -> None:
+    """Use up the memory that the cgroup of a process may have, until the kernel ends its processes.
+
+    The pages belong to a file, so the kernel ends the process first, and the one that fills when it fills on.
+    """
+    lines = Path(f"/proc/{process}/cgroup").read_text().splitlines()
+    groups = {controllers: group.lstrip("/") for _, controllers, group in (line.split(":", 2) for line in lines)}
+    group = CGROUPS / "memory" / groups["memory"] if "memory" in groups else CGROUPS / groups[""]
+    filler = subprocess.run([sys.executable, "-c", _FILLER, group / "cgroup.procs"], check=False)
+    assert filler.returncode == -signal.SIGKILL
+
+
 def kill(processes: Sequence[int]) -> None:
     """End them at once, and wait until they have ended."""
     for process in processes:
@@ -129,6 +152,7 @@ class Untouched:
     def __enter__(self) -> Self:
         self._before = {path for path in (*TRACES, *_cgroups()) if path.exists()}
         self._forwarding = FORWARDING.read_text()
+        _weigh_containers()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,7 +165,22 @@ class Untouched:
                 path.rmdir()
 
 
+GROUP = "k8s.io"
+"""The group of all containers of all nodes, in each hierarchy."""
+PROCESSES = 16
+"""As many processes of the machine get as much CPU as all containers together; usually it would be one of them."""
+
+
+def _weigh_containers() -> None:
+    """Otherwise pods on a machine that does something else, too, end by their probes before they have started."""
+    for root, file, one in ((CGROUPS / "cpu", "cpu.shares", 1024), (CGROUPS, "cpu.weight", 100)):
+        if (root / "cgroup.procs").exists():
+            (root / GROUP).mkdir(exist_ok=True)
+            if (root / GROUP / file).exists():
+                (root / GROUP / file).write_text(str(PROCESSES * one))
+
+
 def _cgroups() -> list[Path]:
     """The groups of containers in all hierarchies, the innermost first."""
-    roots = [*CGROUPS.glob("k8s.io"), *CGROUPS.glob("*/k8s.io")]
+    roots = [*CGROUPS.glob(GROUP), *CGROUPS.glob(f"*/{GROUP}")]
     return [path for root in roots for path in [*sorted(root.rglob("*/"), reverse=True), root]]

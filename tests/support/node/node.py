@@ -36,7 +36,7 @@ class Node:
             self.bridge.__enter__()
             self.runtime.start()
             archive = self.folder / "pod.tar"
-            image.write(archive, image.NAME, self.plane.binaries / "pod", "/pod")
+            image.write(archive, image.NAME, {"/pod": self.plane.binaries / "pod"})
             self.runtime.add_image(archive)
             self.start_kubelet()
             ready = ("--for=condition=Ready", "--timeout=90s")
@@ -85,11 +85,11 @@ class Node:
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": "127.0.0.1",
+            "address": self.bridge.address,
             "port": self._port,
             "healthzPort": self._health,
-            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},
+            "authentication": {"anonymous": {"enabled": False}, "x509": {"clientCAFile": str(self.plane.authorities)}},
+            "authorization": {"mode": "Webhook"},
             "containerRuntimeEndpoint": f"unix://{self.runtime.socket}",
             "podLogsDir": str(self.logs),
             "volumePluginDir": str(self.folder / "volume-plugins"),

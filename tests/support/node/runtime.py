@@ -11,7 +11,16 @@ from pathlib import Path
 from tests.e2e.components import free_port
 from tests.e2e.plane import Plane
 from tests.support.node import image
-from tests.support.node.machine import PLUGINS, RUNTIME, Bridge, kill, processes_below, run, unmount_below
+from tests.support.node.machine import (
+    PLUGINS,
+    RUNTIME,
+    Bridge,
+    fill_memory_beside,
+    kill,
+    processes_below,
+    run,
+    unmount_below,
+)
 
 CONFIGURATION = """\
 version = 3
@@ -107,9 +116,15 @@ class Runtime:
         """End the containers with this in their command line, as a crash ends them."""
         kill([each for each in self._containers() if program.encode() in Path(f"/proc/{each}/cmdline").read_bytes()])
 
-    def _containers(self) -> list[int]:
+    def exhaust_memory(self, container: str) -> None:
+        """Use up the memory that a container may have, by its id. The kernel ends it."""
+        (process,) = self._containers(container)
+        fill_memory_beside(process)
+
+    def _containers(self, container: str = "*") -> list[int]:
         """Their first processes."""
-        return [int(file.read_text()) for file in self._state.glob("io.containerd.runtime.v2.task/k8s.io/*/init.pid")]
+        files = self._state.glob(f"io.containerd.runtime.v2.task/k8s.io/{container}/init.pid")
+        return [int(file.read_text()) for file in files]
 
     def _ctr(self, *arguments: str) -> str:
         return run(RUNTIME / "ctr", f"--address={self.socket}", "--namespace=k8s.io", *arguments)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from dra_extender.version import VERSION
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.plane import KubectlError
+from tests.e2e.space import Body
 from tests.support.chart.helm import CHART, NAME, NAMESPACE, Helm, Values
 from tests.support.node import image
 from tests.support.node.ground import BareGround
@@ -16,9 +19,11 @@ from tests.support.node.network import Services
 from tests.support.node.node import Node
 from tests.support.packaging.image import Builder
 
-EXTENDER = "localhost/dra-extender"
+EXTENDER = "dra-extender"
+"""The name of the image in values; container runtimes prepend the registry that they prefer."""
 WHERE = f"--namespace={NAMESPACE}"
 WAIT = ("--wait", "--timeout=5m")
+SELECTED = "app.kubernetes.io/name=dra-extender"
 
 
 class NodeSite:
@@ -53,12 +58,15 @@ class NodeSite:
         extender, scheduler = (self._folder / f"{name}.tar" for name in ("extender", "scheduler"))
         storage = self._folder / "images"
         storage.mkdir()
-        Builder(storage).archive(extender, f"{EXTENDER}:{VERSION}")
+        Builder(storage).archive(extender, f"docker.io/library/{EXTENDER}:{VERSION}")
         name = f"registry.k8s.io/kube-scheduler:{self.plane.version}"
-        image.write(scheduler, name, self.plane.binaries / "kube-scheduler", "/usr/local/bin/kube-scheduler")
+        image.write(scheduler, name, {"/usr/local/bin/kube-scheduler": self.plane.binaries / "kube-scheduler"})
+        for archive in (extender, scheduler):
+            self.add_image(archive)
+
+    def add_image(self, archive: Path) -> None:
         for node in self.nodes:
-            for archive in (extender, scheduler):
-                node.runtime.add_image(archive)
+            node.runtime.add_image(archive)
 
     def install(self) -> None:
         """The chart with its defaults; all pods are Ready then."""
@@ -68,12 +76,60 @@ class NodeSite:
         image_of = {"image": {"repository": EXTENDER}}
         self.helm.run("upgrade", NAME, str(CHART), WHERE, *WAIT, values={**image_of, **values})
 
+    def uninstall(self) -> None:
+        """Its pods have ended then."""
+        self.helm.run("uninstall", NAME, WHERE, "--ignore-not-found")
+        release = f"app.kubernetes.io/instance={NAME}"
+        self.ground.eventually(lambda: not self.nodes_of(release), "the end of its pods")
+
     def deployment(self, name: str, path: str) -> str:
         """A field of a Deployment of the release."""
         return self.plane.kubectl("get", f"deployment/{name}", WHERE, f"--output=jsonpath={{{path}}}")
+
+    def ready(self) -> list[str]:
+        """The pods of the extender that are Ready and do not end, the one that leads first."""
+        pods = json.loads(self.plane.kubectl("get", "pods", WHERE, f"--selector={SELECTED}", "--output=json"))["items"]
+        leader = self.plane.kubectl("get", f"lease/{NAME}", WHERE, "--output=jsonpath={.spec.holderIdentity}")
+        found = [pod["metadata"] for pod in pods if is_ready(pod)]
+        names = [meta["name"] for meta in found if "deletionTimestamp" not in meta]
+        return sorted(names, key=lambda name: name != leader)
+
+    def replicas(self) -> list[str]:
+        """As soon as both are Ready: the one that leads and the other."""
+        return self.ground.eventually(lambda: found if len(found := self.ready()) == 2 else [], "two replicas")
+
+    def container(self, pod: str) -> Body:
+        """The status of the container of a replica."""
+        found = self.ground.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")
+        return dict(found["status"]["containerStatuses"][0])
+
+    def address(self, pod: str) -> str:
+        """Where a replica is reached."""
+        return str(self.ground.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")["status"]["podIP"])
+
+    def node_of(self, pod: str) -> Node:
+        """The node of a replica."""
+        name = self.ground.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}")["spec"]["nodeName"]
+        (found,) = (node for node in self.nodes if node.name == name)
+        return found
+
+    def evict(self, pod: str) -> str:
+        """Ask for the eviction of a replica, as a drain of its node does; why it is refused, or nothing."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+        path = f"--raw=/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+        try:
+            self.plane.kubectl("create", path, "--filename=-", stdin=json.dumps(body))
+        except KubectlError as refusal:
+            return str(refusal)
+        return ""
 
     def nodes_of(self, label: str) -> list[str]:
         """The nodes of the running pods with this label."""
         columns = "--output=custom-columns=:.spec.nodeName"
         options = (f"--selector={label}", "--field-selector=status.phase=Running", "--no-headers")
         return self.plane.kubectl("get", "pods", WHERE, *options, columns).split()
+
+
+def is_ready(pod: Body) -> bool:
+    """Whether its containers are."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", ()))
