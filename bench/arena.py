@@ -37,7 +37,11 @@ DEVICES = 10
 """Per node, two behind each PCIe root."""
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+PODGROUPS = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{NAMESPACE}/podgroups"
 CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
+
+GANG_GATES = {"GenericWorkload": True}
+"""What makes kube-scheduler of 1.37 schedule PodGroups as gangs; in 1.36 that took GangScheduling as well."""
 
 # Both schedulers get the same: more than they can use, so that no client waits for its own limit.
 CLIENT = {"qps": 5000, "burst": 5000}
@@ -85,9 +89,12 @@ def _device(index: int, number: int) -> dict[str, Any]:
 class Arena:
     """Enter it with `async with`."""
 
-    def __init__(self, directory: Path, nodes: int) -> None:
+    def __init__(self, directory: Path, nodes: int, *, gangs: bool = False) -> None:
+        """`gangs`: PodGroups are served, and all components know gangs."""
         # The features as they are by default: no contestant pays for a feature that the row leaves unused.
-        self.plane = ControlPlane(directory, feature_gates={}, runtime_config=(), controllers=False)
+        self._gates = GANG_GATES if gangs else {}
+        served = ("scheduling.k8s.io/v1beta1=true",) if gangs else ()
+        self.plane = ControlPlane(directory, feature_gates=self._gates, runtime_config=served, controllers=False)
         self.nodes = nodes
         self.profile: Path | None = None
         """Where the service writes what cProfile finds, when it ends: `bench.profiled`."""
@@ -123,14 +130,18 @@ class Arena:
         """All of them, many at a time."""
         await self._each(self.client.create(path, msgspec.json.encode(made)) for made in objects)
 
-    async def clear(self, names: Iterable[str]) -> None:
-        """Remove these pods and their claims, which have the same names. The devices are free again at once."""
-        names = list(names)
+    async def clear(self, names: Iterable[str], groups: Iterable[str] = ()) -> None:
+        """Remove these pods and their claims, which have the same names, and these PodGroups. The devices are free
+        again at once.
+        """
+        names, groups = list(names), list(groups)
         now = msgspec.json.encode({"gracePeriodSeconds": 0})
         release = msgspec.json.encode({"metadata": {"finalizers": None}})
         await self._each(self.client.delete(f"{PODS}/{name}", now) for name in names)
         await self._each(self.client.patch(f"{CLAIMS}/{name}", release) for name in names)
         await self._each(self.client.delete(f"{CLAIMS}/{name}") for name in names)
+        await self._each(self.client.patch(f"{PODGROUPS}/{name}", release) for name in groups)
+        await self._each(self.client.delete(f"{PODGROUPS}/{name}") for name in groups)
 
     async def writes(self) -> float:
         """Requests that changed something since the API server was started, events and leases left out."""
@@ -174,7 +185,7 @@ class Arena:
                     del extender["enableHTTPS"], extender["tlsConfig"]
                 if weight and "weight" in extender:
                     extender["weight"] = weight
-            with self._scheduler("ours", config, SCHEDULER_GATES) as pid:
+            with self._scheduler("ours", config, {**SCHEDULER_GATES, **self._gates}) as pid:
                 yield self.processes({"scheduler": pid, "extender": process.pid})
         finally:
             process.send_signal(signal.SIGTERM)

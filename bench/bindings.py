@@ -18,11 +18,18 @@ def claim(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"devices": spec}}
 
 
-def pod(name: str) -> dict[str, Any]:
-    """A pod with the claim that has its name."""
+def pod(name: str, group: str = "") -> dict[str, Any]:
+    """A pod with the claim that has its name, perhaps of a PodGroup."""
     container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "devices"}]}}
-    spec = {"containers": [container], "resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
+    spec: dict[str, Any] = {"containers": [container], "resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
     return {"metadata": {"name": name}, "spec": spec | {"terminationGracePeriodSeconds": 0}}
+
+
+def pod_group(name: str, size: int) -> dict[str, Any]:
+    """A PodGroup whose pods run together or not at all."""
+    return {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": size}}}}
 
 
 class _Meta(msgspec.Struct, frozen=True):

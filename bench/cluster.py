@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import steady
-from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
-from bench.bindings import claim, pod, watched
+from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODGROUPS, PODS, Arena, cpu_seconds
+from bench.bindings import claim, pod, pod_group, watched
 from bench.document import write_section
 from bench.machine import described
 from bench.shares import markdown as markdown_of_shares
@@ -77,11 +77,18 @@ class Shape(msgspec.Struct, frozen=True):
     """percentageOfNodesToScore of the in-tree scheduler, and --offered-percent of ours; 0: as both are shipped."""
     tls: bool = False
     """Whether kube-scheduler and the service speak mutual TLS with each other."""
+    gang: int = 0
+    """How many pods have to run together, as a PodGroup; 0: pods are single, and no component knows gangs."""
 
     @property
     def title(self) -> str:
         more = ", all nodes scored" * (self.percent == 100) + ", mutual TLS" * self.tls
-        return self.name + more
+        return self.name + more + (f", gangs of {self.gang}" if self.gang else "")
+
+    @property
+    def plane(self) -> tuple[int, bool]:
+        """What control plane it needs: the number of nodes, and whether it knows gangs."""
+        return self.nodes, self.gang > 0
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -131,6 +138,7 @@ def shapes() -> list[Shape]:
     return [
         Shape("one device", 500, POD_COUNT, one),
         Shape("one device", 500, POD_COUNT, one, tls=True),
+        Shape("one device", 500, POD_COUNT, one, gang=8),
         Shape("matched pair", 500, POD_COUNT, pair),
         Shape("prioritized list", 500, POD_COUNT, prioritized),
         *(Shape("one device", 5_000, POD_COUNT, one, percent) for percent in (0, 100)),
@@ -144,8 +152,11 @@ def shapes() -> list[Shape]:
 async def play(arena: Arena, shape: Shape, side: str, number: int) -> Round:
     """One round of one contestant; leaves the cluster as it was."""
     names = [f"{side}-{number}-{index}" for index in range(shape.pods)]
+    group = {name: f"{side}-{number}-gang-{index // shape.gang}" for index, name in enumerate(names) if shape.gang}
+    groups = list(dict.fromkeys(group.values()))
+    await arena.create(PODGROUPS, (pod_group(name, shape.gang) for name in groups))
     await arena.create(CLAIMS, (claim(name, shape.spec) for name in names))
-    await arena.create(PODS, map(pod, names))
+    await arena.create(PODS, (pod(name, group.get(name, "")) for name in names))
     before = await arena.writes()
     async with (
         watched(arena, len(names)) as bindings,
@@ -159,7 +170,7 @@ async def play(arena: Arena, shape: Shape, side: str, number: int) -> Round:
         used = {name: seconds - started[name] for name, seconds in cpu_seconds(processes).items()}
         writes = await arena.writes() - before
     twice = await devices_held_twice(arena)
-    await arena.clear(names)
+    await arena.clear(names, groups)
     return Round(len(names), len(bindings.times), bindings.seconds, writes, twice, used)
 
 
@@ -182,14 +193,15 @@ async def measure(
     """All rows, cluster by cluster."""
     rows: list[Row] = []
     steady_rows: list[SteadyRow] = []
-    for nodes in sorted({shape.nodes for shape in chosen} | {pace.nodes for pace in paces}):
+    for nodes, gangs in sorted({shape.plane for shape in chosen} | {(pace.nodes, False) for pace in paces}):
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
-            async with Arena(Path(directory), nodes) as arena:
+            async with Arena(Path(directory), nodes, gangs=gangs) as arena:
                 console.print(f"{counted(nodes, 'node')} ready after {time.monotonic() - started:.0f} s", style="dim")
-                rows += [await _row(arena, shape, rounds, console) for shape in chosen if shape.nodes == nodes]
-                here = [pace for pace in paces if pace.nodes == nodes]
-                steady_rows += [await _steady_row(arena, pace, rounds, console) for pace in here]
+                here = [shape for shape in chosen if shape.plane == (nodes, gangs)]
+                rows += [await _row(arena, shape, rounds, console) for shape in here]
+                paced = [pace for pace in paces if pace.nodes == nodes and not gangs]
+                steady_rows += [await _steady_row(arena, pace, rounds, console) for pace in paced]
     return rows, steady_rows
 
 
@@ -243,10 +255,10 @@ def _side(rounds: list[Round]) -> Side:
 async def profile(chosen: list[Shape]) -> dict[str, dict[str, float]]:
     """By row: where the service's processor time goes in one round, in seconds."""
     found: dict[str, dict[str, float]] = {}
-    for nodes in sorted({shape.nodes for shape in chosen}):
+    for nodes, gangs in sorted({shape.plane for shape in chosen}):
         with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
-            async with Arena(Path(directory), nodes) as arena:
-                for shape in (shape for shape in chosen if shape.nodes == nodes):
+            async with Arena(Path(directory), nodes, gangs=gangs) as arena:
+                for shape in (shape for shape in chosen if shape.plane == (nodes, gangs)):
                     arena.profile = Path(directory) / "profile"
                     await play(arena, shape, OURS, 0)
                     found[f"{nodes:,} nodes, {shape.title}"] = shares(Stats(str(arena.profile)))
