@@ -118,7 +118,7 @@ bench-backlog: $(VENV)/dev.stamp controlplane ## Measure 500 refused pods and 10
 	@$(BIN)/python -m bench.backlog $(BENCH_ARGS)
 
 .PHONY: bench-placement
-bench-placement: $(VENV)/dev.stamp ## Measure how full each placement policy makes a cluster; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--seeds 10")
+bench-placement: $(VENV)/dev.stamp ## Measure how full each placement policy makes a cluster, and gangs in racks; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--seeds 10")
 	@$(BIN)/python -m bench.placement $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
 
 .PHONY: bench-placement-departures

@@ -21,7 +21,10 @@ def claim(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 def pod(name: str, group: str = "") -> dict[str, Any]:
     """A pod with the claim that has its name, perhaps of a PodGroup."""
     container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "devices"}]}}
-    spec: dict[str, Any] = {"containers": [container], "resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
+    spec: dict[str, Any] = {
+        "containers": [container],
+        "resourceClaims": [{"name": "devices", "resourceClaimName": name}],
+    }
     if group:
         spec["schedulingGroup"] = {"podGroupName": group}
     return {"metadata": {"name": name}, "spec": spec | {"terminationGracePeriodSeconds": 0}}

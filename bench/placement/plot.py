@@ -1,4 +1,4 @@
-"""A plot as SVG: how much of all GPUs is allocated, one line per policy."""
+"""A plot as SVG, one line per policy: how much of all GPUs is allocated, or another share in per cent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 170, 40, 48
 _COLOURS: Final = ("#6b7280", "#d97706", "#0891b2", "#7c3aed", "#16a34a", "#dc2626")
 
 Curve = Mapping[int, float]
-"""Per cent allocated, by what is on the other axis."""
+"""Per cent, by what is on the other axis."""
 
 
 class Axis(NamedTuple):
@@ -27,8 +27,10 @@ class Axis(NamedTuple):
         return range(self.first, self.last + 1, self.step)
 
 
-def plot(title: str, curves: Mapping[str, Curve], across: Axis, least: int = 60) -> str:
-    """From `least` per cent allocated, and from where the other axis begins."""
+def plot(
+    title: str, curves: Mapping[str, Curve], across: Axis, least: int = 60, up: str = "GPUs allocated, % of all"
+) -> str:
+    """From `least` per cent, and from where the other axis begins. `up`: what the per cent are of."""
 
     def x(value: float) -> float:
         part = (value - across.first) / (across.last - across.first)
@@ -43,7 +45,7 @@ def plot(title: str, curves: Mapping[str, Curve], across: Axis, least: int = 60)
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="22" font-size="15">{title}</text>',
         f'<text x="{_LEFT}" y="{HEIGHT - 10}">{across.title}</text>',
-        f'<text transform="translate(14 {HEIGHT - _BOTTOM}) rotate(-90)">GPUs allocated, % of all</text>',
+        f'<text transform="translate(14 {HEIGHT - _BOTTOM}) rotate(-90)">{up}</text>',
     ]
     for percent in range(least, 101, 10):
         parts.append(_line(x(across.first), y(percent), x(across.last), y(percent)))

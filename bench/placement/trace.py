@@ -19,13 +19,14 @@ MIB: Final = 2**20
 
 
 class Machine(NamedTuple):
-    """A node: millicores, MiB, number of GPUs and their model."""
+    """A node: millicores, MiB, number of GPUs and their model, and the rack that it is in, if that is known."""
 
     name: str
     cpu: int
     memory: int
     gpus: int
     model: str
+    rack: str = ""
 
 
 class Job(NamedTuple):

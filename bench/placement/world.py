@@ -7,10 +7,10 @@ server is left out: what a bind would write is applied at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -36,6 +36,8 @@ from dra_extender.scheduling.ports import Ports
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
 NAMESPACE = "bench"
+RACK: Final = "topology.example.com/rack"
+_NONE: Final[Mapping[str, str]] = {}
 
 
 class Nobody:
@@ -96,19 +98,19 @@ class World:
 
     # --- one pod ----------------------------------------------------------------------------------------------------
 
-    def arrive(self, job: Job) -> Pod:
+    def arrive(self, job: Job, annotations: Mapping[str, str] = _NONE) -> Pod:
         """A pod comes, with its claim."""
         self._numbers += 1
         name = f"pod-{self._numbers}"
         if job.gpus:
             self.extender.apply(Applied(self._claim(name, job)))
-        pod = self._pod(name, job, "")
+        pod = self._pod(name, job, annotations)
         self.extender.apply(Applied(pod))
         return pod
 
     def example(self, job: Job, name: str = "example") -> tuple[Pod, tuple[ResourceClaim, ...]]:
         """Such a pod and its claims, which do not come."""
-        return self._pod(name, job, ""), (self._claim(name, job),) if job.gpus else ()
+        return self._pod(name, job, _NONE), (self._claim(name, job),) if job.gpus else ()
 
     def shape(self, job: Job) -> PodShape:
         """What such a pod looks like to a policy."""
@@ -134,7 +136,7 @@ class World:
 
     def bind(self, pod: Pod, node: int) -> None:
         """The pod runs there from now on."""
-        view, name = self.extender.view, self.names[node]
+        view, name = self.extender.view.with_pod(pod), self.names[node]
         decision = allocate(view, pre_filter(view, pod), name)
         if not isinstance(decision, NodeAllocation):
             raise RuntimeError(f"{pod.metadata.name} does not fit on {name}: {decision}")
@@ -170,10 +172,11 @@ class World:
         metadata = {"name": name, "namespace": NAMESPACE, "uid": f"claim-{name}", "resourceVersion": str(self._numbers)}
         return msgspec.structs.replace(convert(ResourceClaim, {"metadata": metadata}), spec=spec)
 
-    def _pod(self, name: str, job: Job, node: str) -> Pod:
-        metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": str(self._numbers)}
+    def _pod(self, name: str, job: Job, annotations: Mapping[str, str]) -> Pod:
+        metadata: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "uid": name}
+        metadata |= {"resourceVersion": str(self._numbers), "annotations": dict(annotations)}
         requests = {"cpu": f"{job.cpu}m", "memory": f"{job.memory}Mi"}
-        spec: dict[str, Any] = {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]}
+        spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
         if job.gpus:
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
         return convert(Pod, {"metadata": metadata, "spec": spec})
@@ -197,7 +200,8 @@ def spec_of(job: Job) -> dict[str, Any]:
 
 def node_of(name: str, machine: Machine) -> Node:
     amounts = {"cpu": f"{machine.cpu}m", "memory": f"{machine.memory}Mi", "pods": "1001"}
-    return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
+    labels = {RACK: machine.rack} if machine.rack else {}
+    return convert(Node, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}})
 
 
 def slices_of(name: str, machine: Machine) -> Iterator[ResourceSlice]:

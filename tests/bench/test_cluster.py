@@ -17,6 +17,8 @@ ROW = Row("one device", 500, GOOD, GOOD, 1.0)
     [
         (ROW, True),
         (msgspec.structs.replace(ROW, ratio=0.99), False),
+        (msgspec.structs.replace(ROW, gang=8, ratio=1.49), False),
+        (msgspec.structs.replace(ROW, gang=8, ratio=1.5), True),
         (msgspec.structs.replace(ROW, ours=msgspec.structs.replace(GOOD, twice=1)), False),
         (msgspec.structs.replace(ROW, in_tree=msgspec.structs.replace(GOOD, twice=1)), False),
         (msgspec.structs.replace(ROW, ours=msgspec.structs.replace(GOOD, unbound=1)), False),
@@ -59,10 +61,14 @@ def test_the_spread_of_rounds_is_in_the_table() -> None:
     assert "50.0 (48.0 to 52.5)" in markdown([spread], "")
 
 
+def test_a_row_of_gangs_counts_them() -> None:
+    assert "| 50.0, 6.2 gangs/s |" in markdown([msgspec.structs.replace(ROW, gang=8)], "")
+
+
 def test_every_kind_of_pod_has_a_row_on_both_sizes_of_cluster() -> None:
     rows = {(shape.nodes, shape.title) for shape in shapes()}
     assert {title for nodes, title in rows if nodes == 500} == {
-        "one device", "one device, mutual TLS", "matched pair", "prioritized list",
+        "one device", "one device, mutual TLS", "one device, gangs of 8", "matched pair", "prioritized list",
     }  # fmt: skip
     assert {title for nodes, title in rows if nodes == 5_000} == {
         "one device", "one device, all nodes scored", "matched pair", "matched pair, all nodes scored",
