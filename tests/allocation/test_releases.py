@@ -82,6 +82,18 @@ def test_selectors_see_list_attributes_while_their_gate_is_off(release: str, exp
     assert found.startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("1.36", "error: claim default/claim: selector #0: CEL compile error: syntax error: unexpected"),
+        ("1.37", "x"),
+    ],
+)
+def test_selectors_may_write_fields_in_backticks(release: str, expected: str) -> None:
+    wanted = claim(request("r", 1, f"{A}.`a-b` == 1"))
+    assert told(scenario([sl([device("x", {"a-b": 1})])], [wanted]), release).startswith(expected)
+
+
 @pytest.mark.parametrize(("release", "fits"), [("1.36", False), ("1.37", True)])
 def test_counters_concern_the_nodes_of_their_slice_only(release: str, *, fits: bool) -> None:
     """Mode All on a node that has no device of the pool, whose slices are not all published yet."""

@@ -63,10 +63,29 @@ def test_gates_of_other_parts_of_kubernetes_are_accepted_and_change_nothing(name
         FeatureGates.parse(f"{name}=on")
 
 
-@pytest.mark.parametrize("release", ["1.36", "1.37"])
-def test_gates_of_both_releases_are_accepted_with_the_rules_of_each(release: Release) -> None:
-    """So that one value serves while a cluster is upgraded."""
-    removed = ("GangScheduling", "WorkloadAwarePreemption", "SchedulerQueueingHints")
-    gates = FeatureGates.parse(",".join(f"{name}=true" for name in (*GATES, *removed)), release)
-    assert gates.DRADerivedAttributes
-    assert gates.derived_attributes is (release == "1.37")
+REMOVED = ("GangScheduling", "SchedulerQueueingHints", "WorkloadAwarePreemption")
+ADDED = (
+    *("CompositePodGroup", "DRADerivedAttributes", "DRADeviceCompatibilityGroups", "DRAFractionalCapacityRange"),
+    *("DRANodeAllocatableResources", "DRAOptionalNodeOperations", "DRAPartitionableDevicesType"),
+    *("InPlacePodVerticalScalingSchedulerPreemption", "PodGroupPreemptionPolicy", "SchedulerPreQueueingHints"),
+)
+
+
+@pytest.mark.parametrize(("release", "absent"), [("1.36", ADDED), ("1.37", REMOVED)])
+def test_a_release_refuses_the_gates_that_it_does_not_have(release: Release, absent: tuple[str, ...]) -> None:
+    refused = []
+    for name in (*GATES, *WITHOUT_EFFECT):
+        FeatureGates.parse(f"{name}=true")
+        try:
+            FeatureGates.parse(f"{name}=true", release)
+        except ValueError as problem:
+            refused.append(name)
+            assert str(problem) == f"feature gate {name} is not available with the rules of Kubernetes {release}"
+    assert sorted(refused) == sorted(absent)
+
+
+def test_what_1_37_removed_can_be_accepted_while_kube_scheduler_is_older() -> None:
+    text = ",".join(f"{name}=true" for name in REMOVED)
+    assert FeatureGates.parse(text, "1.37", removed=True) == FeatureGates(release="1.37")
+    with pytest.raises(ValueError, match="DRADerivedAttributes"):
+        FeatureGates.parse("DRADerivedAttributes=true", "1.36", removed=True)

@@ -1,9 +1,10 @@
 """Any text is either a tree or one readable error."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dra_extender.cel import CelCompileError, DeviceView, Program
+from dra_extender.cel import CelCompileError, CelGates, DeviceView, Program
 from dra_extender.cel.parser import parse
 from dra_extender.cel.syntax import Call, Conditional, Expr, Literal, Logic, Macro, Select, walk
 from dra_extender.cel.tokens import tokenize
@@ -12,7 +13,7 @@ PIECES = [
     "true", "false", "null", "in", "device", "driver", "x", "has", "all", "map", "cel", "bind", "if", "1", "0x1F",
     "1u", "1.5", ".5", "1e3", '"a"', "'a'", 'r"\\"', 'b"a"', '"""a"""', "(", ")", "[", "]", "{", "}", ".", ",", "?",
     ":", "+", "-", "*", "/", "%", "!", "<", "<=", ">", ">=", "==", "!=", "&&", "||", " ", "\n", "// c\n", "\\", "`",
-    "é", "=", "&",
+    "`b c`", "é", "=", "&",
 ]  # fmt: skip
 
 
@@ -23,7 +24,7 @@ PIECES = [
 @example("\ud800")
 def test_any_text_compiles_or_is_refused_with_a_place_inside_of_it(text: str) -> None:
     try:
-        Program(text)
+        Program(text, CelGates(is_1_37=True))
     except CelCompileError as error:
         assert error.message
         assert error.offset is None or 0 <= error.offset <= len(text)
@@ -65,6 +66,23 @@ def test_operators_bind_as_the_grammar_says() -> None:
     assert shape(parse("[1].all(x, x)")) == "(all ListNode x Ident)"
     assert shape(parse("has(a.b)")) == "(has Ident b)"
     assert shape(parse("cel.bind(x, 1, 2)")) == "(bind 1 x 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a.`b`", "(. Ident b)"), ("a.?`b c`.`in`", "(. (. Ident b c) in)"),
+        ("has(a.`b.c/d-e_1`)", "(has Ident b.c/d-e_1)"), ("google.protobuf.Int64Value{`value`: 1}", "Message"),
+        ("a.``", ""), ("a.`b$`", ""), ("a.`b`(1)", ""), ("`a`", ""), (".`a`", ""), ("a.`b`.C{d: 1}", ""),
+    ],
+)  # fmt: skip
+def test_fields_may_be_in_backticks_in_1_37(text: str, tree: str) -> None:
+    for quoted, expected in (True, tree), (False, ""):
+        try:
+            found = shape(parse(text, quoted))
+        except CelCompileError:
+            found = ""
+        assert found == expected
 
 
 def test_a_walk_comes_to_every_node() -> None:

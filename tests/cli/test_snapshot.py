@@ -12,11 +12,19 @@ import pytest
 
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.cli.answers import capacity, why
+from dra_extender.cli.answers import capacity, selector, why
+from dra_extender.cli.answers.answer import UnanswerableError
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.cluster import read
 from dra_extender.cli.output import FAILED, YES
-from dra_extender.cli.questions import CompactOptions, DevicesOptions, HeadroomOptions, TopOptions, WhyOptions
+from dra_extender.cli.questions import (
+    CompactOptions,
+    DevicesOptions,
+    HeadroomOptions,
+    SelectorOptions,
+    TopOptions,
+    WhyOptions,
+)
 from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
 from dra_extender.insight import snapshotfile
@@ -73,6 +81,13 @@ def moves(source: Source) -> Awaitable[int]:
     return capacity.answer_compact(options(CompactOptions, source, pod="default/waits", all_schedulers=True))
 
 
+async def tried(source: Source, expression: str) -> int:
+    try:
+        return await selector.answer(options(SelectorOptions, source, expression=expression))
+    except UnanswerableError:
+        return FAILED
+
+
 COMMANDS: dict[str, Ask] = {
     "why": diagnosis,
     "compact": moves,
@@ -99,11 +114,13 @@ async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
 async def test_the_file_is_read_by_the_rules_of_its_cluster(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(VERSION, "gitVersion", "v1.37.2")
     file = tmp_path / "cluster.json"
-    assert await take(file, source) == YES
-    for where in (source, Source(from_file=str(file))):
-        assert (await read(where)).cluster.features.release == "1.37"
+    for release, status in ("1.36", FAILED), ("1.37", YES):
+        monkeypatch.setitem(VERSION, "gitVersion", f"v{release}.2")
+        assert await take(file, source) == YES
+        for where in (source, Source(from_file=str(file))):
+            assert (await read(where)).cluster.features.release == release
+            assert await tried(where, "device.`driver` != ''") == status
 
 
 @pytest.mark.parametrize("without", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.core import NodeAllocatableResourceClaimStatus, Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.errors import RejectedError
-from dra_extender.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.config import SchedulingConfig
@@ -112,9 +112,10 @@ async def test_a_container_that_names_a_claim_twice_pays_once(world: World) -> N
     assert [each["containers"] for each in statuses(world.api.pod("p"))] == [["part-0"]]
 
 
-async def test_without_the_gate_or_with_the_rules_of_1_36_devices_take_nothing(world: World) -> None:
-    for features in (FeatureGates.parse("", "1.37"), FeatureGates.parse("DRANodeAllocatableResources=true", "1.36")):
-        assert await told(world, *nodes(maps("5")), make_claim("c"), user("p", "c"), features=features) == "n1; n2"
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+async def test_without_the_gate_devices_take_nothing(world: World, release: Release) -> None:
+    features = FeatureGates.parse("", release)
+    assert await told(world, *nodes(maps("5")), make_claim("c"), user("p", "c"), features=features) == "n1; n2"
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "succeeded"])

@@ -20,6 +20,7 @@ from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import until_withdrawn
 from embedded_cluster import EmbeddedAPIServer, RequestFault
+from embedded_cluster.apiserver.discovery import VERSION
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World, serve
 
@@ -171,3 +172,32 @@ async def test_an_api_server_with_other_rules_is_noticed_though_all_watches_work
     monkeypatch.setattr("dra_extender.service.supervision.discover", discover)
     await until_withdrawn(None, Served("v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
     assert asks == asked
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "unready"),
+    [
+        ("v1.36.3", "DRADerivedAttributes", "is not available with the rules of Kubernetes 1.36"),
+        ("v1.36.3", "GangScheduling", ""),
+        ("v1.37.2", "GangScheduling", ""),
+        ("v1.37.2", "DRADerivedAttributes", ""),
+    ],
+)
+async def test_a_gate_that_the_api_servers_release_does_not_have_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], version: str, gate: str, unready: str
+) -> None:
+    """Without the gate that is meant, devices would be allocated by other rules; what 1.37 removed has no effect, and
+    a kube-scheduler that is older still needs it.
+    """
+    monkeypatch.setitem(VERSION, "gitVersion", version)
+    async with EmbeddedAPIServer() as api:
+        settings = load({"listen": "127.0.0.1:0", "server": api.url, "feature_gates": f"{gate}=true"})
+        async with Service(settings) as service:
+            if unready:
+                await until(lambda: unready in service.replica.unavailable())
+                assert gate in service.replica.unavailable()
+            else:
+                await service.until_ready(LONGEST)
+    captured = capfd.readouterr()
+    told = "feature gate that the release of the API server does not have"
+    assert (told in captured.out + captured.err) is ((version, gate) == ("v1.37.2", "GangScheduling"))

@@ -87,6 +87,14 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
         ({"allowed_clients": " ,"}, "allowed_clients contains no name"),
         ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
+        (
+            {"feature_gates": "DRADerivedAttributes=true", "emulated_version": "1.36"},
+            "feature gate DRADerivedAttributes is not available with the rules of Kubernetes 1.36",
+        ),
+        (
+            {"feature_gates": "GangScheduling=true", "emulated_version": "1.37"},
+            "feature gate GangScheduling is not available with the rules of Kubernetes 1.37",
+        ),
         ({"lease_duration": 5}, "lease_duration must exceed renew_deadline"),
         ({"advertise": "10.0.0.1"}, "advertise needs leader_election"),
         (

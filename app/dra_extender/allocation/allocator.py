@@ -168,7 +168,7 @@ class Allocator:
         self, prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], steps: int, nodes: Sequence[str] = ()
     ) -> Plan:
         found = allocations(prepared, view, taken, self._share_ids, nodes)
-        if not prepared.features.node_allocatable_resources:
+        if not prepared.features.DRANodeAllocatableResources:
             return Plan(found, steps)
         traits = {device.id: device.model.traits for device in (view.devices[item.device] for item in taken)}
         amounts = []

@@ -371,7 +371,7 @@ def _ask(
 ) -> Ask:
     """Errors of an alternative call it by its own name only, as upstream does."""
     where = f"{label}, request {source.name if isinstance(source, DeviceSubRequest) else request}"
-    if source.derived_attributes and not context.features.derived_attributes:
+    if source.derived_attributes and not context.features.DRADerivedAttributes:
         raise _Invalid(f"{where}: cannot handle request with derived attributes, the feature is disabled")
     for index, selector in enumerate(source.selectors):
         if selector.cel is None:

@@ -20,7 +20,7 @@ from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
-from dra_extender.api.features import GATES, NEW_GATES, FeatureGates, Release
+from dra_extender.api.features import ABSENT, GATES, FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
@@ -90,11 +90,12 @@ def features_of(names: Sequence[str] | None, release: Release = "1.36") -> Featu
     """
     if release not in get_args(Release):
         raise ValueError(f"release: {release!r} is unknown; known are: {', '.join(get_args(Release))}")
-    named = [gate for gate in GATES if gate not in NEW_GATES] if names is None else names
+    named = [gate for gate in GATES if gate not in ABSENT["1.36"]] if names is None else names
     on = {part for name in named for part in str(name).split("+")} | {"DRADeviceTaintRules"}
-    unknown = on.difference(GATES)
+    unknown = on.difference(GATES) | on.intersection(ABSENT[release])
     if unknown:
-        raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(GATES)}")
+        known = ", ".join(gate for gate in GATES if gate not in ABSENT[release])
+        raise ValueError(f"features: {', '.join(sorted(unknown))} unknown in {release}; known are: {known}")
     return FeatureGates(**{name: name in on for name in GATES}, release=release)
 
 

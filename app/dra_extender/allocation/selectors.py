@@ -42,7 +42,7 @@ SelectorSource = Literal["class", "request"]
 def cel_gates(features: FeatureGates) -> CelGates:
     """The features that change the language of selectors. With the rules of 1.37 they always know list attributes."""
     lists = features.DRAListTypeAttributes or features.is_1_37
-    return CelGates(lists, features.DRAConsumableCapacity, stored=True)
+    return CelGates(lists, features.DRAConsumableCapacity, stored=True, is_1_37=features.is_1_37)
 
 
 def device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:

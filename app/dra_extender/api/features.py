@@ -33,36 +33,11 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRAOptionalNodeOperations: bool = False
     DRANodeAllocatableResources: bool = False
     release: Release = "1.36"
-    """Older releases have the rules of 1.36, newer ones those of 1.37. `NEW_GATES` do nothing in 1.36."""
+    """Older releases have the rules of 1.36, newer ones those of 1.37."""
 
     @property
     def is_1_37(self) -> bool:
         return self.release == "1.37"
-
-    @property
-    def fractional_ranges(self) -> bool:
-        """Ranges of capacities are computed in thousandths where all their amounts are thousandths."""
-        return self.is_1_37 and self.DRAFractionalCapacityRange and self.DRAConsumableCapacity
-
-    @property
-    def compatibility_groups(self) -> bool:
-        """Devices that share a counter set need a group in common."""
-        return self.is_1_37 and self.DRADeviceCompatibilityGroups and self.DRAPartitionableDevices
-
-    @property
-    def optional_node_operations(self) -> bool:
-        """Drivers may do without operations of the kubelet, on nodes that declare that they allow it."""
-        return self.is_1_37 and self.DRAOptionalNodeOperations
-
-    @property
-    def derived_attributes(self) -> bool:
-        """Requests may compute attributes for constraints."""
-        return self.is_1_37 and self.DRADerivedAttributes
-
-    @property
-    def node_allocatable_resources(self) -> bool:
-        """Devices may bring CPU, memory and huge pages that count against what the node has allocatable."""
-        return self.is_1_37 and self.DRANodeAllocatableResources
 
     @property
     def is_experimental(self) -> bool:
@@ -81,8 +56,10 @@ class FeatureGates(msgspec.Struct, frozen=True):
         return self.DRADeviceTaints and self.DRADeviceTaintRules
 
     @classmethod
-    def parse(cls, text: str, release: Release = "1.36") -> FeatureGates:
-        """Read `Name=true,Other=false`; raises ValueError naming the part that is wrong."""
+    def parse(cls, text: str, release: Release | None = None, *, removed: bool = False) -> FeatureGates:
+        """Read `Name=true,Other=false`; raises ValueError naming the part that is wrong. `release` has to have the
+        gates, except, with `removed`, those that 1.37 does not have any more.
+        """
         chosen: dict[str, bool] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, separator, value = part.partition("=")
@@ -90,9 +67,11 @@ class FeatureGates(msgspec.Struct, frozen=True):
                 raise ValueError(f"feature gate {name!r} is unknown; known are: {', '.join(GATES)}")
             if not separator or value.lower() not in ("true", "false"):
                 raise ValueError(f"feature gate {name}: {value!r} is not true or false")
+            if release and name in ABSENT[release] and not (removed and name in ABSENT["1.37"]):
+                raise ValueError(f"feature gate {name} is not available with the rules of Kubernetes {release}")
             if name in GATES:
                 chosen[name] = value.lower() == "true"
-        return cls(**chosen, release=release)
+        return cls(**chosen, release=release or "1.36")
 
     def __str__(self) -> str:
         return ",".join(f"{name}={str(getattr(self, name)).lower()}" for name in GATES)
@@ -110,8 +89,14 @@ WITHOUT_EFFECT: Final = (
     *("TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption", "WorkloadWithJob"),
 )
 """Gates of 1.36 or 1.37 that concern kube-scheduler or the API server only: accepted, and nothing depends on them."""
-NEW_GATES: Final = GATES[GATES.index("DRAFractionalCapacityRange") :]
-"""Those that do nothing with the rules of 1.36: it does not have them, or has another API for them."""
+ABSENT: Final[dict[Release, tuple[str, ...]]] = {
+    "1.36": (
+        *(*GATES[GATES.index("DRAFractionalCapacityRange") :], "CompositePodGroup", "PodGroupPreemptionPolicy"),
+        *("DRAPartitionableDevicesType", "InPlacePodVerticalScalingSchedulerPreemption", "SchedulerPreQueueingHints"),
+    ),
+    "1.37": ("GangScheduling", "SchedulerQueueingHints", "WorkloadAwarePreemption"),
+}
+"""The gates that a release does not have, or has with another API. Those that 1.37 removed are without effect here."""
 
 
 def release_of(version: str) -> Release:

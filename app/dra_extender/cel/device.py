@@ -33,13 +33,15 @@ class CelGates(msgspec.Struct, frozen=True):
     selectors have no `includes` and no `device.allowMultipleAllocations`. `stored` selectors always have both, because
     the API server may have accepted them while the gates were on; an allocator sees only stored selectors (Kubernetes
     1.36, dynamic-resource-allocation/cel/compile.go). `derived`: the expression computes an attribute instead of
-    selecting devices (Kubernetes 1.37).
+    selecting devices (Kubernetes 1.37). `is_1_37`: fields may be in backticks, and the values of attributes lists, as
+    in Kubernetes 1.37, also without `list_attributes`.
     """
 
     list_attributes: bool = False
     consumable_capacity: bool = True
     stored: bool = False
     derived: bool = False
+    is_1_37: bool = False
 
 
 class PublishedDevice(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -208,7 +210,7 @@ def _qualified_first(item: tuple[str, Any]) -> tuple[bool, str]:
 def _value(raw: Any, gates: CelGates) -> Any:
     """The run-time value of an attribute. Raises ValueError."""
     if raw.__class__ is tuple:
-        if gates.list_attributes:
+        if gates.list_attributes or gates.is_1_37:
             return [_value(element, gates) for element in raw]
     elif raw.__class__ is VersionText:
         try:

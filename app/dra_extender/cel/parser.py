@@ -46,15 +46,17 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _LITERALS: Final = frozenset(("string", "int", "float", "uint", *_CONSTANTS))
 
 
-def parse(expression: str) -> Expr:
-    """The tree of an expression. Raises CelCompileError with the place of the first mistake."""
+def parse(expression: str, quoted: bool = False) -> Expr:
+    """The tree of an expression; `quoted`: fields may be in backticks. Raises CelCompileError with the place of the
+    first mistake.
+    """
     try:
         size = len(expression.encode())
     except UnicodeEncodeError as error:
         raise CelCompileError("the expression is not valid Unicode text", expression, error.start) from None
     if size > MAX_BYTES:
         raise CelCompileError(f"the expression has {size} bytes, at most {MAX_BYTES} are allowed")
-    parser = _Parser(expression, tokenize(expression))
+    parser = _Parser(expression, tokenize(expression, quoted))
     tree = parser.expression()
     if parser.token.kind != END:
         raise parser.left_over()
@@ -206,14 +208,20 @@ class _Parser:
         """`.name`, `.?name` or `.name(arguments)`"""
         dot = self._next()
         optional = self._accept("?")
-        name = self._expect("name")
-        if self.token.kind == "(" and not optional:
+        name = self._field()
+        if self.token.kind == "(" and not optional and name.kind == "name":
             depth = self.depth
             args = self._arguments()
             self._deepen(depth, self.depth)
             return _method_or_macro(self._expression, name, operand, args)
         self._deepen(self.depth)
         return syntax.Select(dot.offset, operand, name.text, optional=optional)
+
+    def _field(self) -> Token:
+        """A name, which may be in backticks."""
+        if self.token.kind != "quoted":
+            return self._expect("name")
+        return self._next()._replace(text=self._tokens[self._place - 1].text[1:-1])
 
     def _arguments(self) -> tuple[Expr, ...]:
         """`(a, b)`; `depth` becomes the largest of the arguments."""
@@ -287,7 +295,7 @@ class _Parser:
         if self._tokens[place].kind != "{":
             return None
         self._place, self.token = place, self._tokens[place]
-        fields, values, optional = self._entries(lambda: self._expect("name").text)
+        fields, values, optional = self._entries(lambda: self._field().text)
         return syntax.Message(offset, name, fields, values, optional)
 
     def _map(self) -> Expr:

@@ -68,7 +68,7 @@ class Program:
         self.gates = gates
         self._patterns = meter.patterns
         try:
-            tree = parse(expression)
+            tree = parse(expression, gates.is_1_37)
             check(expression, tree, language, meter.work)
             check_result(expression, tree, language.results, language.expected)
             validate(expression, tree, meter)

@@ -1,4 +1,6 @@
-"""From text to tokens, and what literal tokens stand for: the lexical grammar of cel-go v0.26 (parser/gen/CEL.g4)."""
+"""From text to tokens, and what literal tokens stand for: the lexical grammar of cel-go v0.26 and, with `quoted` names,
+v0.29 (parser/gen/CEL.g4).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ _TOKEN: Final = re.compile(
     | (?P<uint>    (?: 0x[0-9a-fA-F]+ | [0-9]+ ) [uU] )
     | (?P<int>     0x[0-9a-fA-F]+ | [0-9]+ )
     | (?P<word>    [A-Za-z_][A-Za-z0-9_]* )
+    | (?P<quoted>  `[A-Za-z0-9_./\- ]+` )
     | (?P<symbol>  == | != | <= | >= | && | \|\| | [<>\[\]{{}}().,\-!?:+*/%] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -31,20 +34,22 @@ END: Final = "end"
 
 
 class Token(NamedTuple):
-    """`kind` is string, float, uint, int, name, end, or the symbol or keyword itself."""
+    """`kind` is string, float, uint, int, name, quoted, end, or the symbol or keyword itself."""
 
     kind: str
     text: str
     offset: int
 
 
-def tokenize(expression: str) -> list[Token]:
-    """The tokens of an expression, an `end` token last. Raises CelCompileError at the first invalid text."""
+def tokenize(expression: str, quoted: bool = True) -> list[Token]:
+    """The tokens of an expression, an `end` token last; `quoted`: names may be in backticks. Raises CelCompileError at
+    the first invalid text.
+    """
     tokens: list[Token] = []
     place, length, match = 0, len(expression), _TOKEN.match
     while place < length:
         found = match(expression, place)
-        if found is None:
+        if found is None or (found.lastgroup == "quoted" and not quoted):
             raise _unreadable(expression, place)
         kind, text = found.lastgroup, found.group()
         if kind == "word":

@@ -18,7 +18,7 @@ import msgspec
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
-from dra_extender.api.features import FeatureGates, release_of
+from dra_extender.api.features import FeatureGates, Release, release_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.source import Source
@@ -103,15 +103,18 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
         return Snapshot(cluster)
 
 
-async def read_slices(source: Source) -> Sequence[ResourceSlice]:
-    """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read`."""
+async def read_slices(source: Source) -> tuple[Sequence[ResourceSlice], Release]:
+    """The published slices, and the rules of the cluster. Raises DecodeError for the first one that cannot be
+    understood, and as `read`.
+    """
     if source.from_file:
-        return [SLICES.decode(item) for item in stored(source).objects.get(SLICES.plural, ())]
-    async with client_of(source) as client:
+        file = stored(source)
+        return [SLICES.decode(item) for item in file.objects.get(SLICES.plural, ())], release_of(file.kubernetes)
+    async with connected(source) as (client, served):
         slices, problems = await list_all(client, SLICES)
         if problems:
             raise problems[0]
-        return slices
+        return slices, release_of(served.server_version)
 
 
 def stored(source: Source) -> ClusterFile:

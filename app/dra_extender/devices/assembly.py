@@ -175,7 +175,7 @@ def _assemble(
         devices = range(len(selections), len(selections) + len(item.spec.devices))
         if item.spec.skip_node_operations and features.is_experimental:
             skips.update(dict.fromkeys(devices, item.spec.skip_node_operations))
-            if not (features.optional_node_operations and node.may_skip_operations):
+            if not (features.DRAOptionalNodeOperations and node.may_skip_operations):
                 unserved |= sum(1 << index for index in devices)
         if not item.spec.per_device_node_selection:
             selections += [NodeSelection(item.spec)] * len(item.spec.devices)

@@ -117,7 +117,7 @@ def has_groups(item: ResourceSlice) -> bool:
 
 def is_ignored(item: ResourceSlice, features: FeatureGates) -> bool:
     """Whether the slice counts as missing, because it uses compatibility groups and their gate is off."""
-    return not features.compatibility_groups and has_groups(item)
+    return not (features.DRADeviceCompatibilityGroups and features.DRAPartitionableDevices) and has_groups(item)
 
 
 def gap_of(item: ResourceSlice, features: FeatureGates) -> str:

@@ -84,7 +84,7 @@ class Extender:
         self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
         self.nominations, self.set_aside = Nominations(), SetAside(clock)
         self._usage = ResourcesInUse()
-        self._with_binds = ResourcesInUse() if cluster.features.node_allocatable_resources else None
+        self._with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from)
         self.view = View(

@@ -148,7 +148,7 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
         return Failure(f"node selector of an allocated claim: {error}")
     except Deferred as deferred:
         return Unschedulable(str(deferred))
-    amounts = of_allocated(view, pod, claims.allocated) if view.features.node_allocatable_resources else ()
+    amounts = of_allocated(view, pod, claims.allocated) if view.features.DRANodeAllocatableResources else ()
     if not isinstance(amounts, tuple):
         return amounts
     return PreFilterState(pod, claims, wanted, existing, order=found, usable_on=usable_on, amounts=amounts)

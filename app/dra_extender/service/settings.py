@@ -34,7 +34,6 @@ from dra_extender.service.validation import (
     host_and_port,
     names_in,
     valid_address,
-    valid_gates,
 )
 from dra_extender.workers import WorkerLimits
 
@@ -157,9 +156,7 @@ class Settings(BaseSettings):
         description="ResourceClaim that the service annotates to make kube-scheduler retry refused pods",
     )
 
-    feature_gates: Annotated[str, AfterValidator(valid_gates)] = Field(
-        "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
-    )
+    feature_gates: str = Field("", description="as kube-scheduler's --feature-gates: Name=true,Other=false")
     emulated_version: Literal["", "1.36", "1.37"] = Field(
         "",
         description="Kubernetes release to follow, as kube-scheduler's --emulated-version (default: the API server's)",
@@ -270,6 +267,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check(self)
+        FeatureGates.parse(self.feature_gates, self.emulated_version or None)
         return self
 
     @property
@@ -278,8 +276,11 @@ class Settings(BaseSettings):
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
     def features(self, version: str) -> FeatureGates:
-        """`version`: of the API server."""
-        return FeatureGates.parse(self.feature_gates, self.emulated_version or release_of(version))
+        """`version`: of the API server. Raises ValueError for a gate that its release, or `emulated_version`, does not
+        have. A gate that the API server's release has removed is accepted: kube-scheduler may be older.
+        """
+        release = self.emulated_version or release_of(version)
+        return FeatureGates.parse(self.feature_gates, release, removed=not self.emulated_version)
 
     @property
     def client_names(self) -> frozenset[str]:

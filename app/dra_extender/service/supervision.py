@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from dra_extender.api.errors import ApiError, SetBackError
-from dra_extender.api.features import release_of
+from dra_extender.api.features import ABSENT, release_of
 from dra_extender.kube import access
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
@@ -100,6 +100,9 @@ class Supervision:
         """Work with these versions until the API server withdraws one, or is set back. Running binds end as in a crash
         then.
         """
+        for gate in ABSENT[self._settings.features(served.server_version).release]:
+            if f"{gate}=" in self._settings.feature_gates:
+                log.error("feature gate that the release of the API server does not have", gate=gate)
         engine = Engine(self._client, served, self._settings, self._observer, own_process=self._own_process)
         self._replica.engine = engine
         self._replica.missing_permissions = self._replica.missing_optional = ()

@@ -10,7 +10,6 @@ import ipaddress
 from pathlib import Path
 from typing import Protocol
 
-from dra_extender.api.features import FeatureGates
 from dra_extender.scheduling.config import PreemptionMode
 
 
@@ -73,12 +72,6 @@ def valid_address(address: str) -> str:
     if address:
         split_address(address)
     return address
-
-
-def valid_gates(value: str) -> str:
-    """The feature gates. Raises ValueError."""
-    FeatureGates.parse(value)
-    return value
 
 
 def names_in(setting: str) -> frozenset[str]:

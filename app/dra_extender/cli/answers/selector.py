@@ -47,14 +47,14 @@ async def answer(given: SelectorOptions) -> int:
     if given.expression is None:
         raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
     with unanswerable():
-        features = FeatureGates.parse(given.feature_gates)
-    gates, programs = CelGates(list_attributes=features.DRAListTypeAttributes), Programs()
+        published, release = (_slices_of(given.slices), None) if given.slices else await read_slices(given)
+        features = FeatureGates.parse(given.feature_gates, release)
+    gates = CelGates(features.DRAListTypeAttributes, is_1_37=features.is_1_37)
+    programs = Programs()
     try:
         program = programs.compile(given.expression, gates)
     except CelCompileError as error:
         raise UnanswerableError(f"the selector does not compile: {error}") from None
-    with unanswerable():
-        published = _slices_of(given.slices) if given.slices else await read_slices(given)
     trials = list(try_selector(program, published, programs))
     counts = Counter(trial.matches for trial in trials)
     status = FAILED if counts[None] else YES if counts[True] else NO

@@ -291,7 +291,7 @@ def _outcome(nodes: NodeGroups, group: Sequence[str], budget: QueryBudget) -> Tu
     found: NodeTally | None = NodeTally(name, "fits", "")
     if pending.claims:
         found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
-    if found is None or found.verdict != "fits" or not pod.view.features.node_allocatable_resources:
+    if found is None or found.verdict != "fits" or not pod.view.features.DRANodeAllocatableResources:
         return NodeTally(name, "undecided", UNDECIDED) if found is None else found
     plan: Plan | Unfit | Failure | None = Plan((), 0)
     if pending.claims:

@@ -51,7 +51,7 @@ def without_claims(view: View, terms: PreemptionTerms, gone: Collection[Resource
     charge(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
     charge(view, sum(len(view.ledger.in_use(pool)) for pool in state.touched))
-    users = chain.from_iterable(map(view.users, gone)) if view.features.node_allocatable_resources else ()
+    users = chain.from_iterable(map(view.users, gone)) if view.features.DRANodeAllocatableResources else ()
     leaving = view.leaving.union(pod.metadata.uid for pod in users if pod is not None)
     return msgspec.structs.replace(view.with_state(state), placement=None, leaving=leaving)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from dra_extender.cel import CelCompileError, Program
+from dra_extender.cel import CelCompileError, CelGates, Program
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -134,7 +134,7 @@ def selector_problems(selectors: Sequence[JSON], at: str) -> list[FieldError]:
 def selector_problem(expression: str) -> str | None:
     """What a real API server says about the expression; None when it is valid."""
     try:
-        Program(expression)
+        Program(expression, CelGates(is_1_37=True))
     except CelCompileError as problem:
         return problem.official()
     return None
