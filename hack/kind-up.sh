@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cluster=${KIND_CLUSTER:-dra-extender-e2e}
-# Pinned: of the minor release that the tests are for, as it came with kind 0.32.
+# Pinned: the newest that came with kind 0.32, of the second release that the tests are for.
 image=${KIND_IMAGE:-kindest/node:v1.36.1@sha256:3489c7674813ba5d8b1a9977baea8a6e553784dab7b84759d1014dbd78f7ebd5}
 node=$cluster-control-plane
 kubeconfig=$PWD/.kind/$cluster.kubeconfig

@@ -58,7 +58,7 @@ def test_no_pod_is_lost_and_no_device_doubled(
     case.template("each")
     creating = threading.Thread(target=lambda: list(map(partial(create, case), range(PODS))))
     creating.start()
-    ground.eventually(lambda: len(ground.claims(case.name)) > PODS // 5, "some pods")
+    ground.eventually(lambda: len(ground.claims(case.name)) > PODS // 5, "some pods", SECONDS)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(NEWER))
     plane.upgrade_apiserver(assets(), offered(DRA_FEATURES))
     creating.join()

@@ -13,6 +13,7 @@ from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
 
 ROOT = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE = "resource.kubernetes.io/numaNode"
 ROOTS = ("a", "a", "b", "b", "c", "c", "d", "d")
 NUMA = (0, 0, 0, 0, 1, 1, 1, 1)
 
@@ -22,7 +23,7 @@ def node(policy: PolicyName, *in_use: int) -> GpuNodes:
     made = GpuNodes(policy)
     made.put_class("nic", driver="nic.example.com")
     devices = [
-        {"name": f"gpu-{index}", "attributes": {ROOT: {"string": root}, "numaNode": {"int": numa}}}
+        {"name": f"gpu-{index}", "attributes": {ROOT: {"string": root}, NUMA_NODE: {"int": numa}}}
         for index, (root, numa) in enumerate(zip(ROOTS, NUMA, strict=True))
     ]
     made.add_node("n", devices)
@@ -90,7 +91,7 @@ def test_devices_are_taken_close_to_those_that_the_pod_has_already() -> None:
 
 def test_a_constraint_stays_a_must() -> None:
     made = node("pack", 0, 3, 4, 7)
-    constraints = [{"matchAttribute": f"{DRIVER}/numaNode"}]
+    constraints = [{"matchAttribute": NUMA_NODE}]
     found = made.devices(made.pod("p"), "n", wants(("gpu", 2), constraints=constraints))
     assert found in ("gpu-1 gpu-2", "gpu-5 gpu-6")
 

@@ -112,12 +112,8 @@ def test_a_change_after_a_question_begins_a_sentence() -> None:
     )
 
 
-def test_all_devices_are_refused_for_the_one_whose_shares_leave_too_little() -> None:
-    """By the rules of Kubernetes 1.37. The text has the amount that this device has left."""
-    content = [device(name, capacity={"memory": "10"}, allowMultipleAllocations=True) for name in ("a", "b")]
-    share = {"device": "a", "shareID": "00000000-0000-4000-8000-000000000000", "consumedCapacity": {"memory": "8"}}
-    wanted = claim(request("r", None, capacity={"requests": {"memory": "5"}}), name="c")
-    case = scenario([resource_slice(content)], [wanted], in_use=[allocated(share)])
+def reason(case: dict[str, Any], gates: str = "") -> str:
+    """Why a pod that uses the first claim of the scenario does not fit, by the rules of Kubernetes 1.37."""
     entries = [{"name": "c", "resourceClaimName": "c"}]
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": {"resourceClaims": entries}}
     kinds: dict[str, Any] = {
@@ -128,10 +124,105 @@ def test_all_devices_are_refused_for_the_one_whose_shares_leave_too_little() -> 
     }
     objects: list[Any] = [convert(Node, case["node"]), convert(Pod, pod)]
     objects += [convert(kind, item) for name, kind in kinds.items() for item in case[name]]
-    view = view_of(objects, FeatureGates(release="1.37"), SchedulingConfig())
+    view = view_of(objects, FeatureGates.parse(gates, "1.37"), SchedulingConfig())
     found = view.pods.named("default", "p")
     assert found is not None
-    assert diagnose(view, found).summary == (
+    return diagnose(view, found).summary
+
+
+def test_all_devices_are_refused_for_the_one_whose_shares_leave_too_little() -> None:
+    """The text has the amount that this device has left."""
+    content = [device(name, capacity={"memory": "10"}, allowMultipleAllocations=True) for name in ("a", "b")]
+    share = {"device": "a", "shareID": "00000000-0000-4000-8000-000000000000", "consumedCapacity": {"memory": "8"}}
+    wanted = claim(request("r", None, capacity={"requests": {"memory": "5"}}), name="c")
+    assert reason(scenario([resource_slice(content)], [wanted], in_use=[allocated(share)])) == (
         "claim c: all devices of class gpu requested, node node-1 has 2: 1 has less than 5 of memory left, at most 2 "
         "(used by claim default/other), 1 is free"
     )
+
+
+def parts(*groups: str) -> list[dict[str, Any]]:
+    """A card with a part for each of the groups."""
+    content = [device(name, counters={"card": {"slots": "1"}}) for name in ("a", "b")]
+    for each, group in zip(content, groups, strict=True):
+        each["consumesCounters"][0]["compatibilityGroups"] = [group]
+    return [
+        resource_slice(name="0", count=2, counters={"card": {"slots": "8"}}),
+        resource_slice(content, name="1", count=2),
+    ]
+
+
+def derived(expression: str) -> dict[str, Any]:
+    """A claim for two devices with a derived attribute in common."""
+    side = "gpu.example.com/side"
+    wanted = request("r", 2, derivedAttributes=[{"name": side, "expression": expression}])
+    return claim(wanted, constraints=[{"matchAttribute": side}], name="c")
+
+
+def skipping() -> dict[str, Any]:
+    found = resource_slice([device("a")])
+    found["spec"]["skipNodeOperations"] = ["*"]
+    return found
+
+
+RANGE = {"default": "200m", "validRange": {"min": "200m", "max": "1", "step": "100m"}}
+CORE = {
+    **device("a", allowMultipleAllocations=True),
+    "capacity": {"cores": {"value": "1", "requestPolicy": RANGE}},
+}
+SHARE = {"device": "a", "shareID": "00000000-0000-4000-8000-000000000000", "consumedCapacity": {"cores": "800m"}}
+CORES = claim(request("r", capacity={"requests": {"cores": "250m"}}), name="c")
+
+
+TWO = [resource_slice([device(name, {"n": number}) for number, name in enumerate("ab")])]
+ONE = claim(request("r"), name="c")
+NUMBER = 'device.attributes["gpu.example.com"].n'
+
+
+@pytest.mark.parametrize(
+    ("case", "gate", "expected"),
+    [
+        (
+            scenario(parts("x", "y"), [ONE], in_use=[allocated("a")]),
+            "DRADeviceCompatibilityGroups",
+            "claim c: 1 device requested, node node-1 has 2 of class gpu: 1 is in use (by claim default/other), "
+            "1 has no compatibility group in common with devices in use on its counter set",
+        ),
+        (
+            scenario(parts("x", "y"), [ONE]),
+            "",
+            "claim c: no node has a device of class gpu; pool gpu.example.com/pool is incomplete: slice 1 has "
+            "compatibilityGroups, and feature gate DRADeviceCompatibilityGroups is off",
+        ),
+        (
+            scenario(TWO, [derived(NUMBER)]),
+            "",
+            "claim default/c, request r: cannot handle request with derived attributes, the feature is disabled",
+        ),
+        (
+            scenario(TWO, [derived(NUMBER)]),
+            "DRADerivedAttributes",
+            "claim c: 2 devices with the same side requested, node node-1 has at most 1 such device free",
+        ),
+        (
+            scenario(TWO, [derived(f"{NUMBER}umber")]),
+            "DRADerivedAttributes",
+            "evaluate derived attribute gpu.example.com/side on device gpu.example.com/pool/a failed: "
+            "no such key: number",
+        ),
+        (
+            scenario([skipping()], [ONE]),
+            "DRAOptionalNodeOperations",
+            "claim c: 1 device requested, node node-1 has 1 of class gpu: 1 skips operations of the kubelet, and the "
+            "node does not declare DRAOptionalNodeOperations",
+        ),
+        (
+            scenario([resource_slice([CORE])], [CORES], in_use=[allocated(SHARE)]),
+            "DRAFractionalCapacityRange",
+            "claim c: 1 device requested, node node-1 has 1 of class gpu: 1 has less than 250m of cores left, at most "
+            "200m (used by claim default/other)",
+        ),
+    ],
+)
+def test_what_kubernetes_1_37_adds_is_named(case: dict[str, Any], gate: str, expected: str) -> None:
+    assert reason(case, f"{gate}=true" if gate else "") == expected
