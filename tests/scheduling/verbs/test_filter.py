@@ -52,6 +52,18 @@ async def test_an_allocated_claim_can_be_used_only_where_it_is(world: World, sma
     assert answer.FailedAndUnresolvableNodes == {"n1": NOT_HERE}
 
 
+async def test_a_bound_pod_is_asked_about_again_without_effect(world: World, small: Objects) -> None:
+    """As kube-scheduler 1.37 does for pods whose resize is deferred."""
+    service = world.service(*small, make_claim("c", count=2), make_pod("p", "c"))
+    assert await service.bind(world.api.pod("p"), "n2") == ""
+    await world.settle()
+    before = len(service.client.calls)
+    pod = world.api.pod("p")
+    assert (pod.spec.node_name, (await service.filter(pod, "n2")).NodeNames) == ("n2", ["n2"])
+    assert service.client.calls[before:] == []
+    assert len(service.extender.tentative_plans) == 0
+
+
 async def test_two_claims_on_two_nodes_fit_nowhere(world: World, small: Objects) -> None:
     service = world.service(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     assert await service.bind(world.api.pod("p"), "n1") == ""
