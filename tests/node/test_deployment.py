@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
 
@@ -52,6 +53,56 @@ def test_it_gives_a_pod_the_device_that_its_container_sees(case: NodeCase, node:
     case.pod_with_claim("pod")
     assert case.devices_in(node, "pod") == case.devices("pod")
     assert len(case.devices("pod")) == 1
+
+
+@pytest.mark.needs("DRAConsumableCapacity", "DRAPartitionableDevices", "DRAExtendedResource", "DRAAdminAccess")
+def test_it_gives_requests_of_every_kind_their_devices(case: NodeCase, node: Node) -> None:
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    case.ground.patch(f"/api/v1/namespaces/{case.name}", label)
+    resource = f"{case.name}.example.com/gpu"
+    case.device_class(f"{case.name}-extended", extendedResourceName=resource, selectors=of(case, "extended"))
+    half = {"consumesCounters": [{"counterSet": "gpu", "counters": {"memory": {"value": "40Gi"}}}]}
+    shared = {"allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "100G"}}}
+    plain = [device("plain", number) for number in range(4)]
+    others = [device("extended", 0), device("card", 0, **shared), device("half", 0, **half), device("half", 1, **half)]
+    case.serve(node, *plain, *others, counters=[{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}])
+    case.claim("one", case.request(selectors=of(case, "plain")))
+    case.claim("shared", case.request(selectors=of(case, "plain")))
+    case.claim("best", {"name": "r", "firstAvailable": [wish(case, "missing"), wish(case, "plain")]})
+    case.claim("part", case.request(selectors=of(case, "half")))
+    case.claim("all", case.request(allocationMode="All", adminAccess=True, selectors=of(case, "half")))
+    case.template("template", case.request(selectors=of(case, "plain")))
+    for name in ("some", "more"):
+        case.claim(name, case.request(selectors=of(case, "card"), capacity={"requests": {"bandwidth": "40G"}}))
+    pods = {"one": "one", "first": "shared", "second": "shared", "best": "best", "part": "part", "all": "all"}
+    for pod, claim in {**pods, "some": "some", "more": "more"}.items():
+        case.pod(pod, claim)
+    case.pod("each", template="template")
+    case.pod("extended", requests={resource: "1"})
+    seen = {pod: case.devices_in(node, pod) for pod in (*pods, "some", "more", "each")}
+    assert {pod: seen[pod] for pod in pods} == {pod: case.devices(claim) for pod, claim in pods.items()}
+    assert seen["some"] == seen["more"] == ["card-0"]
+    assert sorted(seen["all"]) == ["half-0", "half-1"]
+    assert seen["part"][0] in seen["all"]
+    assert seen["first"] == seen["second"]
+    assert sorted(seen["one"] + seen["first"] + seen["best"] + seen["each"]) == [each["name"] for each in plain]
+    case.until_runs("extended")
+    (mapping,) = case.stored_pod("extended")["status"]["extendedResourceClaimStatus"]["requestMappings"]
+    assert case.devices_in(node, "extended", mapping["requestName"]) == ["extended-0"]
+
+
+def device(kind: str, number: int, **more: object) -> dict[str, object]:
+    return {"name": f"{kind}-{number}", "attributes": {"kind": {"string": kind}}, **more}
+
+
+def of(case: NodeCase, kind: str) -> list[dict[str, object]]:
+    """The selectors of devices of a kind."""
+    return [{"cel": {"expression": f"device.attributes['{case.driver}'].kind == '{kind}'"}}]
+
+
+def wish(case: NodeCase, kind: str) -> dict[str, object]:
+    """An alternative of a prioritized list."""
+    return {"name": kind, "deviceClassName": case.name, "selectors": of(case, kind)}
 
 
 def test_helm_tests_it(site: NodeSite) -> None:
@@ -119,6 +170,20 @@ def test_while_certificates_are_replaced_no_pod_is_refused_and_the_new_ones_serv
     assert site.evict(leader) == ""  # kube-scheduler has to connect to the other one
     case.pod_with_claim("after")
     assert case.devices_in(node, "after") == case.devices("after") != []
+
+
+def test_with_a_full_disk_for_their_logs_replicas_start_and_bind(site: NodeSite, case: NodeCase, node: Node) -> None:
+    """The service writes nothing else: its root is read-only, and it has no volume but those of Secrets and tokens."""
+    case.serve(node, "a", "b")
+    first, second = site.nodes
+    with first.without_space_for_logs(), second.without_space_for_logs():
+        for each in site.nodes:
+            each.runtime.crash("dra-extender")
+        case.pod_with_claim("during")
+        case.until_runs("during")
+        assert max(shutil.disk_usage(each.logs).free for each in site.nodes) < 1 << 20
+    case.pod_with_claim("after")
+    assert sorted(case.devices("during") + case.devices_in(node, "after")) == ["a", "b"]
 
 
 def test_after_an_upgrade_pods_have_their_devices_and_the_next_gets_another(

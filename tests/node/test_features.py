@@ -86,6 +86,7 @@ def test_admin_access_shows_a_container_devices_that_others_use(case: NodeCase, 
     case.claim("all", case.request(allocationMode="All", adminAccess=True))
     case.pod("monitor", "all")
     assert sorted(case.devices_in(node, "monitor")) == ["a", "b"]
+    assert [result["adminAccess"] for result in case.results("all")] == [True, True]
 
 
 @needs("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +14,7 @@ from tests.e2e.components import free_port
 from tests.e2e.plane import Plane
 from tests.support.node import image
 from tests.support.node.driver import Place, TestDriver
-from tests.support.node.machine import Bridge, mounts_below, processes_below
+from tests.support.node.machine import Bridge, mounts_below, processes_below, run
 from tests.support.node.network import DNS
 from tests.support.node.runtime import Runtime
 
@@ -60,6 +62,19 @@ class Node:
     def logs(self) -> Path:
         """The folder with the output of containers."""
         return self.folder / "logs"
+
+    def limit_logs(self) -> None:
+        """A small file system for them, before the first container. It is gone when the runtime stops."""
+        run("mount", "-t", "tmpfs", "-o", "size=32m", "logs", self.logs)
+
+    @contextmanager
+    def without_space_for_logs(self) -> Iterator[None]:
+        """Meanwhile. What fills them has no name: kubelet removes what belongs to no pod."""
+        with tempfile.TemporaryFile(dir=self.logs, buffering=0) as filler:
+            with suppress(OSError):
+                while filler.write(bytes(1 << 16)):
+                    continue
+            yield
 
     def start_kubelet(self) -> None:
         file = self.folder / "kubelet.yaml"

@@ -42,6 +42,8 @@ class NodeSite:
             stack.enter_context(self.plane)
             self.ground = stack.enter_context(BareGround(self.plane))
             self.nodes = [stack.enter_context(Node(self.plane, number)) for number in (3, 4)]
+            for node in self.nodes:
+                node.limit_logs()
             stack.enter_context(Services(self.plane, self.nodes[0].name, outside.address))
             self._add_images()
             self.plane.start_scheduler()
