@@ -7,7 +7,8 @@ import gc
 import json
 import socket
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -120,6 +121,37 @@ async def test_a_client_that_holds_a_connection_without_a_request_loses_it(
 async def test_a_request_in_pieces_is_fine_when_it_is_quick_enough(server: HttpServer) -> None:
     answer = await exchange(server.port, HEAD, b"Connection: close\r\n", b"\r\n", pause=0.005)
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(HEAD + b"\r\n", b"HTTP/1.1 200 OK", id="get"),
+        pytest.param(b"POST /scheduler/bind HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1 200 OK", id="verb"),
+        pytest.param(b"HEAD /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", id="head"),
+    ],
+)
+async def test_an_answer_is_one_write(
+    served: Served, monkeypatch: pytest.MonkeyPatch, request_: bytes, answer: bytes
+) -> None:
+    written: list[bytes] = []
+
+    class Recorded(LimitedProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+            def write(data: bytes) -> None:
+                written.append(bytes(data))
+                transport.write(data)
+
+            recording = cast(Any, Mock(wraps=transport))
+            recording.write = write
+            super().connection_made(recording)
+
+    monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Recorded)
+    async with serving(served.application(), limits=PATIENT) as server:
+        closing = request_.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+        said = await exchange(server.port, closing)
+    assert said.startswith(answer)
+    assert written == [said]
 
 
 @pytest.mark.parametrize("end_of_head", [KEEP, CLOSE])

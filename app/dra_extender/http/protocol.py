@@ -40,6 +40,7 @@ PROBES: Final = frozenset({"/livez", "/readyz"})
 QUIET_SECONDS: Final = 30.0
 SMALL: Final = 512
 """Chunks of fewer bytes count against `PIECES_OF_BODY`."""
+_CONTINUE: Final = b"HTTP/1.1 100 "
 _BUSY: Final = PlainTextResponse("Service Unavailable", 503, {"Connection": "close"})
 
 
@@ -75,6 +76,35 @@ class ConnectionLimitReport:
             self._silent_until = now + QUIET_SECONDS
             meaning = CONNECTIONS_OVER_LIMIT.values[result]
             log.warning("too many connections", limit=limit, result=meaning, setting="--max-connections")
+
+
+class SingleWrite:
+    """A transport that sends head and body of a response in one write: two writes cost one more system call, and wake
+    the client twice. The head waits for the first part of the body; only responses to HEAD have none.
+    """
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send; only `100 Continue` goes out by itself."""
+        if self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+            return
+        self._transport.write(self._head + data if self._head else data)
+        if self._head:
+            self._head = b""
+
+    def close(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -128,7 +158,10 @@ class LimitedProtocol(HttpToolsProtocol):
             return  # read together with the last accepted request
         refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
         self.app = _BUSY if refused else self.config.loaded_app
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before and self.scope["method"] != "HEAD":
+            self.cycle.transport = SingleWrite(self.transport)  # type: ignore[assignment] # all that is used
 
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
