@@ -375,3 +375,12 @@ def test_a_node_is_charged_for_the_pools_that_it_sees() -> None:
         return sum(caller.turns)
 
     assert units(100) - units(0) >= 5 * 100
+
+
+@pytest.mark.parametrize(("once", "searches"), [(True, 1), (False, 2)])
+def test_a_call_searches_once_for_a_plan_only_if_that_is_asked_for(once: bool, searches: int) -> None:
+    world = sharing(1)
+    caller = Caller(world)
+    decisions = world.decisions.with_budget(caller.budget)
+    found = [decisions.plan([wanted(exactly())], "n0", once=once) for _ in range(2)]
+    assert len({id(plan) for plan in found}) == searches and all(isinstance(plan, Plan) for plan in found)

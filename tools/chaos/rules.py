@@ -23,9 +23,9 @@ class _Overseen(Decisions):
     look: Callable[[Plan, str], None]
 
     def plan(
-        self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None
+        self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None, *, once: bool = False
     ) -> Plan | Unfit | Failure:
-        made = super().plan(claims, node, chooser)
+        made = super().plan(claims, node, chooser, once=once)
         if isinstance(made, Plan):
             self.look(made, node)
         return made

@@ -273,10 +273,11 @@ class Decisions:
     # --- one node ----------------------------------------------------------------------------------------------------
 
     def plan(
-        self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None
+        self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None, *, once: bool = False
     ) -> Plan | Unfit | Failure:
         """How to allocate the claims on the node now: with the first devices that fit, or the cheapest ones
-        that take nothing of the node: filter compares what the first ones take. Raises Deferred.
+        that take nothing of the node: filter compares what the first ones take. `once`: the turns of a call search
+        once, and get the same share IDs. Raises Deferred.
         """
         prepared = self._prepare(claims)
         if isinstance(prepared, Failure):
@@ -285,7 +286,7 @@ class Decisions:
         if request is None:
             return Unfit(NOT_SYNCED, 0)
         key = request.view, tuple(map(self._held_in, request.view.pools)), *self._key(claims)
-        plans = self.budget.call.plans if isinstance(self.budget, TurnBudget) else {}
+        plans = self.budget.call.plans if once and isinstance(self.budget, TurnBudget) else {}
         found: Plan | Unfit | Failure | None = plans.get(key)
         if found is None:
             found = plans[key] = self._decide(request, key)[1]

@@ -337,7 +337,7 @@ class _JointSearch:
             own = [claims[key] for key, names in nodes.items() if names[0] == name]
             if not own:
                 continue
-            found = view.decisions.with_state(state).plan(own, name)
+            found = view.decisions.with_state(state).plan(own, name, once=True)
             if isinstance(found, Failure):
                 raise _Fatal(found.error)
             if isinstance(found, Unfit):
