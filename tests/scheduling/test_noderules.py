@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Pod, requested
 from dra_extender.api.decoding import convert
 from dra_extender.scheduling.noderules import ANY_ADDRESS, Port, conflicting, taken_by
 from tests.support.counting import lines
+from tests.support.simulation.objects import make_pod
 
 PORTS = st.tuples(
     st.sampled_from((ANY_ADDRESS, "10.0.0.1", "10.0.0.2")), st.sampled_from(("TCP", "UDP")), st.integers(1, 3)
@@ -38,3 +39,11 @@ def test_a_wanted_port_costs_the_same_however_many_are_taken() -> None:
         return lines(lambda: conflicting([(ANY_ADDRESS, "TCP", 81)], taken), 1_000, "scheduling")
 
     assert cost(200) == cost(1)
+
+
+def test_what_a_pod_requests_is_read_once_for_each_container() -> None:
+    """However many sidecars there are, each with a resource of its own."""
+    resources = [{"requests": {f"example.com/r{number}": "1"}} for number in range(500)]
+    sidecars = [{"name": "s", "restartPolicy": "Always", "resources": each} for each in resources]
+    pod = make_pod("p", initContainers=sidecars)
+    assert lines(lambda: requested(pod), 10_000, "app") > 500

@@ -323,25 +323,21 @@ def is_pod_level(resource: str) -> bool:
 
 def of_containers(pod: Pod, kind: str) -> dict[str, int]:
     """The requests or limits by resource, in nano units: containers together or the largest init container, sidecars
-    with both, and what the pod's status says that its devices take of the node.
+    with both, and what the pod's status says that its devices take of the node. Linear in the containers.
     """
     total: dict[str, int] = {}
     for container in pod.spec.containers:
         _add(total, getattr(container.resources, kind))
-    if pod.spec.init_containers:
-        sidecars: dict[str, int] = {}
-        peak: dict[str, int] = {}
-        for container in pod.spec.init_containers:
-            alone = dict(sidecars)
-            _add(alone, getattr(container.resources, kind))
-            for name, amount in alone.items():
-                peak[name] = max(peak.get(name, 0), amount)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.spec.init_containers:
+        for name, quantity in getattr(container.resources, kind).items():
+            amount = sidecars.get(name, 0) + quantity.nano
+            peak[name] = max(peak.get(name, 0), amount)
             if container.restart_policy == "Always":
-                sidecars = alone
-        for name, amount in sidecars.items():
-            total[name] = total.get(name, 0) + amount
-        for name, amount in peak.items():
-            total[name] = max(total.get(name, 0), amount)
+                sidecars[name] = amount
+    for name, amount in peak.items():
+        total[name] = max(total.get(name, 0) + sidecars.get(name, 0), amount)
     for status in pod.status.node_allocatable_resource_claim_statuses:
         for name, amount in status.amounts(len(status.containers)):
             total[name] = total.get(name, 0) + amount

@@ -11,8 +11,9 @@ a claim through several entries counts once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -123,11 +124,13 @@ def _uncovered(pod: Pod) -> Iterator[str]:
             if is_pod_level(name) and needs.get(name, 0) > amount.nano:
                 what = f"the aggregated container and node-allocatable DRA {kind}s"
                 yield f"pod level {kind} for {name} is insufficient to cover {what}"
+    extra = Counter[tuple[str, str]]()
+    for each in parts:
+        for user, (resource, taken) in product(each.containers, tuple(each.amounts(1))):
+            extra[user, resource] += taken
     for container, name in product(pod.spec.containers, sorted(own.limits.keys() - pages)):
-        amounts = chain.from_iterable(each.amounts(1) for each in parts if container.name in each.containers)
-        extra = sum(amount for each, amount in amounts if each == name)
         declared = container.resources.limits.get(name)
-        if declared is not None and declared.nano + extra > own.limits[name].nano:
+        if declared is not None and declared.nano + extra[container.name, name] > own.limits[name].nano:
             what = f"the limit and DRA overhead for container {container.name}"
             yield f"pod level limit for {name} is insufficient to cover {what}"
 
