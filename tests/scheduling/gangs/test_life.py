@@ -175,6 +175,16 @@ async def test_the_size_of_a_pod_group_is_in_its_policy(world: World, size: int 
     assert len(await schedule(service, world, ["a"])) == fit
 
 
+async def test_a_pod_waits_for_its_pod_group_also_before_any_pod_group_is_known(world: World) -> None:
+    pod = make_pod("a", "a", schedulingGroup={"podGroupName": "g"})
+    service = world.service(*nodes(1, 1), make_claim("a"), pod)
+    assert await reasons(service, world, "a") == {"PodGroup default/g does not exist"}
+    before = service.extender.requeue.generation
+    service.extender.apply(Applied(pod_group(1)))
+    assert service.extender.requeue.generation > before
+    assert await offered(service, world, "a") == [["n1"]]
+
+
 async def test_a_label_of_coscheduling_without_its_pod_group_means_nothing(world: World) -> None:
     pod = with_metadata(make_pod("a", "a"), labels={"scheduling.x-k8s.io/pod-group": "g"})
     service = world.service(*nodes(1, 1), make_claim("a"), pod)

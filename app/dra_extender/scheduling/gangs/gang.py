@@ -80,8 +80,7 @@ def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
 def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None:
     """How many members have to run; a text when that is unknown; None when the group is not a gang."""
     if key.source in API_GROUPS:
-        sees = any(group.api_group == API_GROUPS["PodGroup"] for group in view.cluster.pod_groups)
-        return f"{key} does not exist" if key.source == "PodGroup" and sees else None
+        return f"{key} does not exist" if key.source == "PodGroup" else None
     name = SIZES[key.source]
     written = {each.metadata.annotations.get(name, "") for each in members}
     if len(written) > 1:
