@@ -16,7 +16,9 @@ from tests.support.allocation.newgates import NEW
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on features that are off")]
 
-GATES = dict.fromkeys((*NEW, "DRANodeAllocatableResources"), True)
+GATES = dict.fromkeys(
+    (*NEW, "DRANodeAllocatableResources", "DRAPartitionableDevicesType", "DRAResourcePoolStatus"), True
+)
 Json = dict[str, Any]
 
 
@@ -33,7 +35,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def ground(plane: ControlPlane) -> Iterator[Ground]:
     with Ground(plane) as ground:
         ground.extender.stop()
-        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = ",".join(f"{gate}=true" for gate in GATES)
+        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = ",".join(
+            f"{gate}=true" for gate in GATES if gate != "DRAResourcePoolStatus"
+        )
         ground.extender.start()
         yield ground
 
@@ -201,3 +205,29 @@ def test_pods_pay_the_overhead_of_a_claim_that_they_share(case: Case, ground: Gr
         assert found["overhead"] == [{"name": "cpu", "perPod": "1500m", "perContainer": "250m"}]
     case.pod("third", **using("shared"))
     case.until_refused("third", "Insufficient cpu")
+
+
+def test_the_partitions_of_each_type_are_counted(case: Case, ground: Ground) -> None:
+    attribute = f"{case.driver}/profile"
+    pool = {"name": "parts", "generation": 1, "resourceSliceCount": 2}
+    where = {"driver": case.driver, "nodeName": "node-1", "pool": pool}
+    parts = [part(f"{kind}-{index}", "x") for kind, index in (("one", 0), ("one", 1), ("two", 0))]
+    for item in parts:
+        size, consumes = item["name"][:3], item["consumesCounters"][0]
+        item["attributes"] = {"profile": {"string": size}}
+        consumes["counters"]["slots"]["value"] = "1" if size == "one" else "2"
+        del consumes["compatibilityGroups"]
+    sets = {"sharedCounters": [{"name": "card", "counters": {"slots": {"value": "2"}}}]}
+    contents: dict[str, Json] = {"sets": sets, "parts": {"devices": parts, "partitionTypeAttribute": attribute}}
+    for name, content in contents.items():
+        meta, spec = {"name": f"{case.name}-{name}"}, {**where, **content}
+        case.apply({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta, "spec": spec})
+
+    def types() -> dict[str, str]:
+        found = ground.extender.ask(f"/insight/headroom?class={case.name}")["partitions"]
+        return {each["type"]: f"{each.get('allocatable', 0)} of {each['total']}" for each in found}
+
+    ground.eventually(lambda: types() == {"one": "2 of 2", "two": "1 of 1"}, "the slices")
+    case.pod_with_claim("pod")
+    case.until_bound("pod")
+    ground.eventually(lambda: types() == {"one": "1 of 2", "two": "0 of 1"}, "the claim")

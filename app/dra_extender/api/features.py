@@ -32,12 +32,18 @@ class FeatureGates(msgspec.Struct, frozen=True):
     DRADerivedAttributes: bool = False
     DRAOptionalNodeOperations: bool = False
     DRANodeAllocatableResources: bool = False
+    DRAPartitionableDevicesType: bool = False
     release: Release = "1.36"
     """Older releases have the rules of 1.36, newer ones those of 1.37."""
 
     @property
     def is_1_37(self) -> bool:
         return self.release == "1.37"
+
+    @property
+    def partition_types(self) -> bool:
+        """Reports count partitions by type."""
+        return self.DRAPartitionableDevicesType and self.DRAPartitionableDevices
 
     @property
     def is_experimental(self) -> bool:
@@ -80,9 +86,8 @@ class FeatureGates(msgspec.Struct, frozen=True):
 GATES: Final = tuple(name for name in FeatureGates.__struct_fields__ if name != "release")
 """The names of the gates."""
 WITHOUT_EFFECT: Final = (
-    *("ClearingNominatedNodeNameAfterBinding", "CompositePodGroup", "DRAPartitionableDevicesType"),
-    *("DRAResourceClaimGranularStatusAuthorization", "DRAResourcePoolStatus", "DynamicResourceAllocation"),
-    *("GangScheduling", "GenericWorkload"),
+    *("ClearingNominatedNodeNameAfterBinding", "CompositePodGroup", "DRAResourceClaimGranularStatusAuthorization"),
+    *("DRAResourcePoolStatus", "DynamicResourceAllocation", "GangScheduling", "GenericWorkload"),
     *("InPlacePodVerticalScalingSchedulerPreemption", "NodeDeclaredFeatures", "NominatedNodeNameForExpectation"),
     *("OpportunisticBatching", "PodGroupPreemptionPolicy", "SchedulerAsyncAPICalls", "SchedulerAsyncPreemption"),
     *("SchedulerPopFromBackoffQ", "SchedulerPreQueueingHints", "SchedulerQueueingHints"),
@@ -92,7 +97,7 @@ WITHOUT_EFFECT: Final = (
 ABSENT: Final[dict[Release, tuple[str, ...]]] = {
     "1.36": (
         *(*GATES[GATES.index("DRAFractionalCapacityRange") :], "CompositePodGroup", "PodGroupPreemptionPolicy"),
-        *("DRAPartitionableDevicesType", "InPlacePodVerticalScalingSchedulerPreemption", "SchedulerPreQueueingHints"),
+        *("InPlacePodVerticalScalingSchedulerPreemption", "SchedulerPreQueueingHints"),
     ),
     "1.37": ("GangScheduling", "SchedulerQueueingHints", "WorkloadAwarePreemption"),
 }

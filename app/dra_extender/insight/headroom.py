@@ -23,8 +23,12 @@ from dra_extender.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    class_names,
 )
 from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
+from dra_extender.insight.devicereport.partitions import PartitionType, by_driver
+from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.plurals import counted
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run_at_once
@@ -46,7 +50,8 @@ class HeadroomGroup(msgspec.Struct, frozen=True):
 
 class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     """How many more pods `fits`, on `nodes` nodes of `of`; `groups`: the nodes with the most headroom first. Not
-    `complete`: the number is a minimum, because the limit of `decisions` was reached.
+    `complete`: the number is a minimum, because the limit of `decisions` was reached. `partitions`: by type, those of
+    pools with devices of the classes, also on cordoned nodes.
     """
 
     what: str
@@ -56,6 +61,7 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[HeadroomGroup, ...] = ()
     complete: bool = True
     decisions: int = 0
+    partitions: tuple[PartitionType, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -68,6 +74,7 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
             names = ", ".join(group.examples) + (", …" if group.nodes > len(group.examples) else "")
             each = "each of " if group.nodes > 1 else ""
             yield f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}"
+        yield from partition_lines(self.partitions)
         yield f"Not checked: {UNCHECKED}."
         if not self.complete:
             yield f"Stopped after {counted(self.decisions, 'allocation')}; --limit allows more."
@@ -107,6 +114,10 @@ def measuring(view: View, what: str, claims: Sequence[ResourceClaim], *, most: i
             if fits:
                 found.setdefault(fits, []).append(name)
         yield
+    partitions: tuple[PartitionType, ...] = ()
+    if view.features.partition_types:
+        report = yield from reporting(view, DeviceQuery(classes=frozenset(class_names(claims))))
+        partitions = by_driver(report.partitions)
     return Headroom(
         what=what,
         fits=sum(fits * len(members) for fits, members in found.items()),
@@ -117,6 +128,7 @@ def measuring(view: View, what: str, claims: Sequence[ResourceClaim], *, most: i
         ),
         complete=filling.complete,
         decisions=filling.decisions,
+        partitions=partitions,
     )
 
 

@@ -15,6 +15,7 @@ from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
 from dra_extender.devices.audit import Violation
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.devicereport.report import (
     STATES,
     Amount,
@@ -102,7 +103,7 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
     if not found.devices:
         return ""
     lines = device_table(found.devices, wide=wide, width=terminal_width(), paint=painted(is_coloured(sys.stdout)))
-    return "\n".join([*lines, summed(found.totals)])
+    return "\n".join([*lines, summed(found.totals), *partition_lines(found.partitions)])
 
 
 @complaining

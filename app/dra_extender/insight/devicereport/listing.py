@@ -27,6 +27,7 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
+from dra_extender.insight.devicereport.partitions import PartitionType, partition_types
 from dra_extender.insight.devicereport.report import (
     Amount,
     CountedDevice,
@@ -93,6 +94,7 @@ def reporting(
     inventory, classes = view.cluster.inventory, ClassMembers(view)
     visible, (driver, _, pool) = _Visibility(inventory, wanted.nodes), after.partition("/")
     found: list[CountedDevice] = []
+    partitions: list[PartitionType] = []
     pools_done: list[PoolID] = []
     next = ""
     ids = sorted(visible.pools())
@@ -105,8 +107,17 @@ def reporting(
             break
         pools_done.append(id)
         devices = yield from counting(view, published, classes, visible.sees)
-        found.extend(device for device in devices if wanted.wants(device))
-    return DeviceReport(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
+        chosen = [device for device in devices if wanted.wants(device)]
+        if chosen and view.features.partition_types and not _problem(published, view.features):
+            partitions.extend(partition_types(published, view.ledger.in_use(id)))
+        found.extend(chosen)
+    return DeviceReport(
+        devices=tuple(found),
+        totals=totals_of(found),
+        next=next,
+        complete=classes.complete,
+        partitions=tuple(partitions),
+    )
 
 
 def counting(
@@ -135,6 +146,12 @@ def counting_devices(view: View) -> Turns[DeviceCounts]:
         if published is not None:
             found.add((yield from counting(view, published, classes)))
     return found
+
+
+def _pool_id(name: str) -> PoolID:
+    """The pool ID of driver/pool. A driver's name contains no slash."""
+    driver, _, pool = name.partition("/")
+    return driver, pool
 
 
 def _problem(pool: PublishedPool, features: FeatureGates) -> str:

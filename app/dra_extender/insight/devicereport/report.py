@@ -14,6 +14,7 @@ import msgspec
 
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceTaint
+from dra_extender.insight.devicereport.partitions import PartitionType
 
 DeviceState = Literal["free", "shared", "used", "blocked", "tainted", "unusable"]
 """`used`: one claim holds the device. `shared`: claims hold shares of it. The other states are of devices that no claim
@@ -89,15 +90,16 @@ class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Devices by driver, pool and slice, and their `totals`. `next`: pass it as `after` to get the next page; empty on
-    the last page. `complete`: false if the selector of a class is still being evaluated, so that devices may lack
-    classes.
+    """Devices by driver, pool and slice, their `totals`, and the `partitions` of their pools by type. `next`: pass it
+    as `after` to get the next page; empty on the last page. `complete`: false if the selector of a class is still being
+    evaluated, so that devices may lack classes.
     """
 
     devices: tuple[CountedDevice, ...]
     totals: DeviceTotals
     next: str = ""
     complete: bool = True
+    partitions: tuple[PartitionType, ...] = ()
 
 
 class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
