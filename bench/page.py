@@ -59,7 +59,7 @@ class Scripted:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.kubernetes = ("", "")
+        self.kubernetes = ("", "", "")
 
     def unknown(self) -> str:
         return ""

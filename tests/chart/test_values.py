@@ -143,10 +143,14 @@ def test_what_cannot_work_is_refused_with_the_remedy(helm: Helm, name: str) -> N
     assert words in str(refusal.value)
 
 
-@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
-def test_clusters_without_version_1_of_the_resource_api_are_refused(helm: Helm, values: dict[str, Any]) -> None:
-    with pytest.raises(HelmError, match=r">=1\.34\.0-0"):
-        helm.render(values, "--kube-version=v1.33.1")
+def test_old_clusters_are_told_which_mode_they_can_have(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"cluster is v1\.33\.1\. Set mode=advisor"):
+        helm.render({}, "--kube-version=v1.33.1")
+    with pytest.raises(HelmError, match=r"stock needs kube-scheduler 1\.34 or newer"):
+        helm.render(STOCK, "--kube-version=v1.33.1")
+    assert helm.render(ADVISOR, "--kube-version=v1.33.1")
+    with pytest.raises(HelmError, match=r">=1\.32\.0-0"):
+        helm.render(ADVISOR, "--kube-version=v1.31.0")
 
 
 @pytest.mark.parametrize(

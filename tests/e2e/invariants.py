@@ -16,7 +16,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.errors import ApiError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.resources import CLAIMS, SLICES, Resource
+from dra_extender.kube.resources import Resource, resource_claims, resource_slices
 from embedded_cluster.informer import Informer
 from embedded_cluster.invariants import violations
 from embedded_cluster.kubelet import obstacle
@@ -54,8 +54,8 @@ class Invariants:
     async def _look(self) -> None:
         # A pod is bound after its claims are reserved: claims listed later are never too old for it.
         pods = await self._list(PODS)
-        claims = await self._list(CLAIMS)
-        slices: list[ResourceSlice] = await self._list(SLICES)
+        claims = await self._list(resource_claims("v1"))
+        slices: list[ResourceSlice] = await self._list(resource_slices("v1"))
         nodes: dict[str, Node] = {node.metadata.name: node for node in await self._list(NODES)}
         told = set(violations(claims, pods, slices, nodes)) | set(_bound_without(pods, claims))
         self._remember(told & self._suspects)

@@ -49,6 +49,7 @@ async def test_the_version_names_both_sides(served: Served, session: aiohttp.Cli
         assert await reply.json() == {
             "version": VERSION,
             "kubernetes": "v1.36.2",
+            "resource_api": "v1",
             "server": "http://api",
         }
 

@@ -63,8 +63,8 @@ class Scripted:
         self._state = state
 
     @property
-    def kubernetes(self) -> tuple[str, str]:
-        return ("", "") if self.unknown() else ("v1.36.2", "http://api")
+    def kubernetes(self) -> tuple[str, str, str]:
+        return ("", "", "") if self.unknown() else ("v1.36.2", "v1", "http://api")
 
     def unknown(self) -> str:
         return "" if self._state() else "the API server has not been reached yet"

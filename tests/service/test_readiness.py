@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
-import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from dra_extender.http.metrics import SPECS
-from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
-from dra_extender.kube.resources import Served, discover
+from dra_extender.kube.resources import Served
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from dra_extender.service.supervision import until_withdrawn
@@ -92,7 +90,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: World, service: S
         "ResourceClaim",
     }
     _, version = await world.get(service.url + "/version")
-    assert version["server"] == world.api.url
+    assert (version["resource_api"], version["server"]) == ("v1", world.api.url)
     _, text = await world.get(service.url + "/metrics")
     assert 'dra_extender_objects{kind="Node"} 3.0' in text
     assert "dra_extender_ready 1.0" in text
@@ -109,46 +107,44 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
         assert (await world.get(service.url + "/readyz"))[0] == 404
 
 
-VERSIONS = ("v1", "v1beta2")
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
+    async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
+        await service.until_ready(LONGEST)
+        assert service.replica.kubernetes[1] == version
 
 
-@pytest.fixture
-def upgraded(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set: the API server serves DeviceTaintRules in v1; until then the service finds the older version only."""
-    upgraded = asyncio.Event()
-
-    async def found(client: KubeClient) -> Served:
-        served = await discover(client)
-        return served if upgraded.is_set() else msgspec.structs.replace(served, taint_rules="v1beta2")
-
-    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
-    monkeypatch.setattr("dra_extender.service.supervision.discover", found)
-    return upgraded
-
-
-async def test_after_an_upgrade_it_speaks_the_new_version(
-    upgraded: asyncio.Event, capfd: pytest.CaptureFixture[str]
+async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with EmbeddedAPIServer(versions=VERSIONS) as api, serve(api.url) as service:
+    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
+        port = urlsplit(before.url).port or 0
+        service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
+        await service.start()
         await service.until_ready(LONGEST)
-        assert service.replica.served.taint_rules == "v1beta2"
-        upgraded.set()
-        await until(lambda: service.replica.served.taint_rules == "v1")
+    async with EmbeddedAPIServer(port=port):
+        await until(lambda: service.replica.kubernetes[1] == "v1")
         await service.until_ready(LONGEST)
+        await service.stop()
     captured = capfd.readouterr()
     assert "serves other versions" in captured.out + captured.err
 
 
-async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(upgraded: asyncio.Event) -> None:
-    async with EmbeddedAPIServer(versions=VERSIONS) as api:
-        api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
-        async with serve(api.url) as service:
-            await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
-            api.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
-            upgraded.set()
-            await until(lambda: service.replica.served.taint_rules == "v1")
-            await service.until_ready(LONGEST)
-            assert "resourceclaims/binding" not in service.replica.unavailable()
+async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
+        before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
+        port = urlsplit(before.url).port or 0
+        service = Service(load({"listen": "127.0.0.1:0", "server": before.url}))
+        await service.start()
+        await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
+    async with EmbeddedAPIServer(port=port) as after:
+        after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
+        await service.until_ready(LONGEST)
+        assert service.replica.kubernetes[1] == "v1"
+        assert "resourceclaims/binding" not in service.replica.unavailable()
+        await service.stop()
 
 
 @pytest.mark.parametrize(
@@ -166,11 +162,11 @@ async def test_an_api_server_with_other_rules_is_noticed_though_all_watches_work
     async def discover(client: object) -> Served:
         nonlocal asks
         asks += 1
-        return Served("v1", next(versions))
+        return Served("v1", "v1", next(versions))
 
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.0)
     monkeypatch.setattr("dra_extender.service.supervision.discover", discover)
-    await until_withdrawn(None, Served("v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
+    await until_withdrawn(None, Served("v1", "v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
     assert asks == asked
 
 

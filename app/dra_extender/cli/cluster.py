@@ -32,16 +32,16 @@ from dra_extender.kube.pages import list_all, list_pages
 from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
-    CLASSES,
     NODES,
     POD_GROUPS,
     PODS,
-    SLICES,
     Identity,
     Resource,
     Served,
+    device_classes,
     discover,
     identify,
+    resource_slices,
     watched_kinds,
 )
 from dra_extender.scheduling.config import SchedulingConfig
@@ -108,10 +108,10 @@ async def read_slices(source: Source) -> tuple[Sequence[ResourceSlice], Release]
     understood, and as `read`.
     """
     if source.from_file:
-        file = stored(source)
-        return [SLICES.decode(item) for item in file.objects.get(SLICES.plural, ())], release_of(file.kubernetes)
+        file, kind = stored(source), resource_slices("v1")
+        return [kind.decode(item) for item in file.objects.get(kind.plural, ())], release_of(file.kubernetes)
     async with connected(source) as (client, served):
-        slices, problems = await list_all(client, SLICES)
+        slices, problems = await list_all(client, resource_slices(served.version))
         if problems:
             raise problems[0]
         return slices, release_of(served.server_version)
@@ -153,7 +153,7 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served("v1", pod_groups=POD_GROUPS)):
+    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS)):
         known = _known(kind, cluster)
         known.listed(file.objects.get(section(kind), []))
         known.report()
@@ -185,11 +185,12 @@ _NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Names
 
 async def names(source: Source, kind: str, namespace: str = "") -> list[str]:
     """The names on the first page; of `drivers`, those of slices. Raises as `read`."""
-    async with client_of(source) as client:
-        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, CLASSES)
-        listed = next((resource for resource in resources if resource.plural == kind), SLICES)
+    async with connected(source) as (client, served):
+        slices = resource_slices(served.version)
+        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, device_classes(served.version))
+        listed = next((resource for resource in resources if resource.plural == kind), slices)
         selector = {"fieldSelector": f"metadata.namespace={namespace}"} if namespace else {}
         async for page in list_pages(client, listed, selector):
             items = page.items or ()
-            return [SLICES.decode(item).spec.driver if listed is SLICES else identify(item).name for item in items]
+            return [slices.decode(item).spec.driver if listed is slices else identify(item).name for item in items]
     return []

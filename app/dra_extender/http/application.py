@@ -44,6 +44,7 @@ class HealthReport(msgspec.Struct, frozen=True):
 class Version(msgspec.Struct, frozen=True):
     version: Annotated[str, msgspec.Meta(description="of this program")]
     kubernetes: Annotated[str, msgspec.Meta(description="of the API server; empty until it answers")]
+    resource_api: Annotated[str, msgspec.Meta(description="version of resource.k8s.io in use; empty until known")]
     server: Annotated[str, msgspec.Meta(description="URL of the API server")]
 
 
@@ -55,8 +56,8 @@ class Health(Protocol):
     def ready(self) -> Sequence[Check]: ...
 
     @property
-    def kubernetes(self) -> tuple[str, str]:
-        """Version of the API server, and its URL; empty until known."""
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of its resource API, and its URL; empty until known."""
 
 
 PROBE_RESPONSES: dict[int | str, dict[str, Any]] = {

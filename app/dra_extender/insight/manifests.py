@@ -31,12 +31,16 @@ from dra_extender.api.resource import (
     ResourceClaimSpec,
     ResourceSlice,
 )
-from dra_extender.kube.resources import CLAIMS, CLASSES, SLICES, Resource
+from dra_extender.kube.resources import Resource, device_classes, resource_claims, resource_slices
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
-_VERSIONS: Final = ("v1", "v1beta2")
-_KINDS: Final[Mapping[str, Resource[Any]]] = {kind.kind: kind for kind in (SLICES, CLASSES, CLAIMS)}
+_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
+    "ResourceSlice": resource_slices,
+    "DeviceClass": device_classes,
+    "ResourceClaim": resource_claims,
+}
 _CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
 _TOLERATION: Final = re.compile(
     r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule|None))?"
@@ -228,7 +232,7 @@ def claim_of(document: dict[str, Any]) -> ResourceClaim:
     if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
         spec = spec.get("spec")
     body = {"metadata": document.get("metadata") or {}, "spec": spec or {}}
-    return CLAIMS.decode(msgspec.json.encode(body))
+    return resource_claims(version).decode(msgspec.json.encode(body))
 
 
 def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
@@ -242,7 +246,7 @@ def hypothetical_objects(file: str, text: str, namespace: str) -> list[Hypotheti
                 f"{file}: {document.get('apiVersion')} {kind or 'without a kind'} is not supported: give objects "
                 f"of kind {', '.join(_KINDS)} of {GROUP}/{', '.join(_VERSIONS)}"
             )
-        item: HypotheticalObject = _KINDS[kind].decode(msgspec.json.encode(document))
+        item: HypotheticalObject = _KINDS[kind](version).decode(msgspec.json.encode(document))
         found.append(hypothetical_claim(item, namespace) if isinstance(item, ResourceClaim) else item)
     if not found:
         raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")

@@ -1,7 +1,8 @@
 """The kinds that the service reads from the API server: versions, URL paths and decoders.
 
-`discover` promises that the API server serves resource.k8s.io/v1, and the newest served version of DeviceTaintRules, if
-any, and of PodGroups in each of their API groups. `Resource.decode` returns the same struct for every version.
+`discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2, else v1beta1;
+a version of DeviceTaintRules if any is served; and the newest served version of PodGroups in each of their API groups.
+`Resource.decode` returns the v1 form of every version.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from urllib.parse import quote
 
 import msgspec
 
+from dra_extender.api import resource as v1
+from dra_extender.api import v1beta1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import UNDECODABLE, decode, identity
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError
 from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
-from dra_extender.api.resource import GROUP, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dra_extender.api.resource import GROUP
 from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient
 
+CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 POD_GROUP_VERSIONS = {
     PodGroup.api_group: ("v1beta1", "v1alpha3", "v1alpha2"),
@@ -34,10 +38,11 @@ T = TypeVar("T")
 
 
 class Served(msgspec.Struct, frozen=True):
-    """`taint_rules` is the version that has DeviceTaintRules, or empty. `pod_groups` are API groups and their versions
-    that have PodGroups.
+    """`version` has claims, slices and classes; `taint_rules` is the version that has DeviceTaintRules, or empty.
+    `pod_groups` are API groups and their versions that have PodGroups.
     """
 
+    version: str
     taint_rules: str = ""
     server_version: str = ""
     pod_groups: tuple[tuple[str, str], ...] = ()
@@ -58,11 +63,12 @@ class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
 
 async def discover(client: KubeClient) -> Served:
     """Ask the API server. Raises RejectedError if it does not serve resource.k8s.io, and the client's ApiErrors."""
-    resources = await _resources(client, GROUP, RULE_VERSIONS)
-    if CLAIMS.plural not in resources.get(CLAIMS.version, ()):
+    resources = await _resources(client, GROUP, CLAIM_VERSIONS + RULE_VERSIONS)
+    best = _newest(resources, CLAIM_VERSIONS, "resourceclaims")
+    if not best:
         text = (
             f"the API server serves no usable version of {GROUP} ({', '.join(sorted(resources)) or 'none'}); "
-            f"{CLAIMS.version} is needed (Kubernetes 1.34 or newer)"
+            f"one of {', '.join(CLAIM_VERSIONS)} is needed (Kubernetes 1.34 or newer, or --runtime-config)"
         )
         raise RejectedError(404, "NotServed", text)
     rules = _newest(resources, RULE_VERSIONS, "devicetaintrules")
@@ -73,7 +79,7 @@ async def discover(client: KubeClient) -> Served:
     server_version = ""
     with suppress(ApiError):
         server_version = (await _get(client, "/version")).git_version
-    return Served(rules, server_version, tuple(groups))
+    return Served(best, rules, server_version, tuple(groups))
 
 
 async def _resources(client: KubeClient, group: str, versions: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -174,18 +180,28 @@ PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", partial(decode, Pod))
 BUDGETS: Resource[PodDisruptionBudget] = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", partial(decode, PodDisruptionBudget)
 )
-CLAIMS: Resource[ResourceClaim] = Resource(
-    GROUP, "v1", "resourceclaims", "ResourceClaim", partial(decode, ResourceClaim), read_partially=partial_allocation
-)
-SLICES: Resource[ResourceSlice] = Resource(
-    GROUP, "v1", "resourceslices", "ResourceSlice", partial(decode, ResourceSlice)
-)
-CLASSES: Resource[DeviceClass] = Resource(GROUP, "v1", "deviceclasses", "DeviceClass", partial(decode, DeviceClass))
 
 
-def device_taint_rules(version: str) -> Resource[DeviceTaintRule]:
+def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
+    """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
+    read = v1beta1.decode_claim if version == "v1beta1" else partial(decode, v1.ResourceClaim)
+    return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, read_partially=partial_allocation)
+
+
+def resource_slices(version: str) -> Resource[v1.ResourceSlice]:
+    """Slices in `v1`, `v1beta2` (same layout) or `v1beta1` (devices under `basic`)."""
+    read = v1beta1.decode_slice if version == "v1beta1" else partial(decode, v1.ResourceSlice)
+    return Resource(v1.GROUP, version, "resourceslices", "ResourceSlice", read)
+
+
+def device_classes(version: str) -> Resource[v1.DeviceClass]:
+    """Classes; the layout is the same in all versions."""
+    return Resource(v1.GROUP, version, "deviceclasses", "DeviceClass", partial(decode, v1.DeviceClass))
+
+
+def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     """Taint rules; the layout is the same in all versions."""
-    return Resource(GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, DeviceTaintRule))
+    return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", partial(decode, v1.DeviceTaintRule))
 
 
 def pod_groups(group: str, version: str) -> Resource[PodGroup]:
@@ -196,7 +212,8 @@ def pod_groups(group: str, version: str) -> Resource[PodGroup]:
 
 def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
     """All kinds that decisions read, in the served versions. `budgets`: PodDisruptionBudgets, too."""
+    kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
     groups = (pod_groups(*each) for each in served.pod_groups)
     more = (BUDGETS,) if budgets else ()
-    return (NODES, PODS, CLASSES, SLICES, CLAIMS, *rules, *groups, *more)
+    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules, *groups, *more)

@@ -27,7 +27,7 @@ from dra_extender.unexpected import counts
 
 SHUTTING_DOWN = "shutting down"
 UNREACHED = "the API server has not been reached yet"
-NOT_SERVED = Served()
+NOT_SERVED = Served("")
 
 
 @dataclass(slots=True, eq=False)
@@ -137,9 +137,9 @@ class Replica:
         return [*checks, *(self.engine.watch_health.checks() if self.engine is not None else ())]
 
     @property
-    def kubernetes(self) -> tuple[str, str]:
-        """Version of the API server, and its URL; empty until known."""
-        return self.served.server_version, self.server
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of its resource API, and its URL; empty until known."""
+        return self.served.server_version, self.served.version, self.server
 
     def readings(self) -> Iterator[Reading]:
         """The metrics that are read at a scrape; those of the engine once there is one."""

@@ -223,7 +223,7 @@ async def until_withdrawn(client: KubeClient, served: Served, suspected: Callabl
 
 def _versions(served: Served) -> dict[str, str]:
     groups = ", ".join(map("/".join, served.pod_groups))
-    found = {"taint_rules": served.taint_rules, "pod_groups": groups}
+    found = {"resource_api": served.version, "taint_rules": served.taint_rules, "pod_groups": groups}
     return {name: version or _NOT_SERVED for name, version in found.items()}
 
 

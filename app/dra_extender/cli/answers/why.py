@@ -23,7 +23,7 @@ from dra_extender.cli.answers.answer import (
     unanswerable,
 )
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
-from dra_extender.cli.cluster import Snapshot, client_of
+from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import WhyOptions
 from dra_extender.cli.source import Source
@@ -33,7 +33,7 @@ from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
 from dra_extender.insight.why.waiting import waiting, waiting_text
-from dra_extender.kube.resources import CLAIMS
+from dra_extender.kube.resources import resource_claims
 from dra_extender.scheduling.turns import run_at_once
 from dra_extender.scheduling.view import View
 
@@ -142,8 +142,8 @@ async def _stored_templates(
     templates: dict[str, dict[str, ResourceClaimSpec]] = {}
     if source.from_file or not wanted:
         return templates
-    async with client_of(source) as client:
-        kind = msgspec.structs.replace(CLAIMS, plural="resourceclaimtemplates")
+    async with connected(source) as (client, served):
+        kind = msgspec.structs.replace(resource_claims(served.version), plural="resourceclaimtemplates")
         for where, name in sorted(wanted):
             try:
                 document = msgspec.json.decode(await client.get(kind.path(where, name)))
