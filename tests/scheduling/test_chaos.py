@@ -11,8 +11,9 @@ from dra_extender.allocation.workerrequests import CompileRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import UnreachableError
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.meta import OwnerReference
+from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.cel.device import CelGates
 from dra_extender.scheduling.deferred import MILLISECONDS, WorkItem
 from tests.support.simulation.api import Api
@@ -88,7 +89,7 @@ def test_a_namespace_that_gets_more_than_its_turn_is_found(queue: type[CountedQu
 
 
 async def test_a_claim_that_is_reserved_for_a_group_stays_allocated_for_its_pods(world: World, small: Objects) -> None:
-    world.api.groups["default/g"] = "uid-g"
+    world.api.put(PodGroup(ObjectMeta(name="g", namespace="default", uid="uid-g")))
     owner = OwnerReference("PodGroup", "g", "uid-g", "scheduling.k8s.io/v1alpha1", controller=True)
     claim = with_metadata(make_claim("c"), owner_references=(owner,))
     pod = make_pod("p", "c", schedulingGroup={"podGroupName": "g"})

@@ -14,7 +14,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.meta import OwnerReference
+from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import (
     FINALIZER,
     POD_GROUP_API,
@@ -23,6 +23,7 @@ from dra_extender.api.resource import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.pods import Pods
 from dra_extender.scheduling import view
 from dra_extender.scheduling.bind import failure
@@ -55,7 +56,7 @@ def group_claim(name: str) -> ResourceClaim:
 
 
 def replica(world: World, lag: float = 0.002) -> Service:
-    world.api.groups["default/g"] = "uid-g"
+    world.api.put(PodGroup(ObjectMeta(name="g", namespace="default", uid="uid-g")))
     return world.service(lag=lag, config=OURS, features=FeatureGates(DRAWorkloadResourceClaims=True))
 
 

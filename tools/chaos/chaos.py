@@ -343,7 +343,8 @@ class Chaos:
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:
                     wrong.append(f"{pod.metadata.name} fits on {nodes} and is not bound")
-            if not is_member(pod) and (node := self.hardware.room_for(pod)):
+            alone = not is_member(pod) and not api.lacks_group(pod)
+            if alone and (node := self.hardware.room_for(pod)):
                 wrong.append(f"{pod.metadata.name} was refused although {node} has enough free devices")
         groups = set(api.groups.values())
         for claim in api.all(ResourceClaim):

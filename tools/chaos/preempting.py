@@ -144,6 +144,7 @@ class Preempting:
             not view.uses_devices(pod)
             or pod.metadata.deletion_timestamp
             or is_member(pod)
+            or self._api.lacks_group(pod)
             or not view.config.may_clear_for(pod.spec.scheduler_name)
         ):
             return []

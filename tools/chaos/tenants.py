@@ -21,8 +21,9 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.meta import OwnerReference
+from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.scheduling.claims import ADOPTED
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import make_claim, make_pod
@@ -95,7 +96,7 @@ class Tenants:
         that does not exist harms only its own pod: the claim controller may release it before the pod is bound.
         """
         named = self._lots.choice(["group", "group", "another"])
-        self._api.groups[f"{NAMESPACE}/group"] = "uid-group"
+        self._api.put(PodGroup(ObjectMeta(name="group", namespace=NAMESPACE, uid="uid-group")))
         owner = OwnerReference("PodGroup", "group", "uid-group", "scheduling.k8s.io/v1alpha1", controller=True)
         owned = with_metadata(claim, owner_references=(owner,))
         return owned, spec | {"schedulingGroup": {"podGroupName": named}}

@@ -15,6 +15,7 @@ import msgspec
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.scheduling import PodGroup
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.strategy import with_pod_status
 from tests.support.simulation.virtualtime import VirtualClock
@@ -81,8 +82,6 @@ class Api:
         """Names of all nodes that ever were: pools of these names are theirs."""
         self.nominated_ahead: dict[str, str] = {}
         """By UID of the pod: the node that it was nominated for ahead of the queue, last."""
-        self.groups: dict[str, str] = {}
-        """UIDs of the PodGroups that exist, by namespace/name."""
         self.protected: set[str] = set()
         """Names of pods that a budget keeps from being evicted."""
         self.restores = 0
@@ -309,9 +308,19 @@ class Api:
         users = {entry.uid for entry in claim.status.reserved_for} & set(self.groups.values())
         return bool(users) and users.isdisjoint(self.group_of(pod) for pod in self.all(Pod) if _names(pod, claim))
 
+    @property
+    def groups(self) -> dict[str, str]:
+        """UIDs of the PodGroups that exist, by namespace/name."""
+        return {group.metadata.key: group.metadata.uid for group in self.all(PodGroup)}
+
     def group_of(self, pod: Pod) -> str:
         """The UID of the pod's PodGroup; empty when there is none."""
-        return self.groups.get(f"{pod.metadata.namespace}/{pod.group_name}", "")
+        group = self.objects.get((PodGroup, f"{pod.metadata.namespace}/{pod.group_name}"))
+        return group.metadata.uid if group is not None else ""
+
+    def lacks_group(self, pod: Pod) -> bool:
+        """True while the pod waits for its PodGroup to exist."""
+        return bool(pod.group_name) and not self.group_of(pod)
 
     def _check_binding(self, pod: Pod) -> None:
         names = claim_names(pod)

@@ -12,12 +12,13 @@ from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, PartialAllocation, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.cluster import Continuity
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 
-KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim)
+KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim, PodGroup)
 LATE = 0.01
 
 
