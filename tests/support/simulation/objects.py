@@ -18,9 +18,10 @@ from dra_extender.api.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
+from dra_extender.api.scheduling import PodGroup
 
 Json = dict[str, Any]
-KubernetesObject: TypeAlias = Node | Pod | ResourceClaim | ResourceSlice | DeviceClass
+KubernetesObject: TypeAlias = Node | Pod | ResourceClaim | ResourceSlice | DeviceClass | PodGroup
 Objects: TypeAlias = Sequence[KubernetesObject]
 
 DRIVER = "gpu.example.com"
