@@ -48,7 +48,7 @@ BYTES: Final = 2**19
 SHARE: Final = 5
 """The pause after a diagnosis is this many times as long as the diagnosis."""
 CLAIM_SECONDS: Final = 5.0
-"""How long the claims of a pod may be missing before the pod counts as pending for them."""
+"""How long claims of a pod may be missing or being deleted before the pod counts as pending for them."""
 NO_CLAIM: Final = "/"
 """A name that no claim has."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -85,7 +85,7 @@ class Diagnoses:
         self._clock = clock
         self._pods: LRUCache[str, _Diagnosed] = LRUCache(REMEMBERED)
         self._lacking_since: LRUCache[str, float] = LRUCache(REMEMBERED)
-        """By UID: since when some claims of a pod are missing."""
+        """By UID: since when some claims of a pod are missing or being deleted."""
         self._unasked: Mapping[str, int] = {}
         """Pending pods that kube-scheduler does not ask about, by UID."""
         self._queue = FairQueue[str]()
@@ -177,10 +177,10 @@ class Diagnoses:
         return next((item.message for item in found if item.reason == "Unschedulable"), "")
 
     def _missing_claims(self, pod: Pod) -> str:
-        """kube-scheduler does not try a pod whose claims are missing, and sets no condition."""
-        created = created_names(pod)
+        """kube-scheduler does not try a pod whose claims are missing or being deleted, and sets no condition."""
+        created, get = created_names(pod), partial(self._view.ledger.get, pod.metadata.namespace)
         names = [entry.resource_claim_name or created.get(entry.name, NO_CLAIM) for entry in pod.spec.resource_claims]
-        if all(not name or self._view.ledger.get(pod.metadata.namespace, name) is not None for name in names):
+        if all((claim := get(name)) is not None and not claim.metadata.deletion_timestamp for name in names if name):
             return ""
         now, uid = self._clock(), pod.metadata.uid
         since = self._lacking_since.get(uid, now)

@@ -236,3 +236,18 @@ async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while
     text = "claim default/trainig-gpu does not exist; did you mean training-gpu? (fits 1 node)"
     assert told.events == [("Pod p", "ClaimMissing", text)]
     assert list(told.diagnoses.pending()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"
+
+
+async def test_a_pod_that_is_not_tried_because_its_claim_is_being_deleted_is_told(
+    world: World, serving: Service
+) -> None:
+    claim = make_claim("c")
+    meta = msgspec.structs.replace(claim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    world.add(msgspec.structs.replace(claim, metadata=meta), make_pod("p", "c"))
+    await world.settle()
+    told = Told(serving)
+    assert await told.diagnoses.diagnose_next() is None, "the claim may be gone a moment later"
+    told.now += CLAIM_SECONDS
+    assert await told.diagnoses.diagnose_next() is not None
+    text = "claim default/c is being deleted; create claim c again after it is deleted (fits 1 node)"
+    assert told.events == [("Pod p", "ClaimLeaving", text), ("ResourceClaim c", "ClaimLeaving", text)]
