@@ -135,6 +135,7 @@ async def test_taints_models_and_names_can_be_read_without_a_click(flow: Flow, b
 async def test_partitions_stand_together_under_their_gpu(flow: Flow, browser: Browser, width: int) -> None:
     async with fed(browser, flow, large(), width) as page:
         mig = page.locator('[data-row="node mig"]')
+        await expect(mig.locator(".meta")).to_have_text("0 of 2 free, 1 in part")
         await expect(mig.locator(".group-title")).to_have_text(["set-0100% taken", "set-113% taken"])
         assert [await group.get_by_role("gridcell").count() for group in await mig.locator(".cells").all()] == [8, 8]
         await mig.get_by_role("gridcell").first.focus()

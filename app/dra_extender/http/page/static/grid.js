@@ -132,7 +132,7 @@ export class Grid {
 
   /** @param {Row} row */
   head(row) {
-    const meta = `${row.counts.free} of ${row.devices.length} free`;
+    const meta = `${row.free} of ${row.units} free` + (row.partly ? `, ${row.partly} in part` : "");
     const taints = row.node.taints.join(", ");
     return element(
       "div",

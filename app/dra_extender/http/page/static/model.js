@@ -36,6 +36,8 @@ import { STATES } from "./states.js";
  * @property {number} longest  letters of the longest name
  * @property {Record<State, number>} counts
  * @property {number} units   devices, where the partitions of a GPU are one
+ * @property {number} free    units that are free; a GPU of which no partition is taken
+ * @property {number} partly  GPUs of which some partitions are taken and others free
  * @property {number} fill    percent that is taken, of all units together
  */
 
@@ -115,8 +117,8 @@ export class Model {
     const rows = [...this.rows.values()];
     const byName = (/** @type {Row} */ a, /** @type {Row} */ b) => natural.compare(a.name, b.name);
     const full = (/** @type {Row} */ row) => row.fill / Math.max(1, row.units);
-    if (order === "free") return rows.sort((a, b) => b.counts.free - a.counts.free || full(a) - full(b) || byName(a, b));
-    if (order === "full") return rows.sort((a, b) => full(b) - full(a) || a.counts.free - b.counts.free || byName(a, b));
+    if (order === "free") return rows.sort((a, b) => b.free - a.free || full(a) - full(b) || byName(a, b));
+    if (order === "full") return rows.sort((a, b) => full(b) - full(a) || a.free - b.free || byName(a, b));
     return rows.sort(byName);
   }
 
@@ -137,7 +139,7 @@ export class Model {
     if (!row) {
       row = {
         id, name: part.node || part.pool, single: Boolean(part.node), parts: new Map(), devices: [], groups: [], models: "",
-        node: this.tainted.get(part.node) ?? PLAIN, longest: 0, counts: none(), units: 0, fill: 0,
+        node: this.tainted.get(part.node) ?? PLAIN, longest: 0, counts: none(), units: 0, free: 0, partly: 0, fill: 0,
       };
       this.rows.set(id, row);
       this.membership += 1;
@@ -169,7 +171,7 @@ export class Model {
     row.groups = groupsOf(parts);
     row.devices = row.groups.flatMap((group) => group.devices);
     row.counts = none();
-    row.units = row.fill = row.longest = 0;
+    row.units = row.free = row.partly = row.fill = row.longest = 0;
     /** @type {Map<string, number>} */
     const models = new Map();
     for (const device of row.devices) {
@@ -180,7 +182,10 @@ export class Model {
     for (const group of row.groups) {
       const model = group.title ? group.devices.find((device) => device.model)?.model : "";
       if (model) models.set(model, (models.get(model) ?? 0) + 1);
+      const free = group.devices.filter((device) => device.state === "free").length;
       row.units += group.title ? 1 : group.devices.length;
+      row.free += group.title ? Number(free > 0 && !group.fill) : free;
+      row.partly += Number(Boolean(group.title) && free > 0 && group.fill > 0);
       row.fill += group.title ? group.fill : group.devices.reduce((fill, device) => fill + device.fill, 0);
     }
     row.models = [...models].map(([model, count]) => `${count} × ${model}`).join(", ");

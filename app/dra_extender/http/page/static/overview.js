@@ -64,10 +64,10 @@ export class Overview {
   /** @param {Model} model */
   histogram(model) {
     const rows = [...model.rows.values()].filter((row) => row.single);
-    const most = rows.reduce((most, row) => Math.max(most, row.devices.length), 0);
+    const most = rows.reduce((most, row) => Math.max(most, row.units), 0);
     const wide = most < BARS ? 1 : Math.ceil((most + 1) / RANGES);
     const bars = Array.from({ length: Math.ceil((most + 1) / wide) }, () => 0);
-    for (const row of rows) bars[Math.min(bars.length - 1, Math.floor(row.counts.free / wide))] += 1;
+    for (const row of rows) bars[Math.min(bars.length - 1, Math.floor(row.free / wide))] += 1;
     this.figure.hidden = !rows.length;
     const highest = Math.max(1, ...bars);
     fill(
