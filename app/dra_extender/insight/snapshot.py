@@ -221,16 +221,21 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return self.pod.spec.scheduler_name or "default-scheduler"
 
     def fitting(self, view: View, names: Sequence[str]) -> list[str]:
-        """The nodes that have devices for the pod. Undecided nodes may be missing. `view` has the budget of this turn.
-        Raises TurnSpent and Deferred.
+        """The nodes that have devices for the pod; none if the decision on one of them is an error. Undecided nodes may
+        be missing. `view` has the budget of this turn. Raises TurnSpent and Deferred.
         """
         if not isinstance(self.prefiltered, PreFilterState):
             return []
         decisions, used = view.decisions.with_state(self.snapshot.overlay), self.snapshot.used
         view = replace(view, decisions=decisions, used=lambda name, without: used(name))
         known = [name for name in names if name in view.cluster.nodes]
-        fits = node_statuses(view, self.prefiltered, known).fits if known else []
-        return [*fits, *(name for name in names if name not in view.cluster.nodes and self._fits_new_node(view, name))]
+        statuses = node_statuses(view, self.prefiltered, known)
+        if statuses.error:
+            return []
+        return [
+            *statuses.fits,
+            *(name for name in names if name not in view.cluster.nodes and self._fits_new_node(view, name)),
+        ]
 
     def _fits_new_node(self, view: View, name: str) -> bool:
         prefiltered, node = self.prefiltered, self.snapshot.nodes.get(name)
