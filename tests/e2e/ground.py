@@ -52,9 +52,10 @@ T = TypeVar("T")
 class Ground:
     """Enter it to bring everything up."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, nodes: int = NODES) -> None:
+        """With this number of nodes, and those that tests create."""
         self.plane = plane
-        self.nodes = tuple(hardware.node_name(index) for index in range(NODES))
+        self.nodes = tuple(hardware.node_name(index) for index in range(nodes))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ground", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,7 +111,7 @@ class Ground:
     async def _set_up_nodes(self) -> None:
         """Nodes without hardware and a kubelet. Their pods and claims are not known yet."""
         self.driver = Driver(self.client)
-        for index in range(NODES):
+        for index in range(len(self.nodes)):
             node = hardware.node(index)
             if self.plane.others:
                 # There is no cluster network that could route to an address.
@@ -245,6 +246,10 @@ class Ground:
     def pod(self, key: str) -> FullPod | None:
         """A pod by namespace/name, as the watch has it."""
         return self._pods.objects.get(key)
+
+    def pods(self, namespace: str) -> list[FullPod]:
+        """The pods of a namespace, as the watch has them."""
+        return [pod for pod in list(self._pods.objects.values()) if pod.metadata.namespace == namespace]
 
     def claims(self, namespace: str) -> list[ResourceClaim]:
         """The claims of a namespace, as the watch has them."""

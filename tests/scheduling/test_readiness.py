@@ -89,7 +89,7 @@ def test_a_claim_without_conditions_is_always_ready() -> None:
 def test_the_clock_starts_at_the_allocation(second: int, over: bool) -> None:
     now = datetime.fromtimestamp(datetime(2026, 1, 1, tzinfo=UTC).timestamp() + second, UTC)
     assert timed_out(claim(None), now, 600) is over
-    assert unavailable(claim(None), now, 600) is over
+    assert bool(unavailable(claim(None), now, 600)) is over
     assert not unavailable(claim({"ready": "True"}), now, 600)
 
 

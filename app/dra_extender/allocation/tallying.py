@@ -123,7 +123,7 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
     if scarce:
         return refused
     if search.steps > bounds.steps:  # the latest reason is about a part of the combinations
-        return msgspec.structs.replace(refused, cause="every combination of devices was tried")
+        return msgspec.structs.replace(refused, cause="no combination of devices does")
     if bounds.shortage is None or task.counters is None:
         return msgspec.structs.replace(refused, cause=bounds.reason)
     numbers, needed, left = bounds.shortage

@@ -171,6 +171,7 @@ class PodSpec(Object, frozen=True, gc=False):
     scheduler_name: str = ""
     priority: int = 0
     preemption_policy: str = ""
+    host_network: bool = False
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, Quantity] = {}

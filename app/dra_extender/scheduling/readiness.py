@@ -96,7 +96,8 @@ def timed_out(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bo
     return limit is not None and limit < now.timestamp()
 
 
-def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
-    """True when the devices failed, or were not ready in time: the allocation cannot be used on any node."""
+def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> str:
+    """Why the allocation cannot be used on any node: its devices failed, or were not ready in time. Empty otherwise."""
     state = readiness(claim)
-    return bool(state.failed) or (not state.ready and timed_out(claim, now, binding_seconds))
+    late = not state.ready and not state.failed and timed_out(claim, now, binding_seconds)
+    return f"device binding timeout: claim={claim.metadata.name}" if late else state.failed

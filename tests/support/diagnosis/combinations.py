@@ -129,7 +129,7 @@ def _agrees(constraint: Mapping[str, str], devices: Sequence[Device]) -> bool:
 
 
 CAUSES: Final[Mapping[str, Collection[str]]] = {
-    "every combination of devices was tried": RULES,
+    "no combination of devices does": RULES,
     "there are not enough devices for all requests together": (),
     "there are not enough devices that satisfy the constraints for all requests together": ("constraints",),
     "the capacity left does not suffice for all shares together": ("capacity",),

@@ -47,8 +47,9 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
             users = [user["uid"] for user in claim["status"]["reservedFor"]]
             true = len(users) >= MOST_CONSUMERS and facts.pod["metadata"]["uid"] not in users
         case "feature gate":
-            alternatives = any("firstAvailable" in request for request in _requests(claim))
+            alternatives = bool(claim) and any("firstAvailable" in request for request in _requests(claim))
             true = alternatives and not facts.features.DRAPrioritizedList and "DRAPrioritizedList" in statement.text
+            true |= not statement.claim and _only_a_class_provides(facts, statement.text)
         case "class missing":
             true = _class_is_missing(facts, claim, statement.text)
         case "claim":
@@ -58,6 +59,17 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
             return
     if not true:
         yield "it is not so"
+
+
+def _only_a_class_provides(facts: Facts, text: str) -> bool:
+    match = re.match(r"only device class (\S+) provides (\S+), and the feature gate DRAExtendedResource is off$", text)
+    assert match is not None, text
+    provides = facts.objects["DeviceClass", match[1]]["spec"].get("extendedResourceName") == match[2]
+    containers = facts.pod["spec"]["containers"]
+    asked = any(match[2] in each.get("resources", {}).get("requests", {}) for each in containers)
+    nodes = (facts.objects["Node", name]["status"]["allocatable"] for name in facts.nodes)
+    off = not facts.features.DRAExtendedResource
+    return off and provides and asked and not any(match[2] in allocatable for allocatable in nodes)
 
 
 def _requests(claim: Json) -> list[Json]:

@@ -7,7 +7,7 @@ needs no permission to read templates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -64,11 +64,12 @@ Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 
 class KnownNames(NamedTuple):
     """`classes`: by class, the known drivers of the devices that it selects. `attributes`: full names of the attributes
-    that devices have; `capacities`: names of their capacities.
+    that devices have; `differing`: those in which devices of a node differ. `capacities`: names of their capacities.
     """
 
     classes: Mapping[str, frozenset[str]]
     attributes: Sequence[str]
+    differing: Collection[str]
     capacities: Sequence[str]
 
 
@@ -90,10 +91,7 @@ def of_claim(editable: EditableClaim, known: Tallies, names: KnownNames, budget:
         yield from _capacities(request, found, names.capacities, budget)
         yield from _tolerations(request, found, budget)
         yield from _classes(request, names.classes, budget)
-    yield from _constraints(editable, names.attributes, budget)
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
+    yield from _constraints(editable, names, budget)
 
 
 def _counts(request: EditableRequest, found: Sequence[RequestTally]) -> Iterator[ChangeList]:
@@ -212,22 +210,20 @@ def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChang
     return request.edit("class", "/deviceClassName", name, text, short)
 
 
-# --- constraints ------------------------------------------------------------------------------------------------------
-
-
-def _constraints(editable: EditableClaim, attributes: Sequence[str], budget: QueryBudget) -> ChangeLists:
+def _constraints(editable: EditableClaim, known: KnownNames, budget: QueryBudget) -> ChangeLists:
     for index, constraint in enumerate(editable.claim.spec.devices.constraints):
         kind = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
         now = constraint.match_attribute or constraint.distinct_attribute or ""
         path, where = f"/devices/constraints/{index}", f"claim {editable.entry}"
-        _, others = yield from nearest_first(now, attributes, budget, 3)
+        close, others = yield from nearest_first(now, known.attributes, budget, 3)
+        useful = known.differing if now in known.attributes else {*close, *known.differing}
         yield from budget.charge(ATTRIBUTES * CHANGE)
         candidates = [
             editable.edit(
                 "constraint", f"{path}/{kind}", name, f"use {kind} {name} instead of {now} in {where}", f"{kind} {name}"
             )
             for name in others[:ATTRIBUTES]
-            if name != now
+            if name != now and name in useful
         ]
         yield ChangeList(Order.CONSTRAINT, candidates)
         text, short = f"remove {kind} {now} from {where}", f"without {kind} {now}"
@@ -237,9 +233,6 @@ def _constraints(editable: EditableClaim, attributes: Sequence[str], budget: Que
 def _escaped(name: str) -> str:
     """As a part of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
-
-
-# --- names of claims --------------------------------------------------------------------------------------------------
 
 
 def of_names(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
@@ -278,9 +271,6 @@ def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
         if claim.metadata.namespace == namespace and not claim.metadata.controller:
             names.append(claim.metadata.name)
     return sorted(names)
-
-
-# --- templates --------------------------------------------------------------------------------------------------------
 
 
 def _templates(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
@@ -327,9 +317,6 @@ def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: R
         return after.with_pod(replace(after.pod, status=replace(pod.status, resource_claim_statuses=statuses)))
 
     return meant._replace(apply=apply)
-
-
-# --- claims that are being deleted ------------------------------------------------------------------------------------
 
 
 def _deleted(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:

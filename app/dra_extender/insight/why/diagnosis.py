@@ -15,14 +15,14 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
-from dra_extender.insight.why.candidates import editable_claims, requests_of
+from dra_extender.insight.why.candidates import EditableClaim, editable_claims, requests_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.reasons import Name, Names, of_nodes
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted
 from dra_extender.insight.why.statements import PodRefused, Statement, claim_of, rule_of
 from dra_extender.insight.why.wording import text_of
-from dra_extender.scheduling.claims import Unschedulable, full_reason
+from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import gang_of
@@ -30,6 +30,7 @@ from dra_extender.scheduling.noderules import is_large, unchecked
 from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
+from dra_extender.scheduling.readiness import unavailable
 from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns, run_at_once
 from dra_extender.scheduling.view import View
 
@@ -95,7 +96,7 @@ def diagnosing(
         uid=pod.metadata.uid,
         state="fits" if fits else "refused",
         rule=rule_of(reasons[0]) if reasons else "",
-        summary=text_of(reasons),
+        summary=_last_error(pod) if fits else text_of(reasons),
         claim=claim_of(reasons[0]) if reasons else "",
         nodes=len(nodes.names),
         fits=sum(group.count for group in fits),
@@ -109,6 +110,12 @@ def diagnosing(
         complete=budget.complete or (decided and bool(helping)),
         work=budget.trials,
     )
+
+
+def _last_error(pod: Pod) -> str:
+    """Why a pod that fits was not bound; empty if it was not tried, or found no node."""
+    found = [each.message for each in pod.status.conditions if each.reason == "SchedulerError"]
+    return f"the last attempt to bind it failed: {found[0]}" if found else ""
 
 
 def _of_gang(
@@ -190,9 +197,6 @@ def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
         yield ClaimState(claim.metadata.key, editable.entry, template, allocated, len(claim.status.reserved_for))
 
 
-# --- preemption -----------------------------------------------------------------------------------------
-
-
 def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFor) -> Turns[Diagnosis]:
     """Like `diagnosing`. If the pod does not fit: also the pods that it would preempt on its `terms`."""
     found = yield from diagnosing(view, pod, names)
@@ -212,9 +216,6 @@ def _preempted(result: Preemption | NoPreemption) -> Preempted:
     return Preempted(pods, result.node, result.devices())
 
 
-# --- rules for all nodes ----------------------------------------------------------------------------------------------
-
-
 def of_pod(found: SimulatedPod) -> PodRefused | None:
     """The rule that keeps the pod from all nodes; None if no such rule applies."""
     rule = found.is_kept_out()
@@ -231,17 +232,38 @@ def of_pod(found: SimulatedPod) -> PodRefused | None:
         return PodRefused("claim", found.prefiltered.error)
     if not found.view.cluster.nodes:
         return PodRefused("no nodes", "the cluster has no nodes")
+    return _failed_claim(found) or _feature_off(found)
+
+
+def _failed_claim(found: SimulatedPod) -> PodRefused | None:
+    view, prefiltered = found.view, found.prefiltered
+    if not isinstance(prefiltered, PreFilterState) or not view.features.binding_conditions:
+        return None
+    for claim in prefiltered.claims.allocated:
+        if problem := unavailable(claim, view.clock.wall(), view.config.binding_seconds):
+            key = claim.metadata.key
+            return PodRefused("claim failed", f"the devices of claim {key} did not become ready: {problem}", key)
+    return None
+
+
+def _feature_off(found: SimulatedPod) -> PodRefused | None:
+    """An extended resource that only a device class provides, while the feature gate is off."""
+    view = found.view
+    wanted = None if view.features.DRAExtendedResource else view.resources.wanted(found.pod)
+    for name, device_class in wanted.classes.items() if wanted is not None else ():
+        if not any(name in node.status.allocatable for node in view.cluster.nodes.values()):
+            text = f"only device class {device_class} provides {name}, and the feature gate DRAExtendedResource is off"
+            return PodRefused("feature gate", text)
     return None
 
 
 def _missing_claim(found: SimulatedPod) -> PodRefused | None:
-    created = {status.name for status in found.pod.status.resource_claim_statuses}
+    created = created_names(found.pod)
     for entry in found.pod.spec.resource_claims:
-        template = entry.resource_claim_template_name
+        template, name = entry.resource_claim_template_name, found.claim_names.get(entry.name)
         if not entry.resource_claim_name and template and entry.name not in created:
             text = f"claim {entry.name} has not been created yet: check that template {template} exists"
             return PodRefused("claim not created", text)
-        name = found.claim_names.get(entry.name)
         claim = found.claim(name) if name else None
         if name and claim is None:
             return PodRefused("claim missing", f"claim {found.pod.metadata.namespace}/{name} does not exist")
@@ -252,11 +274,8 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
 
 def _unusable_claim(found: SimulatedPod) -> PodRefused | None:
     view = found.view
-    for name in found.claim_names.values():
-        claim = found.claim(name)
-        if claim is None:
-            continue
-        key = claim.metadata.key
+    for editable in editable_claims(found):
+        claim, key = editable.claim, editable.claim.metadata.key
         if view.is_unreadable(claim):
             return PodRefused("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
         preempted = view.is_preempted(claim, found.pod)
@@ -268,21 +287,20 @@ def _unusable_claim(found: SimulatedPod) -> PodRefused | None:
         if claim.allocation is not None:
             if isinstance(found.prefiltered, Unschedulable) and found.prefiltered.reason == full_reason(claim):
                 return PodRefused("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, which is the maximum", key)
-        elif (problem := _unusable_class(found, claim)) is not None:
+        elif (problem := _unusable_class(found, editable)) is not None:
             return problem
     return None
 
 
-def _unusable_class(found: SimulatedPod, claim: ResourceClaim) -> PodRefused | None:
-    classes, key = found.view.cluster.classes, claim.metadata.key
-    for request in claim.spec.devices.requests:
-        if request.first_available and not found.view.features.DRAPrioritizedList:
+def _unusable_class(found: SimulatedPod, editable: EditableClaim) -> PodRefused | None:
+    classes, key = found.view.cluster.classes, editable.claim.metadata.key
+    for request in requests_of(editable):
+        if request.alternative is not None and not found.view.features.DRAPrioritizedList:
             text = f"claim {key}: firstAvailable requires the feature gate DRAPrioritizedList"
             return PodRefused("feature gate", text, key)
-        exact = (request.exactly.device_class_name,) if request.exactly is not None else ()
-        for name in (*exact, *(source.device_class_name for source in request.first_available)):
-            if name not in classes:
-                few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
-                text = f"claim {key}: device class {name} does not exist (classes: {few or 'none'})"
-                return PodRefused("class missing", text, key)
+        if (name := request.source.device_class_name) not in classes:
+            few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
+            where = request._replace(editable=editable._replace(entry=key)).label
+            text = f"{where}: device class {name} does not exist (classes: {few or 'none'})"
+            return PodRefused("class missing", text, key)
     return None

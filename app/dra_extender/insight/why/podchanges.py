@@ -32,6 +32,9 @@ from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
 """Smaller amounts of an extended resource that are tried at most."""
+PORTS: Final = 8
+"""Host ports that are tried instead of one."""
+LAST_PORT: Final = 65_535
 VALUES = 8
 NODES = 8
 TAINTS: Final = 16
@@ -49,17 +52,17 @@ def of_pod(
     """All changes. `left`: for each resource, the amounts that nodes have free, in nano units."""
     yield from _gates(found)
     present: set[str] = set()
+    taken: set[str] = set()
     for each in obstacles.values():
         yield from budget.charge(1 + len(each))
         present.update(obstacle.rule for obstacle in each)
+        taken.update(obstacle.what for obstacle in each if obstacle.rule == "host port")
+    yield from _host_ports(found.pod, taken)
     yield from _resources(found, left, budget)
     if present & {"node taint", "cordoned"}:
         yield from _taints(found, obstacles, budget)
     if present & {"node selector", "node affinity"}:
         yield from _labels(found, budget)
-
-
-# --- what keeps the pod from all nodes --------------------------------------------------------------------------------
 
 
 def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
@@ -76,9 +79,6 @@ def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
             for name in names_like
         ]
         yield ChangeList(Order.MISTAKE, edits)
-
-
-# --- resources --------------------------------------------------------------------------------------------------------
 
 
 class _ContainerResource(NamedTuple):
@@ -126,6 +126,21 @@ def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) 
     return ChangeList(order, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
 
 
+def _host_ports(pod: Pod, taken: Collection[str]) -> Iterator[ChangeList]:
+    """Instead of a host port that is in use, the next ones. With hostNetwork it is that of the container."""
+    own = {port.host_port for container in pod.spec.containers for port in container.ports}
+    for index, container in enumerate(() if pod.spec.host_network else pod.spec.containers):
+        for number, port in enumerate(container.ports):
+            now, path = port.host_port, f"/containers/{index}/ports/{number}/hostPort"
+            if f"{now}/{port.protocol or 'TCP'}" in taken:
+                others = (other for other in range(now + 1, min(now + PORTS, LAST_PORT) + 1) if other not in own)
+                text = f"instead of {now} in container {container.name}"
+                edits = [
+                    pod_edit(pod, "resources", path, n, f"use host port {n} {text}", f"host port {n}") for n in others
+                ]
+                yield ChangeList(Order.RESOURCE, edits)
+
+
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
     """The extended resources that nodes or device classes provide, in order."""
     cluster = found.view.cluster
@@ -169,7 +184,13 @@ def _extended(
     yield _lesser(Order.COUNT, resource, range(most * 10**9, 0, -(10**9)))
     if resource.name not in offered:
         close = yield from near(resource.name, offered, budget)
-        yield ChangeList(Order.MISTAKE, [_other(resource, other) for other in close])
+        kinds = yield from near(_kind(resource.name), dict.fromkeys(map(_kind, close)), budget)
+        yield ChangeList(Order.MISTAKE, [_other(resource, other) for other in close if _kind(other) in kinds])
+
+
+def _kind(resource: str) -> str:
+    """What the resource is, without its vendor: a MIG profile is no misspelt GPU."""
+    return resource.rpartition("/")[2]
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
@@ -181,9 +202,6 @@ def _other(resource: _ContainerResource, other: str) -> CandidateChange:
     text = f"no node and no device class provides {name}; did you mean {other}?"
     path = f"{resource.path}/requests"
     return pod_edit(resource.pod, "name", path, requests, text, f"did you mean {other}?", more=more)
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> ChangeLists:

@@ -18,6 +18,7 @@ from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.api.resource import DeviceClass
 from dra_extender.insight.why.nodegroups import binding, kind, larger
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
+from dra_extender.insight.why.selectorchanges import in_order
 from dra_extender.insight.why.statements import (
     MISMATCH,
     ClassEmpty,
@@ -165,8 +166,6 @@ class _Nodes:
         self._compared = compared
         self._stages = [_stages(group) for group in groups]
 
-    # --- devices that are not there -----------------------------------------------------------------------------------
-
     def lacking(self) -> list[Statement]:
         """Which requests have too few matching devices everywhere, or that no node has matching devices for all."""
         if any(all(stage > _Stage.FEW_MATCH for stage in stages.values()) for stages in self._stages):
@@ -221,8 +220,6 @@ class _Nodes:
         text = " ".join(selector.cel.expression for selector in selectors if selector.cel is not None)
         pools = (pool for group in self._groups for pool in group.pools)
         return tuple(dict.fromkeys(pool.text() for pool in pools if pool.driver in text))
-
-    # --- devices that cannot be allocated -----------------------------------------------------------------------------
 
     def blocked(self) -> list[Statement]:
         """What excludes the nodes where enough devices match, the closest first."""
@@ -345,9 +342,6 @@ def _named(constraints: Iterable[ConstraintTally]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{each.kind} {each.attribute}" for each in constraints))
 
 
-# --- selectors --------------------------------------------------------------------------------------------------------
-
-
 def _common(tallies: Sequence[RequestTally]) -> tuple[str, ...]:
     """The first clause that no device satisfies; if there is none, all clauses that exclude devices."""
     texts = dict.fromkeys(clause.text for tally in tallies for clause in tally.clauses if clause.excluded)
@@ -368,4 +362,4 @@ def _values(tallies: Sequence[RequestTally], text: str) -> tuple[tuple[str, ...]
         return (), False
     found = dict.fromkeys(value.text for clause in clauses for value in clause.values)
     cut = len(found) > VALUES or any(len(clause.values) >= LISTED for clause in clauses)
-    return tuple(found)[:VALUES], cut
+    return tuple(in_order(tuple(found)[:VALUES])), cut

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -91,7 +91,8 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
     yield from budget.charge(sum(len(group.requests) for group in found))
     vocabulary, devices = yield from _vocabulary(pod, found, budget)
     classes = yield from _drivers(pod, devices, budget)
-    names = claimchanges.KnownNames(classes, list(vocabulary.attributes), list(vocabulary.capacities))
+    attributes, capacities = list(vocabulary.attributes), list(vocabulary.capacities)
+    names = claimchanges.KnownNames(classes, attributes, vocabulary.differing, capacities)
     for editable in editable_claims(pod):
         if editable.claim.allocation is not None:
             continue
@@ -111,6 +112,7 @@ def _vocabulary(
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
     models: set[DeviceModel] = set()
     for group in found:
+        values: dict[str, Any] = {}
         seen = pod.view.cluster.inventory.view(group.example or group.nodes[0])
         several = seen.devices[:DEVICES] if seen is not None else ()
         yield from budget.charge(1 + len(several))
@@ -124,6 +126,8 @@ def _vocabulary(
             yield from budget.charge(MODEL + ATTRIBUTE * (len(traits.attributes) + len(traits.capacity)))
             view = device_view(device.model, pod.view.features)
             vocabulary.add(view)
+            differing = (name for name, value in view.attributes.items() if values.setdefault(name, value) != value)
+            vocabulary.differing.update(differing)
             devices.append(view)
     return vocabulary, devices
 
@@ -156,9 +160,6 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
     except (CelCompileError, CelRuntimeError, WorkExceeded):
         pass
     return frozenset(drivers)
-
-
-# --- trials -----------------------------------------------------------------------------------------------------------
 
 
 def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
@@ -246,9 +247,6 @@ def _together(texts: Sequence[str]) -> str:
     for text in texts[1:]:
         found += f"{' Also ' if found.endswith('?') else ', and '}{text}"
     return found
-
-
-# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 def commands(pod: Pod, changes: Sequence[Change]) -> tuple[str, ...]:

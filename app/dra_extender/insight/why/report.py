@@ -127,9 +127,9 @@ class Preempted(msgspec.Struct, frozen=True):
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a pod fits, and if not, why. `statements`: why it does not fit, the nodes where it comes closest to
-    fitting first. `rule`: the first rule that the pod fails there. `summary`: the statements as text. `claim`: the
-    claim that causes it, if one does. `nodes`: the number of nodes that were checked. `fits`: the number of nodes that
-    the pod fits. `examples`: the first of these. `devices_fit`: the number of nodes that have devices for it.
+    fitting first. `rule`: the first rule that the pod fails there. `summary`: the statements as text, or why a pod that
+    fits was not bound. `claim`: the claim that causes it, if one does. `nodes`: the number of nodes that were checked.
+    `fits`: how many of them the pod fits. `examples`: the first of these. `devices_fit`: how many have devices for it.
     """
 
     pod: str

@@ -40,6 +40,8 @@ class Vocabulary:
         self.words: dict[str, None] = {}
         self.values: dict[str, dict[str, None]] = {}
         self.attributes: dict[str, None] = {}
+        self.differing: set[str] = set()
+        """Attributes in which devices of one node differ, if no other node has these models."""
         self.capacities: dict[str, None] = {}
         """Without the domain of the driver, as claims name them."""
 
@@ -194,6 +196,13 @@ def _by_distance(word: str, values: Sequence[str]) -> list[str]:
     above = sorted(item for item in known if item[0] > key)
     ranked = sorted((rank, value) for side in (below, above) for rank, (_, value) in enumerate(side))
     return [value for _, value in ranked[:VALUES]]
+
+
+def in_order(values: Sequence[str]) -> Sequence[str]:
+    """Amounts or versions from the smallest to the largest; other values as they are."""
+    keys = {value: key for value in values if (key := _order(value)) is not None}
+    alike = len(keys) == len(values) and len({kind for kind, _ in keys.values()}) == 1
+    return sorted(values, key=keys.__getitem__) if alike else values
 
 
 def _order(text: str) -> tuple[str, Any] | None:

@@ -17,7 +17,8 @@ from dra_extender.scheduling.noderules import NodeRule, Obstacle
 
 PodRule = Literal[
     "scheduling gate", "scheduler", "claim missing", "claim not created", "class missing", "feature gate", "gang",
-    "claim leaving", "claim in flight", "claim full", "claim unreadable", "claim", "no nodes", "service",
+    "claim leaving", "claim in flight", "claim failed", "claim full", "claim unreadable", "claim", "no nodes",
+    "service",
 ]  # fmt: skip
 """Why a pod cannot be scheduled, whatever the nodes are."""
 

@@ -37,6 +37,12 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "class": "Suggestion: install a driver that publishes devices of this class. `kubectl get resourceslices` shows "
     "what drivers publish, `kubectl dra devices -o wide` shows the classes of these devices, and which can be used.",
     "claim in flight": "No action needed: this resolves within seconds.",
+    "claim failed": "No action needed now: dra-extender deallocates the claim and tries again. If it fails again, find "
+    "out why in the log of the driver. `kubectl get resourceclaim -o yaml` shows the conditions of the devices.",
+    "gang": "The pod alone would fit, but enough pods of its gang have to exist and to fit at the same time. Use why "
+    "for the other pods. If each of them fits alone, free devices or make the gang smaller.",
+    "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
+    "no node has all": "Suggestion: request what different nodes have in different pods.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
 """Suggestions that cannot be verified."""
@@ -98,7 +104,8 @@ def _note(found: Diagnosis) -> str:
 
 def _first(found: Diagnosis) -> tuple[str, str] | None:
     """An extended resource needs a provider first, if no node has one; a node that is not ready needs repair."""
-    obstacles = [{(each.rule, each.what) for each in group.obstacles if not each.has} for group in found.groups]
+    groups = found.groups if found.rule != "feature gate" else ()
+    obstacles = [{(each.rule, each.what) for each in group.obstacles if not each.has} for group in groups]
     for name in sorted(what for rule, what in set.intersection(*obstacles or [set()]) if rule == "resource"):
         text = f"Suggestion: install the driver whose DeviceClass has extendedResourceName {name}. If a device plugin "
         text += "provides it, find out why no node has it in status.allocatable (`kubectl describe nodes`)."
@@ -120,9 +127,6 @@ def _cut(text: str, most: int) -> str:
 
 def _adds_node(remedy: Remedy) -> bool:
     return any(change.kind == "node added" for change in remedy.changes)
-
-
-# --- for people -------------------------------------------------------------------------------------------------------
 
 
 def shortly(found: Diagnosis, width: int = WIDTH) -> str:
@@ -160,6 +164,8 @@ def _result(found: Diagnosis) -> Iterator[str]:
     elif found.state == "fits":
         few = ", ".join(found.examples) + (", …" if found.fits > len(found.examples) else "")
         yield f"Pod {found.pod} fits {found.fits} of {counted(found.nodes, 'node')}: {few}."
+        if found.summary:
+            yield f"But {found.summary}."
         if found.unchecked:
             yield f"Not checked: {', '.join(found.unchecked)}."
     else:

@@ -128,9 +128,6 @@ def _place(place: Place) -> str:
     return f"{wanted} of class {requested.class_name} ({requested.label}; on {place.node}{others})"
 
 
-# --- devices ----------------------------------------------------------------------------------------------------------
-
-
 def _unavailable(statement: DevicesUnavailable) -> str:
     requested, scope, matching = statement.requested, statement.scope, statement.matching
     matched = requested.selectors and not any(loss.rule in MISMATCH for loss in statement.losses)
@@ -168,7 +165,7 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
         return f"{count} {'has' if one else 'have'} the {several} {taints}, which the request does not tolerate"
     if loss.rule == "capacity" and statement.capacities:
         if not any(map(_is_short, statement.capacities)):
-            return f"{count} cannot provide the requested capacity: the request policy limits it or rounds it up"
+            return f"{count} cannot provide the requested capacity, which the request policy rounds up or limits"
         capacity = next(filter(_is_short, statement.capacities))
         if not capacity.devices:
             return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
@@ -179,6 +176,9 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
+        if any(each.counter_set != counter.counter_set for each in statement.counters):
+            few = f"such as {counter.asked} of {name}, which has {counter.left} left"
+            return f"{count} need more of a counter than is left, {few}"
         return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
     if loss.rule == "constraint" and statement.constraints:
         return f"{count} {'does' if one else 'do'} not satisfy {' and '.join(statement.constraints)}"
@@ -212,9 +212,6 @@ def _used_by(text: str, scope: Scope, holders: Sequence[HoldingClaim]) -> str:
     """Such as "used on n1 by default/p"; empty without holders."""
     used = _used(holders)
     return used and f"{text}{f' on {scope.nodes[0]}' if scope.count > 1 else ''} by {used}"
-
-
-# --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:

@@ -277,12 +277,9 @@ class Attempt:
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
         for claim in self._check_claims():
-            found = readiness.readiness(claim)
-            if found.failed:
-                raise BindFailure(found.failed, "failed", clear=True)
-            if not found.ready and readiness.timed_out(claim, now, config.binding_seconds):
-                raise BindFailure(f"device binding timeout: claim={claim.metadata.name}", "failed", clear=True)
-            ready = ready and found.ready
+            if problem := readiness.unavailable(claim, now, config.binding_seconds):
+                raise BindFailure(problem, "failed", clear=True)
+            ready = ready and readiness.readiness(claim).ready
         return ready
 
     # --- the binding ------------------------------------------------------------------------------------------------
