@@ -155,3 +155,13 @@ def test_no_change_helps_that_makes_the_decision_on_a_node_an_error() -> None:
     incomplete = [node("n1"), pool("n1", "nic.example.com", [{"name": "d0"}], count=2)]
     found = scene(pool("n0", GPU, [{"name": "d0"}]), *incomplete, claim([wanted]), pod()).diagnose("p")
     assert (found.rule, [remedy.text for remedy in found.remedies]) == ("class missing", [])
+
+
+def test_the_remedies_do_not_depend_on_the_order_in_which_nodes_became_known() -> None:
+    """A command lists nodes by name, the service sees them come: both have to say the same."""
+    nodes = [node(f"m{number:02}") for number in range(12)]
+    devices = pool("m01", GPU, [{"name": "d0"}])
+    waits = pod(nodeSelector={"kubernetes.io/hostname": "m11"})
+    found = [scene(*known, devices, claim([exactly()]), waits).diagnose("p") for known in (nodes, nodes[::-1])]
+    assert found[0].remedies == found[1].remedies
+    assert "nodeSelector kubernetes.io/hostname=m01" in [remedy.short for remedy in found[0].remedies]

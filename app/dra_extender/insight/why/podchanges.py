@@ -270,23 +270,23 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
         )
 
 
-def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, None]]]:
-    """The label keys of all nodes. Only keys in the pod's nodeSelector have their values."""
+def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, int]]]:
+    """The label keys of all nodes, in order. Only keys in the pod's nodeSelector have their values, each with the
+    number of nodes that have it, the most frequent first.
+    """
     wanted = found.pod.spec.node_selector
-    known: dict[str, dict[str, None]] = {}
+    known: dict[str, dict[str, int]] = {}
     for node in list(found.view.cluster.nodes.values()):
         labels = node.metadata.labels
         yield from budget.charge(1 + len(labels) // 4)
         for key, value in labels.items():
             values = known.setdefault(key, {})
             if key in wanted:
-                values[value] = None
-    return known
+                values[value] = values.get(value, 0) + 1
+    return {key: dict(sorted(known[key].items(), key=lambda item: (-item[1], item[0]))) for key in sorted(known)}
 
 
-def _label(
-    pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], budget: QueryBudget
-) -> ChangeLists:
+def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int]], budget: QueryBudget) -> ChangeLists:
     """Changes of one label of the nodeSelector."""
     rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
     values = labels.get(key, {})
