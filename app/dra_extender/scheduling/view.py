@@ -102,8 +102,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def holding(self, plans: Sequence[Planned]) -> View:
         """The same; the devices of these plans count as allocated, but for those of claims that were deleted."""
-        known = [each for each in plans if not (uid := each[0].metadata.uid) or self.ledger.by_uid(uid) is not None]
-        return self.with_state(self.overlay().holding(known)) if known else self
+        kept = [each for each in plans if not self._is_deleted(each[0])]
+        return self.with_state(self.overlay().holding(kept)) if kept else self
+
+    def _is_deleted(self, claim: ResourceClaim) -> bool:
+        """A claim without a UID, or one for extended resources, does not exist yet."""
+        uid = claim.metadata.uid
+        return bool(uid) and self.ledger.by_uid(uid) is None and not extended.is_synthetic(claim)
 
     def with_state(self, state: Overlay) -> View:
         """The same, with decisions on this hypothetical state."""

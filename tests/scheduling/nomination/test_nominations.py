@@ -8,8 +8,9 @@ import pytest
 from dra_extender.api.resource import AllocationResult
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
 from tests.support.counting import calls
-from tests.support.scheduling.nominating import FOUR, full, tried, until_bound
-from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.scheduling.nominating import FOUR, alive, full, tried, until_bound, wanting
+from tests.support.simulation.api import EXTENDED
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_pod
 from tests.support.simulation.world import World
 
 
@@ -92,3 +93,18 @@ async def test_only_pods_of_higher_priority_get_a_claim_of_the_preemptor_allocat
     assert await until_bound(world, service, "p") == "n1"
     assert await until_bound(world, service, "low") == "n1"
     assert sorted(world.api.evicted) == ["a", "b"]
+
+
+async def test_what_is_freed_for_an_extended_resource_is_kept_from_pods_of_lower_priority(
+    world: World, small: Objects
+) -> None:
+    """The claim for the extended resource is created when the pod is bound."""
+    service = await full(world, [make_class(resource=EXTENDED), *small[1:]], FOUR)
+    containers = [{"name": "main", "resources": {"requests": {EXTENDED: "1"}}}]
+    world.add(make_pod("p", priority=10, containers=containers), *wanting("low", 5))
+    assert not await tried(world, service, "p")
+    await world.settle(3.0)
+    assert "a" not in alive(world)
+    assert not await tried(world, service, "low")
+    assert await until_bound(world, service, "p") == "n1"
+    assert world.api.evicted == ["a"]
