@@ -46,6 +46,21 @@ def test_every_version_tells_size_and_topology(version: str, spec: Any, expected
     )
 
 
+@pytest.mark.parametrize(
+    ("mode", "together"),
+    [
+        ({"all": {}}, True),
+        ("PodGroup", True),
+        ({"single": {}}, False),
+        ({"all": None}, False),
+        ("Pod", False),
+        (7, False),
+    ],
+)
+def test_the_disruption_mode_tells_whether_all_pods_are_disrupted_together(mode: Any, together: bool) -> None:
+    assert convert(PodGroup, {"metadata": META, "spec": {"disruptionMode": mode}}).disrupts_all is together
+
+
 @pytest.mark.parametrize(("spec", "size"), [({"minMember": 3, "minResources": {"cpu": "3"}}, 3), ({}, None)])
 def test_the_size_of_a_coscheduling_group_is_its_min_member(spec: Any, size: int | None) -> None:
     resource = pod_groups("scheduling.x-k8s.io", "v1alpha1")

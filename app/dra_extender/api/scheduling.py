@@ -6,7 +6,7 @@ has only `minMember`. With a size below 1 the group is not a gang. Status is not
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dra_extender.api.meta import Object, ObjectMeta
 
@@ -27,6 +27,8 @@ class PodGroupSpec(Object, frozen=True, gc=False):
     scheduling_policy: dict[str, GangSchedulingPolicy] = {}
     """`basic` or `gang`."""
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: Any = None
+    """An object with `single` or `all`; in v1alpha2 `Pod` or `PodGroup`."""
     min_member: int = 0
     """Of coscheduling."""
 
@@ -41,6 +43,12 @@ class PodGroup(Object, frozen=True, gc=False):
         """How many pods have to be scheduled together; None when it is not a gang."""
         gang = self.spec.scheduling_policy.get("gang")
         return max(0, gang.min_count if gang is not None else self.spec.min_member) or None
+
+    @property
+    def disrupts_all(self) -> bool:
+        """True when all pods of the group are disrupted, or none."""
+        mode = self.spec.disruption_mode
+        return mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None)
 
     @property
     def topology_key(self) -> str:

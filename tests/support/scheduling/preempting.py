@@ -8,6 +8,7 @@ A situation is plain data (see tests/scheduling/preemption/situations.yaml):
     pods:       name -> priority, node, has (devices on the node, or "pool/device"), and more, see `Situation._pod`
     claims:     name -> of (consumers), has, and more: claims that are not of one pod alone; selector: their only node
     budgets:    name -> allowed, selects (labels), disrupted
+    groups:     PodGroup -> disruptionMode; the `group` of a pod names it, the `gang` of a pod is [name, size]
     preemptor:  priority, wants (a number of devices or requests), and more of the pod
     nominated:  claim -> devices, "node/device", that are kept for a pod of higher priority
     stuck:      names of pods that do not go
@@ -28,7 +29,9 @@ from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
 from dra_extender.devices.pods import Pods
@@ -76,6 +79,9 @@ class Situation:
             self._publish(node, {"nodeName": node}, devices, counters.get(node))
         if "network" in told:
             self._publish("net", {"allNodes": True}, told["network"], None)
+        for name, mode in told.get("groups", {}).items():
+            group = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"disruptionMode": mode}}
+            self.cluster.apply(Applied(convert(PodGroup, group)))
         for name, pod in told.get("pods", {}).items():
             self._put_pod(name, pod)
         for name, claim in told.get("claims", {}).items():
@@ -199,6 +205,8 @@ def pod_of(name: str, told: Json) -> Pod:
     """A pod of the namespace ns. `deleted`: it is terminating; `overdue`: for an hour longer than it may."""
     metadata: dict[str, Any] = {"name": name, "namespace": "ns", "uid": _uid(name), "labels": told.get("labels", {})}
     metadata["annotations"] = told.get("annotations", {})
+    if "gang" in told:
+        metadata["annotations"] = dict(zip((GANG, GANG_SIZE), map(str, told["gang"]), strict=True))
     if told.get("deleted"):
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if told.get("overdue"):
@@ -209,6 +217,7 @@ def pod_of(name: str, told: Json) -> Pod:
         "priority": told.get("priority", 0),
         "preemptionPolicy": told.get("policy", ""),
         "containers": list(told.get("containers", ())),
+        "schedulingGroup": {"podGroupName": told.get("group", "")},
         "resourceClaims": [
             {"name": f"c{index}", "resourceClaimName": claim} for index, claim in enumerate(told.get("claims", ()))
         ],

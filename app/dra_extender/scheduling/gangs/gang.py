@@ -71,6 +71,25 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
     return Gang(key, size, placed, waiting, problem, levels(pod, group.topology_key if group is not None else ""))
 
 
+def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
+    """The pods that are evicted together: those of a PodGroup with `disruptionMode: all`, or of a gang that no PodGroup
+    of Kubernetes describes; else the pod alone. True when all of them have to be evictable: users write the annotations
+    and labels of the other gangs, which protect no pod.
+    """
+    key = group_of(pod)
+    if key is None:
+        return (pod,), False
+    api_group = API_GROUPS.get(key.source)
+    group = view.cluster.pod_groups.get(api_group, key.namespace, key.name) if api_group else None
+    size = group.min_count if group is not None else None if api_group else _size(view, key, (pod,))
+    strict = group is not None and group.disrupts_all
+    apart = key.source == "PodGroup" or not isinstance(size, int) or size < 2
+    if apart and not strict:
+        return (pod,), False
+    members = view.pods.members(key)
+    return (members, strict) if len(members) <= PODS_OF_GANG else ((pod,), False)
+
+
 def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
     """A bind without a plan, after a change of leader, does not count: the gang is planned first."""
     uid = pod.metadata.uid

@@ -154,7 +154,9 @@ class _Scan:
 
     def _protected(self) -> frozenset[str]:
         """The UIDs of pods whose eviction violates a budget even if no other pod is evicted."""
-        return frozenset().union(*(violating((pod,), self._terms.budgets) for pod in self._found.pods))
+        budgets, found = self._terms.budgets, self._found
+        alone = ((pod, violating((each,), budgets)) for pod in found.pods for each in found.with_all((pod,)))
+        return frozenset(pod.metadata.uid for pod, violated in alone if violated)
 
     def _lowest(self, names: Sequence[str], claims: Sequence[PreemptibleClaim]) -> Iterator[tuple[str, int]]:
         """Each node, on all of which freeing `claims` helps, with the lowest priority up to which they have to go."""

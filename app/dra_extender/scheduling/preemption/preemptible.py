@@ -6,6 +6,8 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 - A consumer that is finished, being deleted or gone counts as terminating, unless it is stuck.
 - Every other consumer must be evictable: bound, of lower priority, and of an allowed scheduler. Its annotations do
   not count: users write them, and static pods, which have mirror pods, cannot use claims.
+- Pods that are disrupted together are evicted together: a claim of one of them is freed when all of them are evicted.
+  Pods that cannot be evicted are left out, unless their PodGroup demands all or none.
 - A claim whose consumers are all terminating needs no eviction: it becomes free by itself.
 - Results with admin access use up nothing, so a claim that has only such results is left out.
 """
@@ -13,16 +15,18 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.api.groups import group_of
 from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.claims import known_claims
+from dra_extender.scheduling.gangs.gang import disrupted_together
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
@@ -37,7 +41,9 @@ PARTS: Final = 2
 
 
 class PreemptibleClaim(msgspec.Struct, frozen=True):
-    """A claim that becomes free when `pods`, at least one, are evicted."""
+    """A claim that becomes free when `pods`, at least one, are evicted. The most important one stands for pods that are
+    evicted together.
+    """
 
     claim: ResourceClaim
     pods: tuple[Pod, ...]
@@ -48,18 +54,30 @@ class PreemptibleClaim(msgspec.Struct, frozen=True):
         """The highest of its pods."""
         return max(pod.spec.priority for pod in self.pods)
 
+    def is_used_by(self, pod: Pod) -> bool:
+        return self.claim.reserved_for(pod.metadata.uid)
+
 
 class PreemptibleClaims(msgspec.Struct, frozen=True):
-    """The preemptible claims of some pools. `terminating`: claims that become free without an eviction."""
+    """The preemptible claims of some pools. `terminating`: claims that become free without an eviction. `together`: by
+    UID of the most important one, pods that are evicted together.
+    """
 
     terminating: tuple[ResourceClaim, ...]
     evictable: tuple[PreemptibleClaim, ...]
+    together: Mapping[str, tuple[Pod, ...]] = {}
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods that may be evicted, each once, the most important first."""
+        """The pods that may be evicted, each once, the most important first; one of several that go together."""
         pods = {pod.metadata.uid: pod for each in self.evictable for pod in each.pods}
         return tuple(sorted(pods.values(), key=importance))
+
+    def with_all(self, pods: Sequence[Pod]) -> Sequence[Pod]:
+        """These pods, and the pods that are evicted together with them."""
+        if not self.together:
+            return pods
+        return [each for pod in pods for each in self.together.get(pod.metadata.uid, (pod,))]
 
     def freed_by(self, evicted: Collection[str]) -> tuple[ResourceClaim, ...]:
         """The claims that are free once the pods with these UIDs are gone. Linear in the consumers of all claims."""
@@ -99,7 +117,7 @@ def preemptible_claims(
             evictable.append(PreemptibleClaim(claim, pods, devices))
         elif pods is not None:
             terminating.append(claim)
-    return PreemptibleClaims(tuple(terminating), tuple(evictable))
+    return PreemptibleClaims(tuple(terminating), tuple(evictable), consumers.together)
 
 
 def charge(view: View, units: int, most: int = sys.maxsize) -> None:
@@ -148,6 +166,7 @@ class _Consumers:
     def __init__(self, view: View, terms: PreemptionTerms, most: int) -> None:
         self._view, self._terms, self._most = view, terms, most
         self._examined: dict[str, Pod | Literal["terminating", "stays"]] = {}
+        self.together: dict[str, tuple[Pod, ...]] = {}
 
     def evictable(self, claim: ResourceClaim) -> tuple[Pod, ...] | None:
         """The pods to evict for the claim; empty when all are terminating; None when one of them cannot be evicted."""
@@ -162,12 +181,29 @@ class _Consumers:
             known = self._examined.get(consumer.uid)
             if known is None:
                 self._charge(PER_POD if found else 0)
-                known = self._examined[consumer.uid] = self._examine(consumer.uid)
+                known = self._examined[consumer.uid] = self._leader(consumer.uid)
             if isinstance(known, Pod):
                 found.append(known)
             elif known == "stays":
                 return None
-        return tuple(found)
+        return tuple({pod.metadata.uid: pod for pod in found}.values() if self.together else found)
+
+    def _leader(self, uid: str) -> Pod | Literal["terminating", "stays"]:
+        """The pod that stands for an evictable one: the most important of its gang."""
+        pod = self._examine(uid)
+        if not isinstance(pod, Pod) or group_of(pod) is None:
+            return pod
+        members, strict = disrupted_together(self._view, pod)
+        running = [each.metadata.uid for each in members if each.spec.node_name and not each.finished]
+        self._charge(PER_POD * (len(running) - 1))
+        examined = [self._examine(each) for each in running]
+        if "stays" in examined and (strict or self._terms.node):
+            return "stays"
+        evicted = tuple(sorted((each for each in examined if isinstance(each, Pod)), key=importance))
+        if len(evicted) > 1:
+            self.together[evicted[0].metadata.uid] = evicted
+        self._examined.update((each.metadata.uid, evicted[0]) for each in evicted)
+        return evicted[0]
 
     def _charge(self, units: int) -> None:
         if units:

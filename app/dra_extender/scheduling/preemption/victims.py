@@ -1,7 +1,8 @@
 """The fewest victims on one node, and which node costs least.
 
 Promises: pure. First, all evictable claims are removed. Then pods are reprieved as long as the preemptor still fits:
-pods whose eviction would violate a budget come first, then the most important ones. So every victim is necessary. A
+pods whose eviction would violate a budget come first, then the most important ones; of equal priority, pods that are
+evicted together with most others. So every victim is necessary. A
 pod that shares a claim with a victim is reprieved only if the preemptor fits without that claim: a claim is freed with
 all its pods or not at all. The number of decisions grows with the victims, and with the logarithm of the number of pods
 reprieved between two victims. Apart from decisions, the work is linear in the consumers of all claims, and for each
@@ -77,12 +78,15 @@ def fewest(
     read and extended. `already`: certain victims, which budgets count first.
     """
     pods = found.pods
-    over = violating((*already, *pods), budgets)
+    over = violating((*already, *found.with_all(pods)), budgets)
+    if found.together:
+        over |= {pod.metadata.uid for pod in pods if any(each.metadata.uid in over for each in found.with_all((pod,)))}
+        pods = tuple(sorted(pods, key=lambda pod: (-pod.spec.priority, -len(found.with_all((pod,))))))
     order = [pod for pod in pods if pod.metadata.uid in over] + [pod for pod in pods if pod.metadata.uid not in over]
     reprieve = _Reprieve(found, order, fits, trials)
     if not reprieve.fits_without(0):
         return None
-    return _as_victims(found, budgets, reprieve.victims(), already)
+    return as_victims(found, budgets, reprieve.victims(), already)
 
 
 class _Reprieve:
@@ -140,15 +144,18 @@ class _Reprieve:
                 self._first[claim] = next(self._rest[claim], len(self._order))
 
 
-def _as_victims(
-    found: PreemptibleClaims, budgets: BudgetsByNamespace, pods: Sequence[Pod], already: Sequence[Pod]
+def as_victims(
+    found: PreemptibleClaims, budgets: BudgetsByNamespace, pods: Sequence[Pod], already: Sequence[Pod] = ()
 ) -> tuple[Victim, ...]:
-    """Violations are counted again, because reprieved pods use up no disruption."""
-    ordered = sorted(pods, key=importance)
+    """These pods, and the pods that are evicted together with them, the most important first. Violations are counted
+    again, because reprieved pods use up no disruption.
+    """
+    ordered = sorted(found.with_all(pods), key=importance)
     used: dict[str, list[PreemptibleClaim]] = {pod.metadata.uid: [] for pod in ordered}
     for each in found.evictable:
         if all(pod.metadata.uid in used for pod in each.pods):
-            for pod in each.pods:
+            pods = found.with_all(each.pods)
+            for pod in pods if len(pods) == len(each.pods) else filter(each.is_used_by, pods):
                 used[pod.metadata.uid].append(each)
     over = violating((*already, *ordered), budgets)
     return tuple(_victim(pod, used[pod.metadata.uid], violates=pod.metadata.uid in over) for pod in ordered)
