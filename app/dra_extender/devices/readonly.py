@@ -93,6 +93,25 @@ class ReadOnlyCluster(Protocol):
     def problems(self) -> Sequence[ObjectProblem]: ...
 
 
+class ChangedCluster:
+    """The cluster with these nodes added or replaced. Decisions also need the devices of added ones (`Overlay`)."""
+
+    def __init__(self, cluster: ReadOnlyCluster, nodes: Mapping[str, Node]) -> None:
+        self.features = cluster.features
+        self.classes = cluster.classes
+        self.nodes: Mapping[str, Node] = {**cluster.nodes, **nodes}
+        self.knows = self.nodes.__contains__
+        self.inventory = cluster.inventory
+        self.ledger = cluster.ledger
+        self.pod_groups = cluster.pod_groups
+        self.undecodable = cluster.undecodable
+        self._cluster = cluster
+
+    @property
+    def problems(self) -> Sequence[ObjectProblem]:
+        return self._cluster.problems
+
+
 class DeviceHolder(msgspec.Struct, frozen=True):
     """A claim (namespace/name, or its UID before it is created) that has a device, or with `share` the share of
     that ID and the capacity it consumes. `pods` are the names of the consumers that the claim is reserved for.

@@ -18,13 +18,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
+from dra_extender.devices.readonly import ChangedCluster
 from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims
-from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
-from dra_extender.scheduling.nodeallocatable import Demand, demand_on
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
+from dra_extender.scheduling.nodeallocatable import Demand
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
     Obstacle,
@@ -121,9 +122,14 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     def node(self, name: str) -> Node | None:
         return self.nodes.get(name) or self.view.cluster.nodes.get(name)
 
-    def used(self, node: str) -> Used:
-        """What the pods on the node use besides devices."""
-        used, moved = self.tenants.used(node, self.removed), self.moved.get(node)
+    def seen_by(self, view: View) -> View:
+        """The view, on this state."""
+        cluster = ChangedCluster(view.cluster, self.nodes) if self.nodes else view.cluster
+        return replace(view.with_state(self.overlay), cluster=cluster, used=self.used, lookup=self.claim)
+
+    def used(self, node: str, without: frozenset[str] = frozenset()) -> Used:
+        """What the pods on the node use besides devices, those of these UIDs left out."""
+        used, moved = self.tenants.used(node, self.removed | without), self.moved.get(node)
         return together(used, moved) if moved else used
 
     def wants(self, pod: Pod) -> Wants:
@@ -226,29 +232,8 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         """
         if not isinstance(self.prefiltered, PreFilterState):
             return []
-        decisions, used = view.decisions.with_state(self.snapshot.overlay), self.snapshot.used
-        view = replace(view, decisions=decisions, used=lambda name, without: used(name))
-        known = [name for name in names if name in view.cluster.nodes]
-        statuses = node_statuses(view, self.prefiltered, known)
-        if statuses.error:
-            return []
-        return [
-            *statuses.fits,
-            *(name for name in names if name not in view.cluster.nodes and self._fits_new_node(view, name)),
-        ]
-
-    def _fits_new_node(self, view: View, name: str) -> bool:
-        prefiltered, node = self.prefiltered, self.snapshot.nodes.get(name)
-        if node is None or not isinstance(prefiltered, PreFilterState):
-            return False
-        pending = pending_claims(prefiltered, node)
-        if isinstance(pending, Unfit) or not all(usable(node) for _, usable in prefiltered.usable_on):
-            return False
-        plan = view.decisions.plan(pending.claims, name) if pending.claims else Plan((), 0)
-        if not isinstance(plan, Plan):
-            return False
-        demand = demand_on(view, self.pod, node, pending.claims, plan.amounts, prefiltered.amounts)
-        return not isinstance(demand, Unfit)
+        statuses = node_statuses(self.snapshot.seen_by(view), self.prefiltered, names)
+        return [] if statuses.error else statuses.fits
 
 
 def snapshot(

@@ -81,6 +81,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """True when a preemptor that this pod must not displace gets the claim's devices, or the claim itself."""
     set_aside: Callable[[Pod, Sequence[ResourceClaim]], str] = lambda pod, claims: ""
     """Why nothing may be decided on a pod with these claims; empty when it may."""
+    lookup: Lookup | None = None
+    """Where claims are known, instead of the ledger."""
     state: Overlay | None = None
     """The hypothetical state that questions are about; None: the state as it is."""
 
@@ -119,8 +121,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.state or Overlay(self.cluster)
 
     def claims_of(self, pod: Pod, lookup: Lookup | None = None) -> tuple[ResourceClaim, ...] | Unschedulable:
-        """The claims that the pod names, each once. `lookup`: where claims are known, instead of the ledger."""
-        found = resolve_claims(pod, lookup or self.ledger.get, self.features)
+        """The claims that the pod names, each once. `lookup`: as the field of this name."""
+        found = resolve_claims(pod, lookup or self.lookup or self.ledger.get, self.features)
         reason = "" if isinstance(found, Unschedulable) else self.set_aside(pod, found)
         return Unschedulable(reason) if reason else found
 
