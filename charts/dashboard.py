@@ -157,6 +157,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "Gangs",
+        (
+            Panel("Plans", "reqps", ((_rate("gang_plans_total", "result"), "{{result}}"),)),
+            Panel(
+                "Time from the first pod to the last bind",
+                "s",
+                (
+                    (_quantile("gang_wait_seconds", quantile=0.5), "median"),
+                    (_quantile("gang_wait_seconds"), "99th percentile"),
+                ),
+            ),
+        ),
+    ),
+    (
         "Preemption",
         (
             Panel("Pods evaluated", "reqps", ((_rate("preemptions_total", "result"), "{{result}}"),)),

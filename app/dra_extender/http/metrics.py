@@ -175,6 +175,12 @@ SPECS: Final[tuple[Spec, ...]] = (
         "time from the creation of a pod that uses devices to its binding here, in whole seconds",
         buckets=_WAITS,
     ),
+    Spec(
+        "gang_wait_seconds",
+        "histogram",
+        "time from the creation of the first pod of a gang to the binding of the last one here, in whole seconds",
+        buckets=_WAITS,
+    ),
     _read("violations", "gauge", "conflicts between stored allocations, by whichever allocator"),
     _read(
         "violations_reported_total",
@@ -255,9 +261,9 @@ class Metrics:
         if (series := self._known("bind_step_duration_seconds", step)) is not None:
             series.observe(seconds)
 
-    def waited(self, seconds: float) -> None:
-        """A pod that uses devices was bound these seconds after its creation."""
-        self._series["device_wait_seconds",].observe(seconds)
+    def waited(self, seconds: float, *, gang: bool = False) -> None:
+        """A pod that uses devices, or all of a gang, was bound these seconds after its creation."""
+        self._series["gang_wait_seconds" if gang else "device_wait_seconds",].observe(seconds)
 
     def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
         """A call of a verb ended after these seconds."""

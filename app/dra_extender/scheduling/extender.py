@@ -86,7 +86,7 @@ class Extender:
         self._usage = ResourcesInUse()
         self._with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
-        self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from)
+        self.gangs = Gangs(clock, config, self._usage, requeue, self.nominations.kept_from, observer)
         self.view = View(
             cluster=cluster,
             decisions=decisions,

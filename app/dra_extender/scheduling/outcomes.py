@@ -238,6 +238,21 @@ WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
     },
 )
 
+GangPlanResult = Literal["made", "bound", "expired", "lost", "gone"]
+
+GANG_PLANS: Final = LabelledCounter[GangPlanResult](
+    "gang_plans_total",
+    "plans of gangs that were made, and how they ended",
+    "result",
+    {
+        "made": "devices are held for the pods of the gang",
+        "bound": "all pods of the plan are bound",
+        "expired": "the next pod was not bound in time",
+        "lost": "a pod does not get its place, and no other plan was found",
+        "gone": "a pod of the plan was deleted",
+    },
+)
+
 OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = tuple(
     found for found in vars().copy().values() if isinstance(found, LabelledCounter)
 )
@@ -281,5 +296,5 @@ class Silent:
     def took(self, step: Step, seconds: float) -> None:
         """Nothing."""
 
-    def waited(self, seconds: float) -> None:
+    def waited(self, seconds: float, *, gang: bool = False) -> None:
         """Nothing."""

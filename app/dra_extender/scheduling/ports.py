@@ -137,5 +137,7 @@ class Observer(Protocol):
     def took(self, step: Step, seconds: float) -> None:
         """One more step of this kind is done and took that long."""
 
-    def waited(self, seconds: float) -> None:
-        """A pod that uses devices was bound this time after its creation."""
+    def waited(self, seconds: float, *, gang: bool = False) -> None:
+        """A pod that uses devices was bound this time after its creation; `gang`: the last pod of a gang after the
+        creation of the first.
+        """

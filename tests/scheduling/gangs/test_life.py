@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import NO_SOLUTION
+from dra_extender.api.core import Pod
 from dra_extender.api.events import Applied
 from dra_extender.api.groups import GANG, GANG_SIZE, LWS_GROUP, LWS_NAME, LWS_SIZE, GroupKey
 from dra_extender.api.meta import ObjectMeta
@@ -15,6 +16,7 @@ from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.gangs.controller import IN_VAIN, Gangs
 from dra_extender.scheduling.gangs.plans import GangPlans
+from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
 from tests.support.scheduling.gangs import allocated, gang, member, names, nodes, offered, reasons, schedule
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata
@@ -195,7 +197,7 @@ async def test_why_says_what_the_gang_lacks(world: World) -> None:
     service = world.service(*nodes(1, 1), *gang("g", 2))
     found = diagnose(service.extender.view, world.api.pod("g-0"))
     assert (found.state, found.rule) == ("refused", "gang")
-    assert found.summary == f"gang default/g: 1 of 2 pods fit together: {NO_SOLUTION}"
+    assert found.summary.startswith("gang default/g: 1 of 2 pods fit together; not pod g-1: claim g-1: 1 device")
 
 
 async def test_why_agrees_with_the_plan_of_the_gang(world: World) -> None:
@@ -311,3 +313,32 @@ async def test_the_devices_for_a_claim_that_was_deleted_are_free(world: World) -
     world.api.drop(world.api.claim("g-1"))
     await world.settle(1.0)
     assert len((await offered(service, world, "b"))[0]) == 1
+
+
+MADE_AND_BOUND: tuple[GangPlanResult, ...] = ("made", "bound")
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_plan_of_a_gang_that_is_bound_is_counted_with_the_time_since_its_first_pod(world: World) -> None:
+    pods = [each for each in gang("g", 2) if isinstance(each, Pod)]
+    since = [with_metadata(pod, creation_timestamp="2026-01-01T00:00:00Z") for pod in pods]
+    service = world.service(*nodes(1, 2), make_claim("g-0"), make_claim("g-1"), *since)
+    await schedule(service, world, names("g", 2))
+    await world.settle(1.0)
+    assert [service.counted(GANG_PLANS, result) for result in MADE_AND_BOUND] == [1, 1]
+    assert len(service.gang_waits) == 1
+
+
+async def test_a_plan_that_ends_without_its_gang_is_counted_by_the_reason(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("g", 2))
+    service.start()
+    await offered(service, world, "g-0")
+    await world.settle(GangPlans.SECONDS + 3.0)
+    assert service.counted(GANG_PLANS, "expired") == 1
+    await world.settle(10.0)
+    await offered(service, world, "g-0")
+    world.api.delete_pod("g-1")
+    await world.settle(1.0)
+    results: tuple[GangPlanResult, ...] = ("made", "gone", "bound", "lost")
+    assert [service.counted(GANG_PLANS, result) for result in results] == [2, 1, 0, 0]

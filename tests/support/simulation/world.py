@@ -48,6 +48,7 @@ class Service:
         self.client = Client(world.api)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.waits: list[float] = []
+        self.gang_waits: list[float] = []
         self.cluster = cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
@@ -73,9 +74,9 @@ class Service:
     def took(self, step: Step, seconds: float) -> None:
         assert step in STEPS and seconds >= 0, (step, seconds)
 
-    def waited(self, seconds: float) -> None:
+    def waited(self, seconds: float, *, gang: bool = False) -> None:
         assert seconds >= 0, seconds
-        self.waits.append(seconds)
+        (self.gang_waits if gang else self.waits).append(seconds)
 
     def counted(self, outcome: LabelledCounter[L], value: L) -> int:
         """How often this came about."""

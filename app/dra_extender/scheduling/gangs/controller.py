@@ -22,7 +22,7 @@ from dra_extender.scheduling.gangs.decision import GangDecision, GangState, deci
 from dra_extender.scheduling.gangs.gang import Gang, gang_of
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.nodeusage import ResourcesInUse
-from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.ports import Clock, Observer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 
@@ -43,8 +43,9 @@ class Gangs:
         usage: ResourcesInUse,
         requeue: RequeueTrigger,
         kept_by_others: Callable[[Pod], Sequence[Planned]],
+        observer: Observer,
     ) -> None:
-        self.plans = GangPlans(clock, config, requeue.improved)
+        self.plans = GangPlans(clock, config, observer, requeue.improved)
         self._usage = usage
         self._requeue = requeue
         self._kept_by_others = kept_by_others
@@ -105,7 +106,7 @@ class Gangs:
         if self.plans.is_paused(key):
             self._paused.add(key)
         if found.lost:
-            self.plans.drop(key)
+            self.plans.drop(key, "lost")
         if found.places is not None:
             self.plans.put(key, found.places)
         if found.node:
@@ -121,7 +122,7 @@ class Gangs:
         if pod.finished or pod.metadata.deletion_timestamp:
             self.plans.gone(pod.metadata.uid)
         elif pod.spec.node_name:
-            self.plans.bound(pod.metadata.uid)
+            self.plans.bound(pod)
         else:
             self._requeue.ended(str(key))
 

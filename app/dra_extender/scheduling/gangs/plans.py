@@ -18,23 +18,26 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
+from dra_extender.api.meta import parse_time
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.gangs.joint import Place
-from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
+from dra_extender.scheduling.ports import Clock, Observer
 from dra_extender.scheduling.waiting import Pauses
 
 
 class GangPlan(msgspec.Struct):
     """`places`: by UID of the member. `answered`: the members that a scheduler has a node for. `until`: monotonic
-    seconds. `bound`: the members that have left the plan because they are bound.
+    seconds. `bound`: the members that have left the plan because they are bound; `created`: when the first of them was.
     """
 
     places: dict[str, Place]
     until: float
     answered: set[str] = msgspec.field(default_factory=set)
     bound: set[str] = msgspec.field(default_factory=set)
+    created: str = ""
 
 
 class GangPlans:
@@ -45,10 +48,11 @@ class GangPlans:
     BOUND_SECONDS: Final = 330.0
     """A little more than the 5 minutes for which kube-scheduler lets members wait for each other."""
 
-    def __init__(self, clock: Clock, config: SchedulingConfig, ended: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, config: SchedulingConfig, observer: Observer, ended: Callable[[], None]) -> None:
         """`ended`: called when devices are no longer held, so that other pods may fit."""
         self._clock = clock
         self._pauses: Pauses[GroupKey] = Pauses(clock, config)
+        self._observer = observer
         self._ended = ended
         self._plans: dict[GroupKey, GangPlan] = {}
 
@@ -66,6 +70,7 @@ class GangPlans:
         """The gang has a new plan. Members that it leaves out have no place any more."""
         known = self._plans.get(key)
         if known is None:
+            self._observer.count(GANG_PLANS, "made")
             self._plans[key] = GangPlan(dict(places), self._clock.monotonic() + self.SECONDS)
         else:
             known.places = dict(places)
@@ -80,27 +85,33 @@ class GangPlans:
         """True while the gang gets no plan, because its last one was in vain."""
         return key not in self._plans and not self._pauses.over(key)
 
-    def drop(self, key: GroupKey) -> None:
+    def drop(self, key: GroupKey, result: GangPlanResult) -> None:
         """The gang has no plan any more."""
         if self._plans.pop(key, None) is not None:
+            self._observer.count(GANG_PLANS, result)
             self._ended()
 
-    def bound(self, pod_uid: str) -> None:
+    def bound(self, pod: Pod) -> None:
         """The pod has its node: the ledger knows its devices."""
+        pod_uid = pod.metadata.uid
         key = self._of(pod_uid)
         if key is not None:
             plan = self._plans[key]
             del plan.places[pod_uid]
+            plan.created = min(filter(None, (plan.created, pod.metadata.creation_timestamp)), default="")
             plan.bound.add(pod_uid)
             plan.until = self._clock.monotonic() + self.BOUND_SECONDS
             self._pauses.forget(key)
             if not plan.places:
                 del self._plans[key]
+                self._observer.count(GANG_PLANS, "bound")
+                if (since := parse_time(plan.created)) is not None:
+                    self._observer.waited(max(0.0, (self._clock.wall() - since).total_seconds()), gang=True)
 
     def gone(self, pod_uid: str) -> None:
         """The pod was deleted or has ended."""
         for key in [key for key, plan in self._plans.items() if pod_uid in plan.places or pod_uid in plan.bound]:
-            self.drop(key)
+            self.drop(key, "gone")
 
     def _of(self, pod_uid: str) -> GroupKey | None:
         return next((key for key, plan in self._plans.items() if pod_uid in plan.places), None)
@@ -110,7 +121,7 @@ class GangPlans:
         now = self._clock.monotonic()
         for key in [key for key, plan in self._plans.items() if plan.until <= now]:
             self._pauses.failed(key)
-            self.drop(key)
+            self.drop(key, "expired")
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
         """What is held for other pods: the claims of the pod itself are left out."""
