@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 
 FIRST_SAMPLES = (
     "tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "placement", "placement-pairs",
-    "preemption", "preemption-urgent", "unschedulable",
+    "gang", "preemption", "preemption-urgent", "unschedulable",
 )  # fmt: skip
 """The samples that the demo applies, in this order, each when the pods of those before it have got what they get; each
 needs the GPUs of the embedded cluster, or brings its own.

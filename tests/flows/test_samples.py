@@ -89,6 +89,15 @@ async def test_with_a_policy_one_more_large_pod_fits(flow: Flow) -> None:
     assert (sorted(first_fit), sorted(fragmentation)) == (["gpu-0", "gpu-1"], ["gpu-0", "gpu-2"]), "who comes first?"
 
 
+async def test_the_pods_of_a_gang_get_devices_with_which_both_run(flow: Flow) -> None:
+    cluster = flow.cluster
+    await cluster.apply_samples("gang")
+    await cluster.wait_until(lambda: cluster.running("dra-gang", "gang-a", "gang-b"))
+    names = [claim.metadata.name for claim in cluster.claims("dra-gang")]
+    devices = [device.rpartition("/")[2] for name in names for device in flow.devices("dra-gang", name)]
+    assert sorted(devices) == ["gpu-0-half-0", "gpu-0-half-1"]
+
+
 async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("unschedulable")
@@ -110,7 +119,7 @@ async def test_all_samples_together_find_their_place(flow: Flow) -> None:
 
     def placed() -> bool:
         pods = [pod for pod in cluster.pods() if pod.metadata.name not in ("unschedulable", "first-fit-pair")]
-        return len(pods) == 16 and all(pod.status.phase == "Running" for pod in pods)
+        return len(pods) == 18 and all(pod.status.phase == "Running" for pod in pods)
 
     await cluster.wait_until(placed)
     assert flow.wrong() == []
