@@ -202,7 +202,7 @@ class Diagnoses:
         whole = yield from diagnosing(self._view, first)
         found = redacted(whole, config.reader(home))
         event = event_of(found)
-        shared = event is None or not names_itself(first, event.note)
+        shared = event is None or not names_itself(first, event.note, found.rule)
         everywhere = shared and (event is None or _names_none_of(first, event, whole))
         events = {home: event}
         claims: dict[str, tuple[ResourceClaim, DiagnosisEvent]] = {}

@@ -74,6 +74,12 @@ class Facts:
             for body in spec.get("devices", ())
         ]
 
+    def cpu_used(self, node: str) -> int:
+        """By the pods on the node."""
+        pods = [item["spec"] for (kind, _), item in self.objects.items() if kind == "Pod"]
+        containers = [each for spec in pods if spec.get("nodeName") == node for each in spec["containers"]]
+        return sum(int(each.get("resources", {}).get("requests", {}).get("cpu", "0")) for each in containers)
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def wanted(self, requested: Requested) -> Json:

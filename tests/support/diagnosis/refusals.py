@@ -52,6 +52,8 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
             true |= not statement.claim and _only_a_class_provides(facts, statement.text)
         case "class missing":
             true = _class_is_missing(facts, claim, statement.text)
+        case "gang":
+            true = _gang_is_incomplete(facts, statement.text)
         case "claim":
             true = _cannot_be_decided(facts, statement.text)
         case _:
@@ -70,6 +72,17 @@ def _only_a_class_provides(facts: Facts, text: str) -> bool:
     nodes = (facts.objects["Node", name]["status"]["allocatable"] for name in facts.nodes)
     off = not facts.features.DRAExtendedResource
     return off and provides and asked and not any(match[2] in allocatable for allocatable in nodes)
+
+
+def _gang_is_incomplete(facts: Facts, text: str) -> bool:
+    """The only problem of a gang of equal pods."""
+    match = re.match(r"gang default/g: (\d+) of (\d+) pods exist$", text)
+    assert match is not None, text
+    name, size = (f"dra-extender.dev/gang{part}" for part in ("", "-size"))
+    annotations = facts.pod["metadata"]["annotations"]
+    found = [item for (kind, _), item in facts.objects.items() if kind == "Pod"]
+    pods = [item for item in found if item["metadata"].get("annotations", {}).get(name) == annotations[name]]
+    return len(pods) == int(match[1]) < int(match[2]) == int(annotations[size])
 
 
 def _requests(claim: Json) -> list[Json]:

@@ -272,9 +272,12 @@ def _add_node(documents: list[Json], change: Change) -> None:
             made["metadata"] |= {"name": change.name, "uid": f"uid-{change.name}"}
             documents.append(made)
         if document["kind"] == "ResourceSlice" and document["spec"].get("nodeName") == change.like:
-            made["metadata"] |= {"name": f"{made['metadata']['name']}-more", "uid": f"{made['metadata']['uid']}-more"}
+            made["metadata"] |= {
+                "name": f"{made['metadata']['name']}-{change.name}",
+                "uid": f"{made['metadata']['uid']}-{change.name}",
+            }
             made["spec"] |= {"nodeName": change.name}
-            made["spec"]["pool"] = {**made["spec"]["pool"], "name": f"{made['spec']['pool']['name']}-more"}
+            made["spec"]["pool"] = {**made["spec"]["pool"], "name": f"{made['spec']['pool']['name']}-{change.name}"}
             documents.append(made)
 
 

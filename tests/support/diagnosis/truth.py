@@ -13,6 +13,7 @@ from dra_extender.insight.why.statements import (
     ClassEmpty,
     ConstraintUnmet,
     DevicesUnavailable,
+    GangUnplaced,
     NodesExcluded,
     NoNodeHasAll,
     NothingMatches,
@@ -27,6 +28,7 @@ from dra_extender.insight.why.statements import (
 )
 from tests.support.diagnosis.combinations import Combinations, unsatisfied
 from tests.support.diagnosis.facts import ATTRIBUTE, ID, Device, Facts, Json, holds, id_of
+from tests.support.diagnosis.gangscenes import gang_problems, placed
 from tests.support.diagnosis.refusals import refused
 from tests.support.diagnosis.scene import Scene
 
@@ -36,6 +38,11 @@ def untrue(scene: Scene, pod: str, answer: Diagnosis) -> list[str]:
     facts = Facts(scene, pod)
     found = [f"no devices on {node}" for node in answer.examples if not Combinations(facts, node).exist()]
     every = [(statement, problem) for statement in answer.statements for problem in _problems(facts, statement)]
+    for each in answer.statements:
+        if isinstance(each, GangUnplaced):
+            beside = Facts(placed(scene, each), each.pod.partition("/")[2]) if each.pod else facts
+            every += [(each, problem) for problem in gang_problems(scene, each)]
+            every += [(reason, problem) for reason in each.reasons for problem in _problems(beside, reason)]
     return found + [f"{problem}: {statement}" for statement, problem in every]
 
 
@@ -191,9 +198,8 @@ def _excluded(facts: Facts, statement: NodesExcluded) -> Iterator[str]:
                     wanted = spec["nodeSelector"][obstacle.what]
                     true = label != wanted == obstacle.asked and (statement.scope.count > 1 or label == obstacle.has)
                 case "cpu":
-                    true = obstacle.has == node["status"]["allocatable"]["cpu"] and int(obstacle.asked) > int(
-                        obstacle.has
-                    )
+                    free = int(node["status"]["allocatable"]["cpu"]) - facts.cpu_used(name)
+                    true = obstacle.has == str(free) and int(obstacle.asked) > free
                 case "claim elsewhere":
                     claim = facts.objects["ResourceClaim", obstacle.what.partition("/")[2]]
                     results = claim["status"]["allocation"]["devices"]["results"]

@@ -148,12 +148,6 @@ def counting_devices(view: View) -> Turns[DeviceCounts]:
     return found
 
 
-def _pool_id(name: str) -> PoolID:
-    """The pool ID of driver/pool. A driver's name contains no slash."""
-    driver, _, pool = name.partition("/")
-    return driver, pool
-
-
 def _problem(pool: PublishedPool, features: FeatureGates) -> str:
     """Why no device of the pool can be allocated; empty if they can be."""
     if not pool.is_whole():

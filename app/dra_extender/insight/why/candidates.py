@@ -55,6 +55,18 @@ class CandidateChange(NamedTuple):
     more: tuple[Change, ...] = ()
 
 
+class Fit(NamedTuple):
+    """`nodes` nodes fit, `example` is one of them. For a gang: the nodes that its `pods` pods use."""
+
+    nodes: int
+    example: str
+    pods: int = 0
+
+
+JointFit = Callable[[Sequence[CandidateChange], Pod, QueryBudget], Turns[Fit | None]]
+"""How many nodes the gang uses after these changes of its pod; None if it does not fit then."""
+
+
 class Order(IntEnum):
     """What a person would do first: wait for what ends by itself, correct a mistake, free what is taken, and only then
     ask for less. Devices that are tainted are tolerated last.
@@ -88,11 +100,13 @@ class Order(IntEnum):
 class ChangeList(NamedTuple):
     """Changes of one kind, the smallest first. Only the first candidate that helps is reported. `monotone`: if a
     candidate helps, all later ones help too, so bisection finds the first. The lists are tried in their `order`.
+    `joined` makes one change of several: then the fewest of the first candidates that help together are reported.
     """
 
     order: Order
     candidates: Sequence[CandidateChange]
     monotone: bool = False
+    joined: Callable[[Sequence[CandidateChange]], CandidateChange] | None = None
 
 
 ChangeLists = Generator[ChangeList | None, None, None]
@@ -182,6 +196,14 @@ def _patched(value: Any, tokens: Sequence[str], change: Change) -> Any:
     else:
         place[tokens[-1]] = change.value
     return convert(type(value), document)
+
+
+def changes_with(mate: Pod, member: Pod, change: Change) -> bool:
+    """True when the change of a pod of a gang, or of the template of its claim, changes this pod of the gang, too."""
+    if change.object == "ResourceClaimTemplate":
+        return any(entry.resource_claim_template_name == change.name for entry in mate.spec.resource_claims)
+    same = mate.metadata.controller == member.metadata.controller is not None
+    return bool(change.path) and change.object == "Pod" and same and mate.spec.containers == member.spec.containers
 
 
 def pod_edit(

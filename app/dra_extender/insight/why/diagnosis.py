@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
 from dra_extender.insight.why.candidates import EditableClaim, editable_claims, requests_of
+from dra_extender.insight.why.gangs import JointTrials, gang_places, placed_beside, trials_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.reasons import Name, Names, of_nodes
 from dra_extender.insight.why.remedies import remedies
-from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted
-from dra_extender.insight.why.statements import PodRefused, Statement, claim_of, rule_of
+from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted, Remedy
+from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement, claim_of, rule_of
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState
-from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
-from dra_extender.scheduling.gangs.gang import gang_of
 from dra_extender.scheduling.noderules import is_large, unchecked
 from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
@@ -68,7 +67,7 @@ def diagnosing(
     `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A
     pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states.
     """
-    view = view.with_pod(pod)
+    whole_view, view = view, view.with_pod(pod)
     living = ResourcesInUse() if tenants is None else tenants
     simulated = SimulatedPod(pod, snapshot(view, claims, living))
     if pod.spec.node_name:
@@ -83,14 +82,18 @@ def diagnosing(
     fits = [] if whole is not None or any(group.fails for group in found) else [group for group in found if group.fits]
     if large := is_large(pod):
         budget.complete = False
+    gang = trials_of(whole_view, simulated, known) if whole is None else None
     reasons: tuple[Statement, ...] = ()
-    waits = (yield from _of_gang(simulated, known, living, budget)) if fits else None
+    helping: tuple[Remedy, ...] = ()
+    waits = (yield from _of_gang(gang, budget)) if fits and gang is not None else None
+    decided = budget.complete
     if waits is not None:
-        fits, reasons = [], (waits,)
+        fits, reasons, helping = [], (waits[0],), waits[1]
     elif not fits:
         reasons = (whole,) if whole is not None else of_nodes(found, _names(simulated), simulated.view.cluster.classes)
-    decided = budget.complete
-    helping = () if fits or waits is not None or large else (yield from remedies(nodes, found, budget))
+        if gang is not None:
+            nodes.joint, nodes.mates = gang.fit, gang.mates(pod)
+        helping = () if large else (yield from remedies(nodes, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
@@ -118,22 +121,36 @@ def _last_error(pod: Pod) -> str:
     return f"the last attempt to bind it failed: {found[0]}" if found else ""
 
 
-def _of_gang(
-    found: SimulatedPod, names: Sequence[str], tenants: ResourcesInUse, budget: QueryBudget
-) -> Turns[PodRefused | None]:
-    """Why a pod that fits on its own has to wait for the other pods of its gang."""
-    gang, prefiltered, state = gang_of(found.view, found.pod), found.prefiltered, found.snapshot.overlay
-    if gang is None or not isinstance(prefiltered, PreFilterState) or found.view.is_planned(found.pod.metadata.uid):
-        return None
-
-    def decided(view: View) -> GangDecision:
-        free = view.with_state(state)
-        return decide(free, gang, prefiltered, names, GangState(free=free, used=tenants.used, judged=False))
-
-    decision = yield from budget.turn(decided)
+def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement, tuple[Remedy, ...]] | None]:
+    """Why a pod that fits alone has to wait for the other pods of its gang, and what helps."""
+    gang = trials.gang
+    decision = yield from trials.decide(trials.pod, budget)
     if decision is None or decision.node:
         return None
-    return PodRefused("gang", decision.reason or decision.error)
+    known = bool(gang.problem or decision.waiting or decision.error)
+    places = None if known else (yield from trials.largest(budget))
+    if places is None:
+        return PodRefused("gang", decision.reason or decision.error), ()
+    mate = next((each for each in gang.waiting if each.metadata.uid not in places), trials.pod.pod)
+    labels = gang.levels[-1]
+    statement = GangUnplaced(str(gang.key), len(gang.placed), max(1, gang.needed), tuple(gang_places(places)), labels)
+    beside = placed_beside(trials.pod, places, mate)
+    helping: tuple[Remedy, ...] = ()
+    if beside is not None:
+        inner = QueryBudget(beside.view)
+        whole = of_pod(beside)
+        nodes = yield from group_nodes(beside, sorted(beside.view.cluster.nodes), inner, _attributes(beside))
+        found = yield from node_groups(nodes, inner)
+        yield from budget.charge(inner.work)
+        budget.complete &= inner.complete
+        if not labels and not any(group.fits or group.fails for group in found):
+            reasons = (whole,) if whole else of_nodes(found, _names(beside), beside.view.cluster.classes)
+            own = tuple(each for each in reasons if not isinstance(each, GangUnplaced))
+            statement = replace(statement, pod=mate.metadata.key, reasons=own)
+        nodes.joint, nodes.mates = trials.fit, trials.mates(mate)
+        helping = yield from remedies(nodes, found, budget)
+    weaker = yield from trials.weaker(places, budget)
+    return statement, (*helping, *weaker)
 
 
 def _add_pods(tenants: ResourcesInUse, pods: Sequence[Pod], budget: QueryBudget) -> Turns[None]:
@@ -205,7 +222,7 @@ def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFo
     if found.state == "refused" and (agreed := terms(pod)) is not None:
         search = PreemptionEvaluator(agreed, known)
         result = yield from in_turns(view.budgets(), lambda budget: search.evaluate(view.with_budget(budget)))
-        return msgspec.structs.replace(found, preemption=_preempted(result))
+        return replace(found, preemption=_preempted(result))
     return found
 
 

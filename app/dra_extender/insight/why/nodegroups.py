@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.tally import Held, NodeTally, RequestTally, RuleCount
+from dra_extender.api.core import Pod
 from dra_extender.api.quantity import Quantity
 from dra_extender.devices.readonly import holders
 from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.candidates import Fit, JointFit
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
 from dra_extender.insight.why.statements import BindingRule, HoldingClaim
 from dra_extender.scheduling import extended
@@ -50,13 +52,6 @@ HOLDER: Final = 4
 UNDECIDED: Final = "not decided yet"
 
 
-class Fit(NamedTuple):
-    """`nodes` nodes fit, `example` is one of them."""
-
-    nodes: int
-    example: str
-
-
 class NodeGroups:
     """The groups of nodes for one pod. `group_nodes` makes them."""
 
@@ -73,6 +68,9 @@ class NodeGroups:
         self.obstacles = obstacles
         self.left = left
         self.names: tuple[str, ...] = tuple(obstacles)
+        self.joint: JointFit | None = None
+        """Decides on all pods of a gang: the pod and its `mates`. None for other pods."""
+        self.mates: Sequence[Pod] = ()
         self._bound_claims = _bound_claims(pod)
         self._alike: list[list[list[str]]] | None = None
         """Per group, lists of nodes that differ only in their names. None until `_alike_nodes` computes it."""

@@ -18,6 +18,7 @@ from dra_extender.insight.why.report import Change, DiagnosedRequest, Diagnosis,
 from dra_extender.insight.why.statements import (
     ConstraintUnmet,
     DevicesUnavailable,
+    GangUnplaced,
     HoldingClaim,
     NodesExcluded,
     Unsatisfiable,
@@ -26,7 +27,9 @@ from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import HIDDEN, Reader, listed
 
-_WHOLE: Final = (NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded, Unsatisfiable)
+_WHOLE: Final = (
+    NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded, Unsatisfiable, GangUnplaced,
+)  # fmt: skip
 """The structs with parts that name objects of other namespaces."""
 _NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 

@@ -12,7 +12,7 @@ one, and where another person or component has to act, such as for a scheduling 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -29,12 +29,14 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Fit,
     Order,
     as_yaml,
+    changes_with,
     editable_claims,
     requests_of,
 )
-from dra_extender.insight.why.nodegroups import Fit, NodeGroups
+from dra_extender.insight.why.nodegroups import NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
@@ -55,14 +57,16 @@ PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
 _KINDS: Final = {"Pod": "pod", "ResourceClaim": "resourceclaim", "ResourceClaimTemplate": "resourceclaimtemplate"}
-_NONE: Final = frozenset(("gate", "claim made again", "node added", "uncordon"))
+_NONE: Final = frozenset(("gate", "claim made again", "node added", "uncordon", "gang size", "topology"))
 """Kinds of changes without commands."""
 
 
 def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget) -> Turns[tuple[Remedy, ...]]:
     """At most one remedy of each list of candidates. If no list has one, the first pair of changes that helps."""
-    victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
-    lists = list(victims or ())
+    lists: list[ChangeList] = []
+    if nodes.joint is None:
+        victims = yield from budget.turn(lambda view: tenantchanges.victims(view, nodes.pod, nodes.examples))
+        lists += victims or ()
     for tried in _candidates(nodes, found, budget):
         if tried is None:
             yield  # the generator may end its turn here
@@ -75,7 +79,10 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
     for each in lists:
         if len(helping) >= MOST or budget.spent():
             break
-        remedy = yield from (_bisected if each.monotone else _first)(nodes, each.candidates, budget)
+        if each.joined is not None:
+            remedy = yield from _fewest(nodes, each, each.joined, budget)
+        else:
+            remedy = yield from (_bisected if each.monotone else _first)(nodes, each.candidates, budget)
         if remedy is not None:
             remedy = replace(remedy, weakens=each.order >= Order.COUNT)
         if remedy is not None and not any(remedy.changes == other.changes for other in helping):
@@ -102,7 +109,7 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
             yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
     yield from claimchanges.of_names(pod, budget)
     yield from podchanges.of_pod(pod, nodes.obstacles, nodes.left, budget)
-    yield from tenantchanges.of_others(pod, found, budget)
+    yield from tenantchanges.of_others(pod, found, budget, nodes.joint is not None)
 
 
 def _vocabulary(
@@ -168,7 +175,7 @@ def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Que
             return None
         fits = yield from _fit(nodes, [candidate], budget)
         if fits is not None:
-            return _remedy(nodes.pod.pod, [candidate], fits)
+            return _remedy(nodes, [candidate], fits)
     return None
 
 
@@ -187,16 +194,33 @@ def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: 
             low = middle + 1
         else:
             high, best = middle, fits
-    return _remedy(nodes.pod.pod, [candidates[high]], best)
+    return _remedy(nodes, [candidates[high]], best)
+
+
+def _fewest(
+    nodes: NodeGroups, found: ChangeList, joined: Callable[[Sequence[CandidateChange]], CandidateChange],
+    budget: QueryBudget,
+) -> Turns[Remedy | None]:  # fmt: skip
+    """The fewest of the first candidates that help together, without unnecessary ones."""
+    first = found.candidates
+    remedy = yield from _bisected(nodes, [joined(first[:count]) for count in range(1, len(first) + 1)], budget)
+    chosen = list(first[: len(remedy.changes)]) if remedy is not None else []
+    for each in chosen[:-1]:
+        fewer = [other for other in chosen if other is not each]
+        if budget.spent():
+            break
+        if (fits := (yield from _fit(nodes, [joined(fewer)], budget))) is not None:
+            chosen, remedy = fewer, _remedy(nodes, [joined(fewer)], fits)
+    return remedy
 
 
 def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -> Turns[Remedy | None]:
     """The first pair of changes that helps. Each pair has the smallest or largest changes of two different lists."""
     ends: list[tuple[int, CandidateChange]] = []
-    for number, (_, candidates, _) in enumerate(lists[:PAIRED]):
-        ends.append((number, candidates[0]))
-        if len(candidates) > 1:
-            ends.append((number, candidates[-1]))
+    for number, each in enumerate(lists[:PAIRED]):
+        ends.append((number, each.candidates[0]))
+        if len(each.candidates) > 1:
+            ends.append((number, each.candidates[-1]))
     pairs = combinations(ends[:PAIRED], 2)
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
         if number == other or _is_in_conflict(first.change, second.change):
@@ -206,7 +230,7 @@ def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -
         fits = yield from _fit(nodes, [first, second], budget)
         if fits is not None:
             weakens = max(lists[number].order, lists[other].order) >= Order.COUNT
-            return replace(_remedy(nodes.pod.pod, [first, second], fits), weakens=weakens)
+            return replace(_remedy(nodes, [first, second], fits), weakens=weakens)
     return None
 
 
@@ -217,6 +241,8 @@ def _is_in_conflict(first: Change, second: Change) -> bool:
 
 
 def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Fit | None]:
+    if nodes.joint is not None:
+        return (yield from nodes.joint(candidates, nodes.pod.pod, budget))
     changed = nodes.pod
     for candidate in candidates:
         changed = candidate.apply(changed)
@@ -226,7 +252,7 @@ def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Query
     return found
 
 
-def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
+def _remedy(nodes: NodeGroups, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
     changes = tuple(change for candidate in candidates for change in (candidate.change, *candidate.more))
     return Remedy(
         text=_together([candidate.text for candidate in candidates]),
@@ -237,7 +263,8 @@ def _remedy(pod: Pod, candidates: Sequence[CandidateChange], found: Fit) -> Reme
         yaml="\n".join(
             f"# in {place(each.change)}\n{as_yaml(each.fragment)}" for each in candidates if each.fragment is not None
         ),
-        commands=commands(pod, changes),
+        commands=commands((nodes.pod.pod, *nodes.mates), changes),
+        pods=found.pods,
     )
 
 
@@ -249,12 +276,16 @@ def _together(texts: Sequence[str]) -> str:
     return found
 
 
-def commands(pod: Pod, changes: Sequence[Change]) -> tuple[str, ...]:
-    """The commands for the changes of the pod and of other objects; empty if one of the changes has no command."""
-    if any(change.kind in _NONE or change.object not in _KINDS for change in changes):
+def commands(pods: Sequence[Pod], changes: Sequence[Change]) -> tuple[str, ...]:
+    """The commands for the changes of the pod and of other objects; empty if one of the changes has no command. `pods`:
+    the pod, and those of its gang that change with it.
+    """
+    if len(pods) > MOST or any(change.kind in _NONE or change.object not in _KINDS for change in changes):
         return ()
     lines = dict.fromkeys(line for change in changes for line in _of_change(change))
-    again = dict.fromkeys(line for change in changes for line in _of_pod(pod, change))
+    first = pods[0]
+    concerned = [(pod, each) for pod in pods for each in changes if pod is first or changes_with(pod, first, each)]
+    again = dict.fromkeys(line for pod, each in concerned for line in _of_pod(pod, each))
     return (*lines, *again)
 
 

@@ -20,7 +20,7 @@ DiagnosisState = Literal["fits", "refused", "bound", "error"]
 ChangeKind = Literal[
     "count", "capacity", "toleration", "selector", "class", "constraint", "name", "resources", "pod toleration",
     "node selector", "node affinity", "uncordon", "gate", "scheduler", "pod ends", "pod deleted", "claim deleted",
-    "claim made again", "node added",
+    "claim made again", "node added", "gang size", "topology",
 ]  # fmt: skip
 
 
@@ -88,7 +88,8 @@ class Remedy(msgspec.Struct, frozen=True):
     """A verified suggestion: after these `changes` the pod fits. `nodes`: the number of nodes that it fits. `example`:
     one of them. `text`: the suggestion as a sentence. `short`: the same in fewer words, for an event. `yaml`: the lines
     to add to the manifest, if `text` does not contain them, and where. `commands`: what to type, in order. `weakens`:
-    the pod then asks for less, for something else, or tolerates tainted devices.
+    the pod then asks for less, for something else, or tolerates tainted devices. `pods`: of its gang, how many fit
+    together then, on `nodes` nodes; 0 for a pod without a gang.
     """
 
     text: str
@@ -99,6 +100,7 @@ class Remedy(msgspec.Struct, frozen=True):
     yaml: str = ""
     commands: tuple[str, ...] = ()
     weakens: bool = False
+    pods: int = 0
 
 
 class ClaimState(msgspec.Struct, frozen=True):

@@ -203,7 +203,15 @@ class NodesExcluded(msgspec.Struct, frozen=True, tag="nodes excluded"):
     devices: bool
 
 
-Statement = (
+class GangPlace(msgspec.Struct, frozen=True):
+    """Where a pod (namespace/name) of a gang fits, and its devices (driver/pool/device) there."""
+
+    pod: str
+    node: str
+    devices: tuple[str, ...]
+
+
+OwnStatement = (
     PodRefused
     | ClassEmpty
     | NothingMatches
@@ -216,6 +224,25 @@ Statement = (
     | SelectorFails
     | NodesExcluded
 )
+"""About one pod."""
+
+
+class GangUnplaced(msgspec.Struct, frozen=True, tag="gang unplaced"):
+    """Of the gang's pods that wait, no more than those in `places` fit at the same time, and it needs `needed` of them,
+    because `placed` pods have nodes. `labels`: labels of which all its pods need one value. `pod` (namespace/name):
+    another of its pods; `reasons`: why it fits no node while these pods have their places.
+    """
+
+    gang: str
+    placed: int
+    needed: int
+    places: tuple[GangPlace, ...]
+    labels: tuple[str, ...] = ()
+    pod: str = ""
+    reasons: tuple[OwnStatement, ...] = ()
+
+
+Statement = OwnStatement | GangUnplaced
 
 
 def rule_of(statement: Statement) -> BindingRule:
@@ -239,6 +266,8 @@ def rule_of(statement: Statement) -> BindingRule:
             return "error"
         case NodesExcluded():
             return statement.obstacles[0].rule
+        case GangUnplaced():
+            return "gang"
 
 
 def claim_of(statement: Statement) -> str:
@@ -252,5 +281,7 @@ def claim_of(statement: Statement) -> str:
         case NoNodeHasAll():
             claims = {place.requested.claim for place in statement.places}
             return claims.pop() if len(claims) == 1 else ""
+        case GangUnplaced():
+            return ""
         case _:
             return statement.requested.claim

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dra_extender.api.core import Pod
+from dra_extender.api.groups import group_of
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, node_like
@@ -32,13 +33,14 @@ from dra_extender.scheduling.view import View
 PODS: Final = 64
 """Pods whose end is tried at most."""
 NODES: Final = 8
-"""Nodes that are duplicated at most."""
+"""Nodes that are duplicated at most. For a gang, up to this many copies of two nodes."""
 CHANGE: Final = 10
 """Units of work per change."""
 
 
-def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> ChangeLists:
-    """All changes of other objects."""
+def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget, several: bool) -> ChangeLists:
+    """All changes of other objects. `several`: a gang may need more than one of a kind."""
+    join = joined if several else None
     pods = yield from _in_the_way(found, groups, budget)
     ours = found.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
@@ -47,13 +49,19 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
         budget.complete = False
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]
-    yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]])
-    yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in others[:PODS] if not _ends(pod)])
-    yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]])
+    staying = [pod for pod in others[:PODS] if not _ends(pod)]
+    yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]], joined=join)
+    yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in staying], joined=join)
+    yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]], joined=join)
     unused = yield from _unused(found, groups, budget)
     yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
     if not any(group.fails for group in groups):
-        yield ChangeList(Order.NODE, [_node_like(found, name) for name in _examples(found, groups[:NODES])])
+        examples = list(_examples(found, groups[:NODES]))
+        if not several:
+            yield ChangeList(Order.NODE, [_node_like(found, name) for name in examples])
+        for name in examples[:2] if several else ():
+            copies = [_node_like(found, name, f"-like-{number}") for number in range(1, NODES + 1)]
+            yield ChangeList(Order.NODE, copies, joined=joined)
 
 
 def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
@@ -79,7 +87,11 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
             pod = pods.pop(user.uid, None) or view.pods.get(user.uid)
             if pod is not None:
                 pods[user.uid] = pod  # last: the pod shares a claim with these
-    pods.pop(found.pod.metadata.uid, None)
+    gang = group_of(found.pod)
+    members = view.pods.members(gang) if gang is not None else ()
+    yield from budget.charge(1 + len(members))
+    for pod in (found.pod, *members):
+        pods.pop(pod.metadata.uid, None)
     return list(pods.values())
 
 
@@ -91,16 +103,13 @@ def _ends(pod: Pod) -> bool:
 
 def _ended(pod: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
-    return _without([pod], f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
+    return _without(pod, f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
 
 
 def _deleted(pod: Pod) -> CandidateChange:
     short = f"delete pod {pod.metadata.key}"
-    return _without([pod], f"{short}, which has priority {pod.spec.priority}", short, _deletion(pod))
-
-
-def _deletion(pod: Pod) -> Change:
-    return object_change("pod deleted", "Pod", pod.metadata, op="delete")
+    change = object_change("pod deleted", "Pod", pod.metadata, op="delete")
+    return _without(pod, f"{short}, which has priority {pod.spec.priority}", short, change)
 
 
 def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[ChangeList]:
@@ -109,14 +118,35 @@ def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Chang
     if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
         return []
     pods = [victim.pod for victim in preemption.victims]
-    short = f"delete pods {' and '.join(pod.metadata.key for pod in pods)}"
-    first, *more = map(_deletion, pods)
-    candidate = _without(pods, f"{short}, which have lower priority", short, first)._replace(more=tuple(more))
-    return [ChangeList(Order.LOWER_PRIORITIES, [candidate])]
+    return [ChangeList(Order.LOWER_PRIORITIES, [joined([_deleted(pod) for pod in pods])])]
 
 
-def _without(pods: Sequence[Pod], text: str, short: str, change: Change) -> CandidateChange:
-    uids = [pod.metadata.uid for pod in pods]
+def joined(several: Sequence[CandidateChange]) -> CandidateChange:
+    """Changes of one kind as one."""
+    first, *others = several
+    if not others:
+        return first
+    changes = [each.change for each in several]
+    names = " and ".join(f"{each.namespace}/{each.name}" for each in changes)
+    match first.change.kind:
+        case "node added":
+            text = short = f"add {len(several)} nodes like {first.change.like}"
+        case "pod deleted":
+            short = f"delete pods {names}"
+            text = f"{short}, which have lower priority"
+        case _:
+            text, short = f"wait until pods {names} end", f"wait for pods {names}"
+
+    def apply(found: SimulatedPod) -> SimulatedPod:
+        for each in several:
+            found = each.apply(found)
+        return found
+
+    return CandidateChange(text, short, first.change, apply, more=tuple(changes[1:]))
+
+
+def _without(pod: Pod, text: str, short: str, change: Change) -> CandidateChange:
+    uids = [pod.metadata.uid]
     return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_pods(uids)))
 
 
@@ -149,19 +179,19 @@ def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]
     nodes = found.view.cluster.nodes
     for group in groups:
         like = group.example or group.nodes[0]
-        if like in nodes and f"{like}-like" not in nodes:
+        if like in nodes and not any(name.startswith(f"{like}-like") for name in nodes):
             yield like
 
 
-def _node_like(found: SimulatedPod, like: str) -> CandidateChange:
+def _node_like(found: SimulatedPod, like: str, suffix: str = "-like") -> CandidateChange:
     """One more node like this one, without pods."""
-    name, text, cluster = f"{like}-like", f"add a node like {like}", found.view.cluster
+    name, text, cluster = f"{like}{suffix}", f"add a node like {like}", found.view.cluster
 
     def added(pod: SimulatedPod) -> SimulatedPod:
         node = cluster.nodes.get(like)
         if node is None:
             return pod
-        made, slices = node_like(node, cluster.inventory.own_slices(like), "-like")
+        made, slices = node_like(node, cluster.inventory.own_slices(like), suffix)
         return pod.on(pod.snapshot.with_new_node(made, slices))
 
     change = object_change("node added", "Node", ObjectMeta(name=name), op="create", like=like)

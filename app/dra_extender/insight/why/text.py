@@ -40,7 +40,7 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "claim failed": "No action needed now: dra-extender deallocates the claim and tries again. If it fails again, find "
     "out why in the log of the driver. `kubectl get resourceclaim -o yaml` shows the conditions of the devices.",
     "gang": "The pod alone would fit, but enough pods of its gang have to exist and to fit at the same time. Use why "
-    "for the other pods. If each of them fits alone, free devices or make the gang smaller.",
+    "for the other pods.",
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
     "no node has all": "Suggestion: request what different nodes have in different pods.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
@@ -95,7 +95,7 @@ def _note(found: Diagnosis) -> str:
     if first is not None and not _comes_first(found.remedies):
         return _cut(found.summary, LONGEST - len(first[1]) - 2) + f"; {first[1]}"
     for remedy in found.remedies[:1]:
-        fits = "" if _adds_node(remedy) else f" (fits {counted(remedy.nodes, 'node')})"
+        fits = "" if _adds_node(remedy) else f" ({_fits(remedy)})"
         tail = f"; {remedy.short}{fits}"
         if len(tail) <= LONGEST_REMEDY:
             return _cut(found.summary, LONGEST - len(tail)) + tail
@@ -197,9 +197,13 @@ def suggestion(found: Diagnosis) -> str:
 
 def fitting(remedy: Remedy) -> str:
     """How many nodes the pod fits after the remedy."""
-    if _adds_node(remedy):
+    if _adds_node(remedy) and not remedy.pods:
         return "then it fits"
-    return f"fits {counted(remedy.nodes, 'node')}" + (f": {remedy.example}" if remedy.nodes == 1 else "")
+    return _fits(remedy) + (f": {remedy.example}" if remedy.nodes == 1 and not remedy.pods else "")
+
+
+def _fits(remedy: Remedy) -> str:
+    return f"then {remedy.pods} pods fit together" if remedy.pods else f"fits {counted(remedy.nodes, 'node')}"
 
 
 def _claim(state: ClaimState) -> str:

@@ -15,9 +15,11 @@ import msgspec
 from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import encode
+from dra_extender.api.groups import group_of
 from dra_extender.devices.content import shortened
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
+from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
 from dra_extender.plaintext import wrapped
 from dra_extender.plurals import counted
@@ -57,12 +59,16 @@ def content_of(view: View, pod: Pod, spec: bytes) -> Turns[Hashable]:
     except Deferred:
         return pod.metadata.uid
     allocated = [claim.metadata.uid for claim in claims if claim.allocation is not None]
-    return shortened(spec), pod.status.nominated_node_name, signatures, *allocated
+    return shortened(spec), pod.status.nominated_node_name, group_of(pod), signatures, *allocated
 
 
-def names_itself(pod: Pod, text: str) -> bool:
-    """True when the text names the pod or a claim that was created for it: other pods cannot share it."""
-    return any(name in text for name in (pod.metadata.key, *filter(None, created_names(pod).values())))
+def names_itself(pod: Pod, text: str, rule: BindingRule = "") -> bool:
+    """True when the text names the pod or a claim that was created for it: other pods cannot share it. What refuses a
+    gang is the same for all its pods.
+    """
+    return rule != "gang" and any(
+        name in text for name in (pod.metadata.key, *filter(None, created_names(pod).values()))
+    )
 
 
 def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> Turns[tuple[WaitingPods, ...]]:
@@ -78,7 +84,7 @@ def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> T
         if found is None and diagnosed < MOST_DIAGNOSES and trials < MOST_TRIALS:
             found = yield from diagnosing(view, pod, names, tenants=tenants)
             diagnosed, trials = diagnosed + 1, trials + found.work
-            if not names_itself(pod, f"{found.summary} {suggestion(found)}"):
+            if not names_itself(pod, f"{found.summary} {suggestion(found)}", found.rule):
                 shared[content] = found
         reason = (found.state, found.summary, found.unchecked, found.complete) if found is not None else None
         groups.setdefault(reason, ([], found))[0].append(pod.metadata.key)

@@ -19,6 +19,7 @@ from dra_extender.insight.why.statements import (
     ClassEmpty,
     ConstraintUnmet,
     DevicesUnavailable,
+    GangUnplaced,
     HoldingClaim,
     NodesExcluded,
     NoNodeHasAll,
@@ -97,6 +98,17 @@ def _text(statement: Statement) -> str:
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
             nodes = nodes_text(statement.scope)
             return f"devices fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
+        case GangUnplaced():
+            return _gang(statement)
+
+
+def _gang(statement: GangUnplaced) -> str:
+    placed, labels = statement.placed, " and ".join(statement.labels)
+    have = f"{counted(placed, 'pod')} {'has a node' if placed == 1 else 'have nodes'}, " if placed else ""
+    pods = f"{len(statement.places)} of {statement.needed} {'others' if placed else 'pods'}"
+    where = f"on nodes with one value of label {labels}" if labels else "together"
+    rest = f"; not pod {statement.pod.partition('/')[2]}: {text_of(statement.reasons)}" if statement.reasons else ""
+    return f"{statement.gang}: {have}{pods} fit {where}{rest}"
 
 
 def nodes_text(scope: Scope) -> str:

@@ -1,0 +1,208 @@
+"""The joint decision about the gang of a pod in hypothetical states: how many pods fit together, and what would help.
+
+Promises: the filter verb makes the same decisions. A change of a pod or template changes the pods of the gang alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from dra_extender.api.core import Pod
+from dra_extender.api.groups import SIZES, Source
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.devices.ledger import identity
+from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.candidates import CandidateChange, Fit, changes_with, object_change, patched
+from dra_extender.insight.why.report import Change, Remedy
+from dra_extender.insight.why.statements import GangPlace
+from dra_extender.scheduling.claims import created_names, known_claims
+from dra_extender.scheduling.feasibility import PreFilterState
+from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
+from dra_extender.scheduling.gangs.gang import Gang, gang_of
+from dra_extender.scheduling.gangs.joint import Place
+from dra_extender.scheduling.gangs.topology import ANYWHERE, REQUIRED
+from dra_extender.scheduling.turns import QueryBudget, Turns
+from dra_extender.scheduling.view import View
+
+TRIALS: Final = 8
+"""Trials that a joint decision counts for."""
+MATE: Final = 20
+"""Units of work to change another pod of the gang."""
+
+_SIZES: Final[Mapping[Source, tuple[str, str]]] = {
+    "PodGroup": ("PodGroup", "/spec/schedulingPolicy/gang/minCount"),
+    "LeaderWorkerSet": ("LeaderWorkerSet", "/spec/leaderWorkerTemplate/size"),
+    "coscheduling": ("PodGroup", "/spec/minMember"),
+}
+"""The object and the field with the size, where it is not an annotation of the pods."""
+
+
+class JointTrials:
+    """`pod`: in a state in which nothing is held for waiting pods of the gang. `names`: the nodes that it may use."""
+
+    def __init__(self, gang: Gang, pod: SimulatedPod, names: Sequence[str]) -> None:
+        self.gang = gang
+        self.pod = pod
+        self._names = names
+        self._waiting = {each.metadata.uid: each for each in gang.waiting}
+
+    def mates(self, member: Pod) -> list[Pod]:
+        """The pods that change with this one."""
+        return [each for uid, each in self._waiting.items() if uid != member.metadata.uid]
+
+    def decide(
+        self, changed: SimulatedPod, budget: QueryBudget, mates: Mapping[str, Pod] | None = None, **instead: Any
+    ) -> Turns[GangDecision | None]:
+        """The decision on the changed pod, if fields of the gang are these `instead`; None while it is unknown."""
+        budget.trials += TRIALS
+        prefiltered, snapshot = changed.prefiltered, changed.snapshot
+        if changed.is_kept_out() or not isinstance(prefiltered, PreFilterState):
+            return None
+        known = {**self._waiting, **(mates or {}), changed.pod.metadata.uid: changed.pod}
+        waiting = [pod for uid, pod in known.items() if uid not in snapshot.removed]
+        placed = [each for each in self.gang.placed if each.metadata.uid not in snapshot.removed]
+        gang = replace(self.gang, **{"waiting": waiting, "placed": placed, **instead})
+        names = list(dict.fromkeys((*self._names, *snapshot.nodes)))
+
+        def decided(view: View) -> GangDecision:
+            free = snapshot.seen_by(view)
+            return decide(free, gang, prefiltered, names, GangState(free=free, used=snapshot.used, judged=False))
+
+        return (yield from budget.turn(decided))
+
+    def largest(self, budget: QueryBudget) -> Turns[Mapping[str, Place] | None]:
+        """The places of as many pods as fit together, whichever pod of the gang asks; None if that is unknown."""
+        first = SimulatedPod(next(iter(self.gang.waiting), self.pod.pod), self.pod.snapshot)
+        best: Mapping[str, Place] = {}
+        low, high, placed = 1, self.gang.needed - 1, len(self.gang.placed)
+        while low <= high and not budget.spent():
+            size = (low + high) // 2 if best else low
+            found = yield from self.decide(first, budget, size=placed + size)
+            if found is None or found.waiting or found.error:
+                return None
+            best = found.places or best
+            if found.places is None:
+                high = size - 1 if best else 0
+            elif self.gang.levels[-1] == ANYWHERE:  # a decision places as many as fit
+                break
+            else:
+                low = len(best) + 1
+        return best
+
+    def fit(self, candidates: Sequence[CandidateChange], member: Pod, budget: QueryBudget) -> Turns[Fit | None]:
+        """See `JointFit`."""
+        changed = SimulatedPod(member, self.pod.snapshot)
+        for each in candidates:
+            changed = each.apply(changed)
+        mates = {each.metadata.uid: each for each in self.mates(member)}
+        for each in candidates:
+            yield from budget.charge(MATE * len(mates))
+            changed = _with_mates(changed, member, mates, each.change)
+        found = yield from self.decide(changed, budget, mates)
+        places = (found.places if found is not None else None) or {}
+        if not {member.metadata.uid, self.pod.pod.metadata.uid} <= places.keys():
+            return None
+        nodes = {each.node for each in places.values()}
+        return Fit(len(nodes), places[member.metadata.uid].node, len(places))
+
+    def weaker(self, most: Mapping[str, Place], budget: QueryBudget) -> Turns[list[Remedy]]:
+        """A wider level of topology, and a smaller gang: `most` of its pods fit together."""
+        found: list[Remedy] = []
+        level = self.gang.levels[-1]
+        if level != ANYWHERE:
+            decided = yield from self.decide(self.pod, budget, levels=(ANYWHERE,))
+            if decided is not None and decided.node and decided.places is not None:
+                label = " and ".join(level)
+                short = f"prefer label {label} instead of requiring it"
+                changes = tuple(_preferring(self.gang, label))
+                found.append(_remedy(short, short, changes, decided.places))
+        if (size := len(self.gang.placed) + len(most)) > 1 and most:
+            short = f"reduce the gang to {size} pods"
+            changes = tuple(_sizes(self.gang, size))
+            found.append(_remedy(f"{short}: change {_field(changes[0])}", short, changes, most))
+        return found
+
+
+def trials_of(view: View, found: SimulatedPod, names: Sequence[str]) -> JointTrials | None:
+    """None for a pod without a gang, or with a place in its plan. `view`: with the devices kept for other pods free."""
+    gang = gang_of(view, found.pod)
+    if gang is None or view.is_planned(found.pod.metadata.uid):
+        return None
+    if kept := view.kept(found.pod):
+        own = {identity(claim) for pod in gang.waiting for claim in known_claims(pod, view.ledger)}
+        free = view.holding([each for each in kept if identity(each[0]) not in own]).overlay()
+        found = found.on(replace(found.snapshot, view=found.view.with_state(free), overlay=free))
+    return JointTrials(gang, found, names)
+
+
+def placed_beside(found: SimulatedPod, places: Mapping[str, Place], mate: Pod) -> SimulatedPod | None:
+    """Another pod of the gang in the state in which these have their places; None if it shares a claim with them."""
+    planned = [each for place in places.values() for each in place.planned]
+    if {identity(claim) for claim, _ in planned} & {identity(each) for each in known_claims(mate, found.view.ledger)}:
+        return None
+    moved: dict[str, tuple[Pod, ...]] = {}
+    for place in places.values():
+        moved[place.node] = (*moved.get(place.node, ()), place.pod)
+    overlay = found.snapshot.overlay.holding(planned)
+    snapshot = replace(found.snapshot, view=found.view.with_state(overlay), overlay=overlay, moved=moved)
+    return SimulatedPod(mate, snapshot)
+
+
+def gang_places(places: Mapping[str, Place]) -> Iterator[GangPlace]:
+    for place in places.values():
+        results = (result for _, allocation in place.planned for result in allocation.devices.results)
+        yield GangPlace(place.pod.metadata.key, place.node, tuple("/".join(each.id) for each in results))
+
+
+def _with_mates(changed: SimulatedPod, member: Pod, mates: dict[str, Pod], change: Change) -> SimulatedPod:
+    """The change is made in the other pods of the gang, or in their claims, as well."""
+    for uid, mate in mates.items():
+        if not changes_with(mate, member, change):
+            continue
+        if change.object == "Pod":
+            mates[uid] = replace(mate, spec=patched(mate.spec, change))
+            continue
+        names = created_names(mate)
+        for entry in mate.spec.resource_claims:
+            name = names.get(entry.name) if entry.resource_claim_template_name == change.name else None
+            claim = changed.snapshot.claim(mate.metadata.namespace, name) if name else None
+            if claim is not None and claim.allocation is None:
+                claim = replace(claim, spec=patched(claim.spec, change, "/spec/spec"))
+                changed = changed.on(changed.snapshot.with_claim(claim))
+    return changed
+
+
+def _remedy(text: str, short: str, changes: tuple[Change, ...], places: Mapping[str, Place]) -> Remedy:
+    nodes = {each.node for each in places.values()}
+    return Remedy(text, short, changes, len(nodes), min(nodes), weakens=True, pods=len(places))
+
+
+def _preferring(gang: Gang, label: str) -> Iterator[Change]:
+    """The annotations to change; none where another object requires the label."""
+    for pod in (*gang.placed, *gang.waiting):
+        if pod.metadata.annotations.get(REQUIRED) == label:
+            path = "/metadata/annotations/dra-extender.dev~1topology-"
+            yield object_change("topology", "Pod", pod.metadata, f"{path}preferred", label, "add")
+            yield object_change("topology", "Pod", pod.metadata, f"{path}required", op="remove")
+
+
+def _sizes(gang: Gang, size: int) -> Iterator[Change]:
+    """What to change for another size."""
+    key = gang.key
+    if key.source in _SIZES:
+        object_, path = _SIZES[key.source]
+        name = key.name.rpartition("-")[0] if object_ == "LeaderWorkerSet" else key.name
+        yield object_change("gang size", object_, ObjectMeta(name=name, namespace=key.namespace), path, size)
+        return
+    path = f"/metadata/annotations/{SIZES[key.source].replace('/', '~1')}"
+    for pod in (*gang.placed, *gang.waiting):
+        yield object_change("gang size", "Pod", pod.metadata, path, str(size))
+
+
+def _field(change: Change) -> str:
+    if change.object == "Pod":
+        return f"annotation {change.path.rpartition('/')[2].replace('~1', '/')} of its pods"
+    return f"{change.path[1:].replace('/', '.')} of {change.object} {change.namespace}/{change.name}"
