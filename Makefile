@@ -37,9 +37,12 @@ demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and th
 # Where it is set, every process of the tests would compile the whole code again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Every worker imports all modules of tests that it collects. Those in these folders all have a mark that is left out.
+LEFT_OUT := --ignore tests/e2e --ignore tests/node
+
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e and not image and not node"
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(LEFT_OUT) -m "not e2e and not image and not node"
 
 .PHONY: thorough
 thorough: $(VENV)/dev.stamp ## The properties with twenty times as many examples, after a change of what they are about (TESTS=tests/allocation)
@@ -178,7 +181,7 @@ fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e and not image and not node"
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(LEFT_OUT) -m "not slow and not e2e and not image and not node"
 
 .PHONY: check
 check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of locked packages

@@ -22,8 +22,6 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from dra_extender.version import VERSION
@@ -47,6 +45,10 @@ class Pin(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """The exit status. The one argument is the file to write."""
+    # Here: the import compiles grammars for seconds, and every worker of the tests imports this module.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     (target,) = arguments
     text = document(pins(LOCK.read_text().splitlines()), VERSION)
     problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)

@@ -295,7 +295,7 @@ MAPS = ["a: &a {x: 1}", *(f"{name}: &{name} {{<<: [{nine}]}}" for name, nine in 
         ("\n".join(LISTS), "the objects have more than 67,108,864 characters, which is the limit"),
         ("\n".join(MAPS), "the objects have more than 67,108,864 characters, which is the limit"),
         ("a: &a [*a]", "a value contains itself"),
-        ("[" * 10_000, "the objects are nested too deeply"),
+        ("- " * 10_000, "the objects are nested too deeply"),
         ("a: [", "while parsing a flow node expected the node content"),
         (" " * (CHARACTERS_OF_MANIFESTS + 1), "has more than 67,108,864 characters, which is the limit"),
     ],

@@ -78,7 +78,7 @@ def test_the_same_lock_file_gives_the_same_text_and_another_one_another(locked: 
 
 
 def test_what_is_written_is_valid_by_the_schema(tmp_path: Path) -> None:
-    # Here: the import compiles grammars for seconds, and every worker imports this module.
+    # Here, as in requirements/sbom.py: the import takes seconds.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 

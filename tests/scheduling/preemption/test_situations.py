@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.support import yamlfiles
 from tests.support.scheduling.preempting import Situation
 
-SITUATIONS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("situations.yaml").read_text())
+SITUATIONS: list[dict[str, Any]] = yamlfiles.read(Path(__file__).with_name("situations.yaml"))
 
 
 @pytest.mark.parametrize("told", SITUATIONS, ids=[told["name"] for told in SITUATIONS])

@@ -47,9 +47,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 from yarl import URL
 
+from tests.support import yamlfiles
 from tests.support.contract.answers import Json, Normalizer, at, drop, drop_managed_fields, drop_words, plain_table
 from tests.support.contract.releases import RELEASE
 from tests.support.patience import LONGEST
@@ -149,7 +149,7 @@ def load() -> tuple[Scenario, ...]:
 
 def _loaded() -> Iterator[Scenario]:
     for file in sorted(SCENARIOS.glob("*.yaml")):
-        content = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = yamlfiles.read(file)
         objects, series = content.get("objects", {}), content.get("series", {})
         for entry in _expanded(content["scenarios"], series):
             steps = tuple(_step(step, objects) for step in entry["steps"])

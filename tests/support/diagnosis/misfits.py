@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from tests.support import yamlfiles
 from tests.support.diagnosis.datacentre import datacentre
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.scene import Scene
@@ -109,8 +109,7 @@ def _holder(holder: Holder, namespace: str) -> list[Json]:
 
 
 def _read(place: str) -> tuple[Misfit, ...]:
-    text = Path(__file__).with_name(f"{place}.yaml").read_text()
-    found = msgspec.convert(yaml.safe_load(text), tuple[Misfit, ...])
+    found = msgspec.convert(yamlfiles.read(Path(__file__).with_name(f"{place}.yaml")), tuple[Misfit, ...])
     return tuple(msgspec.structs.replace(misfit, place=place) for misfit in found)
 
 
