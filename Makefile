@@ -154,7 +154,7 @@ chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators: simu
 	@$(BIN)/python -m tools.chaos.frontdoor $(CHAOS_ARGS)
 
 .PHONY: explore
-explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins")
+explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins", or --large)
 	@$(BIN)/python -m tools.exploration.explore $(EXPLORE_ARGS)
 
 .PHONY: flakes

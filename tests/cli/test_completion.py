@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from dra_extender.cli import completion
 from dra_extender.cli.completion import kubectl_words
@@ -110,15 +111,9 @@ async def test_a_cluster_that_does_not_answer_is_not_waited_for(
 
 @pytest.mark.parametrize(("shell", "said"), [("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete --comm")])
 def test_each_shell_gets_a_script(shell: str, said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dra_extender.cli", "completion", shell],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = CliRunner().invoke(app, ["completion", shell])
     assert said in done.stdout
-    assert done.stderr == ""
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """All interleavings of small worlds: two replicas with the real code, the API server of the simulation, and others.
 
 `tools/exploration/world.py` says what a step is and what is bounded, `scenes.py` which worlds there are. What
-the walk found at any time is told as a story in `test_interleavings.py`. `make explore` walks further.
+the walk found at any time is told as a story in `test_interleavings.py`. `make explore` walks through larger worlds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dra_extender.scheduling.handle import EventHandler
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.waiting import Signals
 from tools.exploration.scene import Scene
-from tools.exploration.scenes import QUICK, SLOW
+from tools.exploration.scenes import LARGE, QUICK, SLOW
 from tools.exploration.search import Explored, ViolationError, explore
 from tools.exploration.summary import record
 
-SCENES = {scene.name: scene for scene in (*QUICK, *SLOW)}
+SCENES = {scene.name: scene for scene in (*QUICK, *SLOW, *LARGE)}
 
 
 def walk(scene: Scene, record_property: Callable[[str, object], None]) -> Explored:

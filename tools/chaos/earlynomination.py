@@ -28,7 +28,7 @@ class EarlyNominating:
         api.judges.append(self.judge)
 
     def config(self, config: SchedulingConfig) -> SchedulingConfig:
-        return msgspec.structs.replace(config, nominate="always") if self.on else config
+        return msgspec.structs.replace(config, nominate="always" if self.on else "never")
 
     def judge(self, operation: str, before: KubernetesObject | None, after: KubernetesObject) -> str:
         """What is wrong with a write."""

@@ -126,24 +126,24 @@ QUICK: Final = (
     Scene(name="two gangs, devices for one", devices=(2,)),
     Scene(name="cycles, the leader is deposed", devices=(2, 1), cycles=True, leaders="depose"),
 )
+
+
+def _with_act(act: Act, cycles: bool, late: bool) -> Scene:
+    name = f"{act.name}, {'cycles' if cycles else 'pod by pod'}, {'late' if late else 'prompt'}"
+    return Scene(name=name, devices=(2, 1), cycles=cycles, late=late, act=act)
+
+
 SLOW: Final = (
-    *(
-        Scene(
-            name=f"{act.name}, {'cycles' if cycles else 'pod by pod'}, {'late' if late else 'prompt'}",
-            devices=(2, 1),
-            cycles=cycles,
-            late=late,
-            act=act,
-        )
-        for act in (TAKES, DELETED, REPLACED)
-        for cycles in (False, True)
-        for late in (False, True)
-    ),
+    *(_with_act(act, True, late) for act in (TAKES, DELETED, REPLACED) for late in (False, True)),
     Scene(name="the leader is killed, cycles", devices=(2, 1), cycles=True, late=True, leaders="kill"),
+    Scene(name="a pod more than gang g needs", devices=(2, 1), cycles=True, extra=True),
+)
+LARGE: Final = (
+    *(_with_act(act, False, late) for act in (TAKES, DELETED, REPLACED) for late in (False, True)),
     Scene(name="the leader is killed, pod by pod", devices=(1, 2), late=True, leaders="kill"),
     Scene(name="a device is taken and given back, cycles", devices=(2,), cycles=True, act=TAKES_AND_ENDS),
     Scene(name="g-1 comes back, cycles", devices=(1, 2), cycles=True, late=True, act=RECREATED),
     Scene(name="n1 is full for a while, cycles", devices=(1, 2), cycles=True, act=CLOSED),
     Scene(name="a pod of no gang", devices=(2,), cycles=True, single=True),
-    Scene(name="a pod more than gang g needs", devices=(2, 1), cycles=True, extra=True),
 )
+"""Hundreds of orders each: what `make explore EXPLORE_ARGS=--large` runs, and `.ci/run`."""

@@ -1,4 +1,7 @@
-"""The worlds that are explored, each complete within its bounds: quick ones, slow ones, deep ones (minutes each)."""
+"""The worlds that are explored, each complete within its bounds.
+
+`make test` explores the quick and the slow ones, `make explore` the large and the deep ones, too.
+"""
 
 from __future__ import annotations
 
@@ -55,25 +58,8 @@ SLOW = (
         replicas=1,
         limits=1,
     ),
-    Scene(
-        name="rivals, a lost reply",
-        least=12_000,
-        objects=RIVALS,
-        binds=ONE_EACH,
-        lost=1,
-        prompt_pods=True,
-        tidy=False,
-    ),
     Scene(name="rivals, a gap", least=2_200, objects=RIVALS, binds=ONE_EACH, gaps=1, prompt_pods=True),
     Scene(name="rivals, a limit", least=5_000, objects=RIVALS, binds=ONE_EACH, limits=1, prompt_pods=True),
-    Scene(
-        name="rivals, a stranger",
-        least=6_500,
-        objects=(*RIVALS, *stranger()),
-        binds=ONE_EACH,
-        actors=(STRANGER,),
-        prompt_pods=True,
-    ),
     Scene(
         name="one bind, a stranger, a gap, a lost reply",
         least=2_400,
@@ -87,47 +73,11 @@ SLOW = (
         tidy=False,
     ),
     Scene(
-        name="rivals, a shared claim",
-        least=7_000,
-        objects=(*RIVALS, make_pod("r", "c")),
-        binds=(*ONE_EACH, Bind("r", 1)),
-        prompt_pods=True,
-    ),
-    Scene(name="twins, a limit", least=10_000, objects=RIVALS, binds=TWINS, limits=1, tidy=False),
-    Scene(
-        name="twins, a lost reply",
-        least=24_000,
-        objects=RIVALS,
-        binds=TWINS,
-        lost=1,
-        prompt_pods=True,
-        tidy=False,
-    ),
-    Scene(
-        name="twins, a rival",
-        least=8_500,
-        objects=RIVALS,
-        binds=(*TWINS, Bind("q", 0)),
-        prompt_pods=True,
-        tidy=False,
-    ),
-    Scene(
         name="allocated anew",
         least=5_000,
         objects=ANEW,
         binds=(Bind("r", 0), Bind("p", 1)),
         before=MADE_ANEW,
-        prompt_pods=True,
-        tidy=False,
-    ),
-    Scene(
-        name="allocated anew, a gap",
-        least=20_000,
-        objects=ANEW,
-        binds=(Bind("r", 0), Bind("p", 1)),
-        before=MADE_ANEW,
-        gaps=1,
-        faulty=0,
         prompt_pods=True,
         tidy=False,
     ),
@@ -171,8 +121,6 @@ SLOW = (
         aged=AGED,
         between=AGED,
     ),
-    Scene(name="opposite orders", least=24_000, objects=OPPOSITE, binds=ONE_EACH, prompt_pods=True),
-    Scene(name="a join in doubt", least=11_000, objects=JOINED, binds=ONE_EACH, lost=1, prompt_pods=True, tidy=False),
     Scene(
         name="a pod goes, a lost reply",
         least=2_500,
@@ -181,14 +129,6 @@ SLOW = (
         replicas=1,
         actors=((leaves("p"), CONTROLLER),),
         lost=1,
-    ),
-    Scene(
-        name="a pod goes",
-        least=12_000,
-        objects=RIVALS,
-        binds=ONE_EACH,
-        actors=((leaves("p"), CONTROLLER),),
-        prompt_pods=True,
     ),
     Scene(
         name="one bind, set back",
@@ -211,6 +151,72 @@ SLOW = (
         bump=100,
         tidy=False,
     ),
+)
+
+LARGE = (
+    Scene(
+        name="rivals, a lost reply",
+        least=12_000,
+        objects=RIVALS,
+        binds=ONE_EACH,
+        lost=1,
+        prompt_pods=True,
+        tidy=False,
+    ),
+    Scene(
+        name="rivals, a stranger",
+        least=6_500,
+        objects=(*RIVALS, *stranger()),
+        binds=ONE_EACH,
+        actors=(STRANGER,),
+        prompt_pods=True,
+    ),
+    Scene(
+        name="rivals, a shared claim",
+        least=7_000,
+        objects=(*RIVALS, make_pod("r", "c")),
+        binds=(*ONE_EACH, Bind("r", 1)),
+        prompt_pods=True,
+    ),
+    Scene(name="twins, a limit", least=10_000, objects=RIVALS, binds=TWINS, limits=1, tidy=False),
+    Scene(
+        name="twins, a lost reply",
+        least=24_000,
+        objects=RIVALS,
+        binds=TWINS,
+        lost=1,
+        prompt_pods=True,
+        tidy=False,
+    ),
+    Scene(
+        name="twins, a rival",
+        least=8_500,
+        objects=RIVALS,
+        binds=(*TWINS, Bind("q", 0)),
+        prompt_pods=True,
+        tidy=False,
+    ),
+    Scene(
+        name="allocated anew, a gap",
+        least=20_000,
+        objects=ANEW,
+        binds=(Bind("r", 0), Bind("p", 1)),
+        before=MADE_ANEW,
+        gaps=1,
+        faulty=0,
+        prompt_pods=True,
+        tidy=False,
+    ),
+    Scene(name="opposite orders", least=24_000, objects=OPPOSITE, binds=ONE_EACH, prompt_pods=True),
+    Scene(name="a join in doubt", least=11_000, objects=JOINED, binds=ONE_EACH, lost=1, prompt_pods=True, tidy=False),
+    Scene(
+        name="a pod goes",
+        least=12_000,
+        objects=RIVALS,
+        binds=ONE_EACH,
+        actors=((leaves("p"), CONTROLLER),),
+        prompt_pods=True,
+    ),
     Scene(
         name="two binds, set back",
         least=60_000,
@@ -222,6 +228,7 @@ SLOW = (
         tidy=False,
     ),
 )
+"""Half a minute each: what `make explore EXPLORE_ARGS=--large` walks, and `.ci/run`."""
 
 DEEP = (
     Scene(name="rivals, set back", objects=RIVALS, binds=ONE_EACH, set_backs=1, prompt_pods=True, tidy=False),

@@ -10,8 +10,8 @@ from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
-OURS = SchedulingConfig(scheduler_names=frozenset({"dra-scheduler"}))
-NO_SWEEP = SchedulingConfig(sweep_seconds=0.0)
+OURS = SchedulingConfig(nominate="never", scheduler_names=frozenset({"dra-scheduler"}))
+NO_SWEEP = SchedulingConfig(nominate="never", sweep_seconds=0.0)
 
 
 def report(world: World, name: str, **status: Any) -> None:
