@@ -8,11 +8,12 @@ import pytest
 
 from dra_extender.allocation.budget import TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.topology import REQUIRED
+from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import lines
 from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -33,9 +34,24 @@ def kinds(size: int, count: int) -> Objects:
     return found
 
 
-def one_turn(service: Service, world: World) -> None:
+def in_many_domains(objects: Objects) -> Objects:
+    """Each node has values of its own of four labels that the pods prefer."""
+    labels = [f"example.com/{key}" for key in "abcd"]
+    found: list[Any] = []
+    for each in objects:
+        if isinstance(each, Node):
+            found.append(with_metadata(each, labels=dict.fromkeys(labels, each.name)))
+        elif isinstance(each, Pod):
+            written = {**each.metadata.annotations, PREFERRED: ",".join(labels)}
+            found.append(with_metadata(each, annotations=written))
+        else:
+            found.append(each)
+    return found
+
+
+def one_turn(service: Service, world: World, *, last: bool = False) -> None:
     extender, config = service.extender, service.extender.view.config
-    budget = TurnBudget(WorkerReplies(), allowance=config.turn_work, ceiling=config.question_work)
+    budget = TurnBudget(WorkerReplies(), allowance=config.turn_work, ceiling=config.question_work, last=last)
     view, pod = extender.view.with_budget(budget), world.api.pod("g-0")
     found, prefiltered = extender.gangs.gang_of(view, pod), pre_filter(view, pod)
     assert found is not None and isinstance(prefiltered, PreFilterState)
@@ -57,6 +73,17 @@ def one_turn(service: Service, world: World) -> None:
 async def test_a_turn_runs_few_lines(world: World, objects: Objects) -> None:
     service = world.service(*objects)
     assert lines(lambda: one_turn(service, world), MOST_LINES, "app") > 0
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["one of many turns", "the last turn"])
+@pytest.mark.parametrize(
+    "pods",
+    [gang("g", 256), gang("g", 256)[:-2] + [member("g-255", "missing", size=256)], kinds(256, 256)],
+    ids=["equal pods", "a claim is missing", "all pods differ"],
+)
+async def test_a_turn_runs_few_lines_however_many_domains_there_are(world: World, pods: Objects, last: bool) -> None:
+    service = world.service(*in_many_domains([*nodes(64, 4), *pods]))
+    assert lines(lambda: one_turn(service, world, last=last), MOST_LINES, "app") > 0
 
 
 async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call(world: World) -> None:

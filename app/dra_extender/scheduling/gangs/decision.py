@@ -7,7 +7,8 @@ if the others fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,11 +18,15 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable, claim_names
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
 from dra_extender.scheduling.gangs.gang import Gang
-from dra_extender.scheduling.gangs.joint import CannotPlace, HasRoom, Place, capacities, place
+from dra_extender.scheduling.gangs.joint import NODES_OF_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
 from dra_extender.scheduling.gangs.topology import Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
 from dra_extender.scheduling.view import View
+
+
+MEMBERS_OF_UNIT: Final = 2
+"""So many members are put together for a search for a unit of work."""
 
 
 class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +82,9 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     ):
         return GangDecision(node=known.node)
     deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
-    refused: GangDecision | None = None
+    refused = deciding.missing()
+    if refused is not None:
+        return refused
     for labels in gang.levels:
         found = deciding.at_level(labels)
         if found.node or found.error or found.places is not None:
@@ -115,6 +122,30 @@ class _Deciding:
         waiting, answered = {pod.metadata.uid for pod in gang.waiting}, state.answered
         others = {uid: each for uid, each in state.places.items() if uid != self._uid}
         self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
+        self._placed_before = sum(uid in self._fixed for uid in waiting)
+        self._needed = gang.needed - self._placed_before
+        self._rules = Wants(asked.pod).rules
+        self._candidates: list[tuple[PreFilterState, Hashable]] = []
+        """The members to place, the asked one first, and what each wants of a node."""
+        self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
+        for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
+            if pod.metadata.uid not in self._fixed:
+                self._add(pod)
+
+    def _add(self, pod: Pod) -> None:
+        asked = pod.metadata.uid == self._uid
+        prefiltered = self._asked if asked else pre_filter(self._state.free, pod)
+        if isinstance(prefiltered, PreFilterState):
+            self._candidates.append((prefiltered, self._rules if asked else Wants(pod).rules))
+        else:
+            self._refused.append((pod, prefiltered))
+
+    def missing(self) -> GangDecision | None:
+        """Why no member can be placed on any nodes: too few have what they need; None when enough have."""
+        known = [each.pod.metadata.uid for each, _ in self._candidates]
+        if len(known) >= self._needed and self._uid in known:
+            return None
+        return _missing(self._gang, len(known) + self._placed_before, self._refused)
 
     def at_level(self, labels: Level) -> GangDecision:
         """The decision if all members are on nodes with one value of each of these labels."""
@@ -123,10 +154,10 @@ class _Deciding:
             return self._among(self._names, list(nodes))
         bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
         bound += [each.node for each in self._fixed.values()]
-        members, _ = self._members(list(nodes), list(nodes), list(nodes))
+        self._state.free.decisions.budget.spend(len(nodes) // NODES_OF_UNIT)
+        members = self._members(*[list(nodes)] * 3)
         refused: GangDecision | None = None
-        needed = self._gang.needed - sum(pod.metadata.uid in self._fixed for pod in self._gang.waiting)
-        for domain in domains(labels, nodes, capacities(self._state.free, members), needed, bound):
+        for domain in domains(labels, nodes, capacities(self._state.free, members), self._needed, bound):
             inside = frozenset(domain)
             found = self._among([name for name in self._names if name in inside], domain)
             if found.node or found.error or found.places is not None:
@@ -149,43 +180,29 @@ class _Deciding:
         `nodes` those for the others.
         """
         gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free
-        members, refused = self._members(names, alike, nodes)
-        placed = sum(pod.metadata.uid in fixed for pod in gang.waiting)
-        needed = gang.needed - placed
-        if len(members) < needed or not any(member.uid == self._uid for member in members):
-            return _missing(gang, len(members) + placed, refused)
+        free.decisions.budget.spend(len(self._candidates) // MEMBERS_OF_UNIT)
+        members, needed = self._members(names, alike, nodes), self._needed
         planned = [each for other in fixed.values() for each in other.planned]
         found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), self._room(names))
         if isinstance(found, Failure):
             return GangDecision(error=found.error)
         if isinstance(found, CannotPlace):
-            return _refused(gang, found, placed, lost=needed > 0)
+            return _refused(gang, found, self._placed_before, lost=needed > 0)
         if self._uid not in found:
             return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
         uses_none = not asked.order and asked.wanted is None
         return GangDecision(node=found[self._uid].node, anywhere=uses_none, places={**fixed, **found})
 
-    def _members(
-        self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]
-    ) -> tuple[list[Member], list[tuple[Pod, Unschedulable | Failure]]]:
-        """The members to place, the asked one first, with the nodes they may use; and the others, with the reason."""
-        rules = Wants(self._asked.pod).rules
+    def _members(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]) -> list[Member]:
+        """The members to place, with the nodes they may use."""
         members: list[Member] = []
-        refused: list[tuple[Pod, Unschedulable | Failure]] = []
-        for pod in sorted(self._gang.waiting, key=lambda each: each.metadata.uid != self._uid):
-            uid = pod.metadata.uid
-            if uid in self._fixed:
-                continue
-            prefiltered = self._asked if uid == self._uid else pre_filter(self._state.free, pod)
-            if not isinstance(prefiltered, PreFilterState):
-                refused.append((pod, prefiltered))
-                continue
-            own = Wants(pod).rules
-            usable = names if uid == self._uid else alike if own == rules else nodes
+        for prefiltered, own in self._candidates:
+            uid = prefiltered.pod.metadata.uid
+            usable = names if uid == self._uid else alike if own == self._rules else nodes
             if uid != self._uid and (avoided := self._state.avoided.get(uid)):
                 usable = [name for name in usable if name not in avoided]
             members.append(Member(prefiltered, usable, own))
-        return members, refused
+        return members
 
     def _room(self, names: Collection[str]) -> HasRoom:
         """Whether pods fit on a node together, apart from devices. kube-scheduler has judged the nodes of the call for

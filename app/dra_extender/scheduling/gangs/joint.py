@@ -33,6 +33,8 @@ from dra_extender.scheduling.view import View
 
 UNDECIDED: Final = "placing the pods together takes too long"
 
+GROUPING: Final = 4
+"""Units of work to find out of which kind a member is."""
 STEP: Final = 5
 """Units of work for a step of the search, without its decisions on devices."""
 NODES_OF_UNIT: Final = 4
@@ -71,9 +73,9 @@ def place(
     view: View, members: Sequence[Member], needed: int, has_room: HasRoom
 ) -> Mapping[str, Place] | CannotPlace | Failure:
     """A place by UID for at least `needed` of the members. Raises TurnSpent."""
-    search = _JointSearch(view, members, has_room)
+    search = _JointSearch(view, has_room)
     try:
-        return view.decisions.budget.attempt(lambda work: search.find(needed, work))
+        return view.decisions.budget.attempt(lambda work: search.find(members, needed, work))
     except WorkExceeded:
         return CannotPlace(search.most, UNDECIDED, waiting=True)
     except Deferred as waiting:
@@ -86,9 +88,9 @@ def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | Non
     """By node, how many of the members fit there by their devices, those of each kind alone; at least one. None when
     this is not known. Raises TurnSpent.
     """
-    search = _JointSearch(view, members, lambda node, pods: True)
+    search = _JointSearch(view, lambda node, pods: True)
     try:
-        return view.decisions.budget.attempt(search.capacities)
+        return view.decisions.budget.attempt(lambda work: search.capacities(members, work))
     except (_Fatal, Deferred, WorkExceeded):
         return None
 
@@ -103,23 +105,29 @@ class _Choice(msgspec.Struct):
 
 
 class _JointSearch:
-    def __init__(self, view: View, members: Sequence[Member], has_room: HasRoom) -> None:
+    def __init__(self, view: View, has_room: HasRoom) -> None:
         self.most = 0
         self._view = view
         self._has_room = has_room
-        self._kinds = [Kind(group) for group in grouped(view, members)]
+        self._kinds: Sequence[Kind] = ()
         self._on: dict[str, Counter[int]] = {}
         """By node: how many members of each kind are there."""
         self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
         self._waiting = ""
         self._work: Work | None = None
 
-    def find(self, needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
-        """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
+    def _begin(self, members: Sequence[Member], work: Work | None) -> None:
+        """Charge the kinds of these members, and how many of each fit on a node."""
         self._work = work
+        self._charge(GROUPING * len(members))
+        self._kinds = [Kind(group) for group in grouped(self._view, members)]
         self._charge(sum(kind.cost * len(kind.members) for kind in self._kinds))
         for kind in self._kinds:
             kind.caps = self._capacities(kind)
+
+    def find(self, members: Sequence[Member], needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
+        """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
+        self._begin(members, work)
         hopeless = next((kind for kind in self._kinds if not kind.caps), None)
         bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self._kinds]
         self.most = sum(bounds)
@@ -139,10 +147,10 @@ class _JointSearch:
             return CannotPlace(self.most, commonest[0][0] if commonest else NO_SOLUTION, pod)
         return CannotPlace(self.most, NO_SOLUTION)
 
-    def capacities(self, work: Work | None) -> Mapping[str, int]:
+    def capacities(self, members: Sequence[Member], work: Work | None) -> Mapping[str, int]:
         """See the function of this name."""
-        self._work = work
-        return sum((Counter(self._capacities(kind)) for kind in self._kinds), Counter())
+        self._begin(members, work)
+        return sum((Counter(kind.caps) for kind in self._kinds), Counter())
 
     def _charge(self, units: int) -> None:
         if self._work is not None:

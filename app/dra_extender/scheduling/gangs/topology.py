@@ -34,7 +34,7 @@ def levels(pod: Pod, required: str) -> tuple[Level, ...]:
     written = pod.metadata.annotations
     must = (required or written.get(REQUIRED) or written.get(KUEUE_REQUIRED) or "")[:CHARACTERS_OF_LABEL]
     wishes = (written.get(PREFERRED) or written.get(KUEUE_PREFERRED) or "").split(",")[:MOST_LEVELS]
-    wishes = [each.strip()[:CHARACTERS_OF_LABEL] for each in wishes]
+    wishes = list(dict.fromkeys(each.strip()[:CHARACTERS_OF_LABEL] for each in wishes))
     always = (must,) if must else ANYWHERE
     return *((*always, key) for key in wishes if key and key != must), always
 
