@@ -41,8 +41,10 @@ class RequeueTrigger:
         """The oldest generation of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
         """UIDs of claims in flight and of pods being bound: refused pods wait for these to end."""
-        self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
-        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these to change."""
+        self._missed: set[str] = set()
+        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these to change. Beyond
+        `REMEMBERED_CLAIMS`, each claim counts as missed.
+        """
         self._due = asyncio.Event()
 
     # --- what happened ----------------------------------------------------------------------------------------------
@@ -51,6 +53,7 @@ class RequeueTrigger:
         """A refused pod may fit now."""
         self.generation += 1
         self._awaited.clear()
+        self._missed.clear()
         if self._refused or self._oldest_forgotten >= self._requeued:
             self._due.set()
 
@@ -61,7 +64,7 @@ class RequeueTrigger:
 
     def appeared(self, claim: str) -> bool:
         """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
-        return self._missed.pop(claim, False)
+        return claim in self._missed or len(self._missed) >= REMEMBERED_CLAIMS
 
     # --- refused pods -------------------------------------------------------------------------------------------------
 
@@ -73,8 +76,8 @@ class RequeueTrigger:
         """
         if awaiting:
             self._awaited.add(awaiting)
-        for claim in missing:
-            self._missed[claim] = True
+        if len(self._missed) < REMEMBERED_CLAIMS:
+            self._missed.update(missing)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             self._forget_oldest()
         self._refused[pod_uid] = generation
