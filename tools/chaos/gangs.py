@@ -158,16 +158,21 @@ def report_what_is_held(service: Service, api: Api) -> None:
     async def checked(claim: ResourceClaim, **given: Any) -> ResourceClaim:
         results = getattr(given.get("allocation"), "devices", None)
         used = {result.id for result in results.results} if results is not None else set()
-        api.violations += held_for_others(service, claim, used)
+        users = [service.extender.view.pods.get(each.uid) for each in given.get("reserved_for", ())]
+        api.violations += held_for_others(
+            service, claim, used, next((pod for pod in users if pod is not None), _NOBODY)
+        )
         return await write(claim, **given)
 
     service.client.write_status = checked  # type: ignore[method-assign] # the same arguments
 
 
-def held_for_others(service: Service, claim: ResourceClaim, used: set[tuple[str, str, str]]) -> list[str]:
-    """Devices that go to this claim, and that a plan of the service holds for another claim without an allocation."""
+def held_for_others(service: Service, claim: ResourceClaim, used: set[tuple[str, str, str]], pod: Pod) -> list[str]:
+    """Devices that go to this claim of the pod, and that a plan of the service holds for another claim without an
+    allocation.
+    """
     ledger, wrong = service.extender.view.ledger, []
-    for planned, allocation in service.extender.gangs.plans.kept_from(_NOBODY):
+    for planned, allocation in service.extender.gangs.plans.kept_from(pod):
         uid = planned.metadata.uid
         known = ledger.by_uid(uid)
         if uid == claim.metadata.uid or ledger.held(uid) or known is None or known.allocation is not None:

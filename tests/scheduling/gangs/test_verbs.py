@@ -56,6 +56,24 @@ async def test_devices_of_a_plan_are_in_use_for_other_pods(world: World) -> None
     assert await service.bind(world.api.pod("single"), "n1") == NO_ROOM
 
 
+@pytest.mark.parametrize(("priority", "nodes_of_single"), [(-1, []), (0, []), (1, ["n1"])])
+async def test_devices_of_a_plan_are_free_for_pods_of_higher_priority(
+    world: World, priority: int, nodes_of_single: list[str]
+) -> None:
+    single = make_pod("single", "c", priority=priority)
+    service = world.service(*nodes(1, 2), *gang("g", 2), make_claim("c"), single)
+    assert await offered(service, world, "g-0", "single") == [["n1"], nodes_of_single]
+    assert (await service.bind(world.api.pod("single"), "n1") == "") is bool(nodes_of_single)
+
+
+async def test_a_gang_of_higher_priority_gets_what_a_plan_holds_and_the_other_gang_waits(world: World) -> None:
+    service = world.service(*nodes(1, 2), *gang("a", 2), *gang("b", 2, priority=1))
+    assert await offered(service, world, "a-0", "b-0", "b-1") == [["n1"], ["n1"], ["n1"]]
+    assert [await service.bind(world.api.pod(pod), "n1") for pod in ("b-0", "b-1")] == ["", ""]
+    await world.settle(1.0)
+    assert await offered(service, world, "a-0", "a-1") == [[], []]
+
+
 async def test_of_two_gangs_one_is_complete_and_the_other_holds_nothing(world: World) -> None:
     service = world.service(*nodes(3, 4), *gang("a", 8), *gang("b", 8))
     mixed = [name for pair in zip(names("a", 8), names("b", 8), strict=True) for name in pair]

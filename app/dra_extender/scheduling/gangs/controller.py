@@ -87,7 +87,7 @@ class Gangs:
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
         """What a decision about a member of the gang has to know besides the view."""
         plan = self.plans.get(gang.key)
-        beside = [*self._kept_by_others(pod), *self.plans.kept_beside(gang.key)]
+        beside = [*self._kept_by_others(pod), *self.plans.kept_beside(gang.key, pod)]
         return GangState(
             free=view.with_state(Overlay(view.cluster)).holding(beside),
             used=self._usage.used,

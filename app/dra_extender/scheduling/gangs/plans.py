@@ -1,7 +1,8 @@
 """The plans of gangs: which member goes where, and the devices that are held for the members until they are bound.
 
 Promises
-- Devices that a plan holds count as in use in every verb, for all pods but the members that get them.
+- Devices that a plan holds count as in use in every verb, for all pods but the members that get them and pods of
+  higher priority: these do not wait for pods that may never be bound, and nothing could be evicted for them.
 - A gang has one plan. A plan holds devices for all members that have to be placed.
 - A plan ends when all members are bound, one of them is deleted, the gang cannot be placed any more, or no member is
   bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang whose plan ended
@@ -131,14 +132,15 @@ class GangPlans:
         own = self._plans.get(key) if key is not None else None
         place = own.places.get(pod.metadata.uid) if own is not None else None
         mine = {identity(claim) for claim, _ in place.planned} if place is not None else ()
-        return [planned for planned in self.kept_beside(None) if identity(planned[0]) not in mine]
+        return [planned for planned in self.kept_beside(None, pod) if identity(planned[0]) not in mine]
 
-    def kept_beside(self, key: GroupKey | None) -> Sequence[Planned]:
-        """What is held for the pods of other groups."""
+    def kept_beside(self, key: GroupKey | None, pod: Pod) -> Sequence[Planned]:
+        """What is held for pods of groups other than `key` whose priority is not lower than that of the pod."""
         return [
             planned
             for other, plan in self._plans.items()
             if other != key
             for place in plan.places.values()
+            if place.pod.spec.priority >= pod.spec.priority
             for planned in place.planned
         ]
