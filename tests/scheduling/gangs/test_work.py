@@ -78,7 +78,7 @@ async def test_a_turn_runs_few_lines(world: World, objects: Objects) -> None:
 @pytest.mark.parametrize("last", [False, True], ids=["one of many turns", "the last turn"])
 @pytest.mark.parametrize(
     "pods",
-    [gang("g", 256), gang("g", 256)[:-2] + [member("g-255", "missing", size=256)], kinds(256, 256)],
+    [gang("g", 256), [*gang("g", 256)[:-2], member("g-255", "missing", size=256)], kinds(256, 256)],
     ids=["equal pods", "a claim is missing", "all pods differ"],
 )
 async def test_a_turn_runs_few_lines_however_many_domains_there_are(world: World, pods: Objects, last: bool) -> None:

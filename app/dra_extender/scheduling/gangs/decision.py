@@ -24,7 +24,6 @@ from dra_extender.scheduling.gangs.topology import Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
 from dra_extender.scheduling.view import View
 
-
 MEMBERS_OF_UNIT: Final = 2
 """So many members are put together for a search for a unit of work."""
 
