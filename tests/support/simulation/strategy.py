@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 
-T = TypeVar("T", ResourceClaim, Pod)
+T = TypeVar("T", ResourceClaim, Pod, Node)
 
 MOST_CONSUMERS, MOST_RESULTS, MOST_CONFIGS = 256, 32, 64
 
