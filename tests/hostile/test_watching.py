@@ -18,7 +18,7 @@ from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.patience import until
 from tools.hostile import eyes
 from tools.hostile.eyes import Eyes
-from tools.hostile.observer import Look, Task
+from tools.hostile.observer import Look, Task, running
 from tools.hostile.ordinary import Stream, template
 from tools.hostile.report import GROWTH
 from tools.hostile.service import ROOT, descendants
@@ -135,3 +135,12 @@ async def test_a_pod_that_nobody_binds_is_lost_and_one_that_is_bound_is_not() ->
         await stream.finish()
         assert stream.waited == {}
         assert set(stream.lost) <= {f"ordinary-{number}" for number in range(stream.made)}
+
+
+def test_each_thread_that_waits_for_a_core_counts_and_only_the_main_thread_works(tmp_path: Path) -> None:
+    for thread, seen in (("7", "2000000000 1000000000 5"), ("8", "9000000000 3000000000 5"), ("9", "gone")):
+        folder = tmp_path / "7" / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text(seen)
+    assert running(7, tmp_path) == (2.0, 4.0)
+    assert running(8, tmp_path) == (0.0, 0.0)

@@ -3,15 +3,17 @@
 A process of its own, so that nothing else keeps it from looking. It asks for /livez every 20 ms on a connection that
 stays and every second on a new one, and for filter every 50 ms, and writes each answer as a `Look`, one per line.
 
-A look knows how long the main thread of the service ran, and how long it, or this one, was ready to run and had no core
-(the kernel counts it): for the rest of a late answer the service was blocked. How much the thread runs at once is
-counted where it runs (`serving`).
+A look knows how long the main thread of the service ran, and how long a thread of the service or of this process was
+ready to run and had no core (the kernel counts it): a thread that has the interpreter and no core stops the others. For
+the rest of a late answer the service was blocked. How much the thread runs at once is counted where it runs
+(`serving`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 import sys
 import time
@@ -64,13 +66,17 @@ class Look(msgspec.Struct, frozen=True):
         return self.cpu if self.what == "turn" else max(0.0, self.seconds - self.waited - self.cpu)
 
 
-def running(pid: int | str) -> tuple[float, float]:
-    """Seconds that the main thread of a process has run, and has waited for a core. Zeros when it is gone."""
-    try:
-        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        return 0.0, 0.0
-    return int(ran) / _NANO, int(waited) / _NANO
+def running(pid: int, processes: Path = Path("/proc")) -> tuple[float, float]:
+    """Seconds that the main thread of a process has run, and that its threads have waited for a core. Zeros when it is
+    gone.
+    """
+    ran, waited = 0, 0
+    for thread in (processes / str(pid) / "task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError):
+            numbers = list(map(int, thread.read_text().split()))
+            ran += numbers[0] if thread.parent.name == str(pid) else 0
+            waited += numbers[1]
+    return ran / _NANO, waited / _NANO
 
 
 class Observer:
@@ -103,7 +109,7 @@ class Observer:
     async def _look(self, session: aiohttp.ClientSession, what: What) -> Look:
         task, status = self._task, 0
         ran, delayed = running(task.pid)
-        _, late = running("self")
+        _, late = running(os.getpid())
         at = time.monotonic()
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             if what == "filter":
@@ -117,7 +123,7 @@ class Observer:
                     status = -status
         seconds = time.monotonic() - at
         ran_then, delayed_then = running(task.pid)
-        waited = max(0.0, delayed_then - delayed) + max(0.0, running("self")[1] - late)
+        waited = max(0.0, delayed_then - delayed) + max(0.0, running(os.getpid())[1] - late)
         return Look(what, at, seconds, min(waited, seconds), max(0.0, ran_then - ran), status)
 
 

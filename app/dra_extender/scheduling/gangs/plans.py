@@ -135,7 +135,7 @@ class GangPlans:
         return [planned for planned in self.kept_beside(None, pod) if identity(planned[0]) not in mine]
 
     def kept_beside(self, key: GroupKey | None, pod: Pod) -> Sequence[Planned]:
-        """What is held for pods of groups other than `key` whose priority is not lower than that of the pod."""
+        """What is held for pods of groups other than `key`, unless their priority is lower than the pod's."""
         return [
             planned
             for other, plan in self._plans.items()
