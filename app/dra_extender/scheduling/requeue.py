@@ -42,9 +42,7 @@ class RequeueTrigger:
         self._awaited: set[str] = set()
         """UIDs of claims in flight and of pods being bound: refused pods wait for these to end."""
         self._missed: set[str] = set()
-        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these to change. Beyond
-        `REMEMBERED_CLAIMS`, each claim counts as missed.
-        """
+        """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these; for any, when full."""
         self._due = asyncio.Event()
 
     # --- what happened ----------------------------------------------------------------------------------------------

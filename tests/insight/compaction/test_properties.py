@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.insight.compaction.moves import EvictionRules
-from dra_extender.scheduling.preemption.budgets import by_namespace
 from tests.support.diagnosis.compacting import Compacting, Json, PodTold, budget
+from tests.support.scheduling.preempting import by_namespace
 
 PARTS = (300, 500, 700, 1000)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.insight.compaction.moves import EvictionRules
-from dra_extender.scheduling.preemption.budgets import by_namespace
 from tests.support.diagnosis.compacting import Compacting, Json, NodeTold, PodTold, budget, told
+from tests.support.scheduling.preempting import by_namespace
 
 TAINTED: Json = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
 SERVES: Json = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}

@@ -10,8 +10,8 @@ import pytest
 from dra_extender.api.core import LabelSelector, Pod, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dra_extender.api.decoding import convert
 from dra_extender.limits import BUDGETS_OF_POD
-from dra_extender.scheduling.preemption.budgets import by_namespace, selects, violating
-from tests.support.scheduling.preempting import pod_of
+from dra_extender.scheduling.preemption.budgets import selects, violating
+from tests.support.scheduling.preempting import by_namespace, pod_of
 
 LABELS = {"app": "a", "tier": "web"}
 

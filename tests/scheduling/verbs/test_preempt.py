@@ -8,7 +8,7 @@ from dra_extender.allocation.budget import TurnBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
 from dra_extender.scheduling.preemption.terms import PreemptionArgs
-from dra_extender.scheduling.verbs.preempt import preempt
+from dra_extender.scheduling.verbs.preempt import Preempt
 from tests.support.scheduling.nominating import FOUR, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -63,7 +63,7 @@ def enlarged(told: Told, *proposed: str, violations: int = 0) -> tuple[str, int]
     situation = Situation(told)
     victims = MetaVictims(Pods=[MetaPod(UID=f"uid-{name}") for name in proposed], NumPDBViolations=violations)
     args = ExtenderPreemptionArgs(Pod=situation.preemptor, NodeNameToMetaVictims={"n1": victims})
-    found = preempt(situation.view, args, situation.terms).NodeNameToMetaVictims.get("n1")
+    found = Preempt(args, situation.terms).answer(situation.view).NodeNameToMetaVictims.get("n1")
     return None if found is None else (names(found), found.NumPDBViolations)
 
 
@@ -129,7 +129,7 @@ def test_without_terms_nobody_is_added() -> None:
     args = ExtenderPreemptionArgs(
         Pod=situation.preemptor, NodeNameToMetaVictims={"n1": MetaVictims(Pods=[MetaPod(UID="uid-cpu")])}
     )
-    assert preempt(situation.view, args).NodeNameToMetaVictims == {}
+    assert Preempt(args, None).answer(situation.view).NodeNameToMetaVictims == {}
 
 
 async def test_with_preemption_on_the_service_adds_victims(world: World, small: Objects) -> None:
@@ -162,4 +162,4 @@ def test_a_node_on_which_the_last_turn_does_not_decide_is_left_out(allowance: in
     budget = TurnBudget(WorkerReplies(), allowance=allowance, ceiling=20_000, last=True)
     victims = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-low-0")])}
     args = ExtenderPreemptionArgs(Pod=situation.preemptor, NodeNameToMetaVictims=victims)
-    assert preempt(situation.view.with_budget(budget), args, situation.terms).NodeNameToMetaVictims == {}
+    assert Preempt(args, situation.terms).answer(situation.view.with_budget(budget)).NodeNameToMetaVictims == {}

@@ -37,7 +37,7 @@ from dra_extender.devices.overlay import Planned
 from dra_extender.devices.pods import Pods
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.preemption.budgets import by_namespace
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.view import View
@@ -270,3 +270,11 @@ def _planned(name: str, devices: Sequence[str]) -> Planned:
 
 def _rules(told: Json) -> PreemptionArgs:
     return msgspec.convert(told, PreemptionArgs)
+
+
+def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:
+    """The index of these budgets."""
+    namespaces: dict[str, dict[str, PodDisruptionBudget]] = {}
+    for budget in budgets:
+        namespaces.setdefault(budget.metadata.namespace, {})[budget.metadata.key] = budget
+    return BudgetsByNamespace(namespaces)

@@ -8,7 +8,6 @@ if the others fit as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -23,9 +22,6 @@ from dra_extender.scheduling.gangs.kinds import Member
 from dra_extender.scheduling.gangs.topology import Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
 from dra_extender.scheduling.view import View
-
-MEMBERS_OF_UNIT: Final = 2
-"""So many members are put together for a search for a unit of work."""
 
 
 class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +78,7 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
         return GangDecision(node=known.node)
     deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
     refused = deciding.missing()
-    if refused is not None:
-        return refused
-    for labels in gang.levels:
+    for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
         if found.node or found.error or found.places is not None:
             return found
@@ -128,23 +122,19 @@ class _Deciding:
         """The members to place, the asked one first, and what each wants of a node."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
-            if pod.metadata.uid not in self._fixed:
-                self._add(pod)
-
-    def _add(self, pod: Pod) -> None:
-        asked = pod.metadata.uid == self._uid
-        prefiltered = self._asked if asked else pre_filter(self._state.free, pod)
-        if isinstance(prefiltered, PreFilterState):
-            self._candidates.append((prefiltered, self._rules if asked else Wants(pod).rules))
-        else:
-            self._refused.append((pod, prefiltered))
+            if (uid := pod.metadata.uid) in self._fixed:
+                continue
+            prefiltered = asked if uid == self._uid else pre_filter(state.free, pod)
+            if isinstance(prefiltered, PreFilterState):
+                self._candidates.append((prefiltered, Wants(pod).rules))
+            else:
+                self._refused.append((pod, prefiltered))
 
     def missing(self) -> GangDecision | None:
-        """Why no member can be placed on any nodes: too few have what they need; None when enough have."""
+        """Too few members have what they need, on any nodes; None when enough have."""
         known = [each.pod.metadata.uid for each, _ in self._candidates]
-        if len(known) >= self._needed and self._uid in known:
-            return None
-        return _missing(self._gang, len(known) + self._placed_before, self._refused)
+        enough = len(known) >= self._needed and self._uid in known
+        return None if enough else _missing(self._gang, len(known) + self._placed_before, self._refused)
 
     def at_level(self, labels: Level) -> GangDecision:
         """The decision if all members are on nodes with one value of each of these labels."""
@@ -179,7 +169,7 @@ class _Deciding:
         `nodes` those for the others.
         """
         gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free
-        free.decisions.budget.spend(len(self._candidates) // MEMBERS_OF_UNIT)
+        free.decisions.budget.spend(len(self._candidates))
         members, needed = self._members(names, alike, nodes), self._needed
         planned = [each for other in fixed.values() for each in other.planned]
         found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), self._room(names))

@@ -33,10 +33,8 @@ from dra_extender.scheduling.view import View
 
 UNDECIDED: Final = "placing the pods together takes too long"
 
-GROUPING: Final = 4
-"""Units of work to find out of which kind a member is."""
 STEP: Final = 5
-"""Units of work for a step of the search, without its decisions on devices."""
+"""Units of work for a step of the search, without its decisions on devices, or to find the kind of a member."""
 NODES_OF_UNIT: Final = 4
 """So many nodes are put in order for a unit."""
 NODES_PER_UNIT: Final = 8
@@ -90,9 +88,10 @@ def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | Non
     """
     search = _JointSearch(view, lambda node, pods: True)
     try:
-        return view.decisions.budget.attempt(lambda work: search.capacities(members, work))
+        view.decisions.budget.attempt(lambda work: search.begin(members, work))
     except (_Fatal, Deferred, WorkExceeded):
         return None
+    return sum((Counter(kind.caps) for kind in search.kinds), Counter())
 
 
 class _Choice(msgspec.Struct):
@@ -109,27 +108,27 @@ class _JointSearch:
         self.most = 0
         self._view = view
         self._has_room = has_room
-        self._kinds: Sequence[Kind] = ()
+        self.kinds: Sequence[Kind] = ()
         self._on: dict[str, Counter[int]] = {}
         """By node: how many members of each kind are there."""
         self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
         self._waiting = ""
         self._work: Work | None = None
 
-    def _begin(self, members: Sequence[Member], work: Work | None) -> None:
-        """Charge the kinds of these members, and how many of each fit on a node."""
+    def begin(self, members: Sequence[Member], work: Work | None) -> None:
+        """Find the kinds of these members, and how many of each fit on a node."""
         self._work = work
-        self._charge(GROUPING * len(members))
-        self._kinds = [Kind(group) for group in grouped(self._view, members)]
-        self._charge(sum(kind.cost * len(kind.members) for kind in self._kinds))
-        for kind in self._kinds:
+        self._charge(STEP * len(members))
+        self.kinds = [Kind(group) for group in grouped(self._view, members)]
+        self._charge(sum(kind.cost * len(kind.members) for kind in self.kinds))
+        for kind in self.kinds:
             kind.caps = self._capacities(kind)
 
     def find(self, members: Sequence[Member], needed: int, work: Work | None) -> Mapping[str, Place] | CannotPlace:
         """Raises WorkExceeded, TurnSpent, Deferred and _Fatal."""
-        self._begin(members, work)
-        hopeless = next((kind for kind in self._kinds if not kind.caps), None)
-        bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self._kinds]
+        self.begin(members, work)
+        hopeless = next((kind for kind in self.kinds if not kind.caps), None)
+        bounds = [min(len(kind.members), sum(kind.caps.values())) for kind in self.kinds]
         self.most = sum(bounds)
         if self.most >= needed:
             for wanted in counts(bounds, needed):
@@ -146,11 +145,6 @@ class _JointSearch:
             commonest = Counter(refused.values()).most_common(1)
             return CannotPlace(self.most, commonest[0][0] if commonest else NO_SOLUTION, pod)
         return CannotPlace(self.most, NO_SOLUTION)
-
-    def capacities(self, members: Sequence[Member], work: Work | None) -> Mapping[str, int]:
-        """See the function of this name."""
-        self._begin(members, work)
-        return sum((Counter(kind.caps) for kind in self._kinds), Counter())
 
     def _charge(self, units: int) -> None:
         if self._work is not None:
@@ -214,14 +208,14 @@ class _JointSearch:
         found = self._fits.get(key)
         if found is None:
             members = self._members(counts)
-            self._charge(sum(self._kinds[kind].cost * count for kind, count in counts.items()))
+            self._charge(sum(self.kinds[kind].cost * count for kind, count in counts.items()))
             found = self._fits[key] = (
                 sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
             ) and self._has_room(node, [member.prefiltered.pod for member in members])
         return found
 
     def _members(self, counts: Mapping[int, int]) -> list[Member]:
-        return [member for kind, count in counts.items() for member in self._kinds[kind].members[:count]]
+        return [member for kind, count in counts.items() for member in self.kinds[kind].members[:count]]
 
     # --- all nodes --------------------------------------------------------------------------------------------------
 
@@ -234,10 +228,10 @@ class _JointSearch:
         kind, most = -1, 0
         remaining = index = 0
         while True:
-            while remaining == 0 and kind + 1 < len(self._kinds):
+            while remaining == 0 and kind + 1 < len(self.kinds):
                 kind, index, most = kind + 1, 0, 0
                 remaining = wanted[kind]
-                self._arrange(self._kinds[kind], remaining)
+                self._arrange(self.kinds[kind], remaining)
             chosen = self._choose(kind, remaining, index, most) if remaining else None
             if chosen is not None:
                 choices.append(chosen)
@@ -281,7 +275,7 @@ class _JointSearch:
         """The next node of the kind that takes members, from `index` on, and how many; at most `most` on the first one,
         0 for as many as fit.
         """
-        kind = self._kinds[number]
+        kind = self.kinds[number]
         for place in range(index, len(kind.order)):
             self._charge(STEP)
             if kind.left[place] < remaining:
@@ -297,7 +291,7 @@ class _JointSearch:
         return None
 
     def _put(self, number: int, choice: _Choice, count: int) -> None:
-        name = self._kinds[number].order[choice.index]
+        name = self.kinds[number].order[choice.index]
         there = self._on.setdefault(name, Counter())
         there[number] += count
         if not there[number]:
@@ -313,7 +307,7 @@ class _JointSearch:
         members: list[tuple[Member, str]] = []
         for name, there in self._on.items():
             for kind, count in there.items():
-                members += [(each, name) for each in self._kinds[kind].members[taken[kind] : taken[kind] + count]]
+                members += [(each, name) for each in self.kinds[kind].members[taken[kind] : taken[kind] + count]]
                 taken[kind] += count
         claims: dict[str, ResourceClaim] = {}
         nodes: dict[str, list[str]] = {}

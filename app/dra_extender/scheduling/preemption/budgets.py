@@ -62,14 +62,6 @@ class BudgetsByNamespace:
         return self._read[namespace]
 
 
-def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:
-    """The index of these budgets."""
-    namespaces: dict[str, dict[str, PodDisruptionBudget]] = {}
-    for budget in budgets:
-        namespaces.setdefault(budget.metadata.namespace, {})[budget.metadata.key] = budget
-    return BudgetsByNamespace(namespaces)
-
-
 def violating(pods: Iterable[Pod], budgets: BudgetsByNamespace) -> frozenset[str]:
     """The UIDs of the pods whose eviction, in this order, exceeds the disruptions that a budget allows. At most
     `BUDGETS_OF_POD` budgets are counted for each pod.

@@ -68,11 +68,6 @@ class Preempt:
         return self._more[name]
 
 
-def preempt(view: View, args: ExtenderPreemptionArgs, terms: PreemptionTerms | None = None) -> ExtenderPreemptionResult:
-    """The answer to one call, at once."""
-    return Preempt(args, terms).answer(view)
-
-
 def _with_more(
     view: View,
     prefiltered: PreFilterState,
