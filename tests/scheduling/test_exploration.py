@@ -6,7 +6,10 @@ the walk found at any time is told as a story in `test_interleavings.py`. `make 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +59,15 @@ def test_states_that_are_taken_for_one_go_on_alike() -> None:
     """States of a replica are merged by a look into its coroutines. Without that nothing else is reached."""
     scene = SCENES["idle, swept, joined"]
     assert explore(scene, merge=False).outcomes == explore(scene).outcomes
+
+
+@pytest.mark.slow
+def test_the_tool_explores_the_worlds_of_a_word() -> None:
+    command = [sys.executable, "-m", "tools.exploration.explore", "--only", "bound long ago"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    (world, found) = done.stdout.splitlines()
+    assert world.startswith("bound long ago, swept: 9 states, ")
+    assert found == "violations: 0"
 
 
 # --- what the walk would find -----------------------------------------------------------------------------------------
