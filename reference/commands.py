@@ -15,8 +15,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dra_extender.cli.main import app
+from dra_extender.cli.questions import WHERE
 from dra_extender.cli.serve import flag
-from dra_extender.cli.source import WHERE
 from dra_extender.service.settings import Settings
 
 NAME: Final = "dra-extender"

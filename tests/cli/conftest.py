@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Source
 from tests.support.service.world import World, populated
 
 S = TypeVar("S", bound=Source)

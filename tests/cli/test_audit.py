@@ -6,8 +6,7 @@ import pytest
 
 from dra_extender.cli.answers.devices import audit
 from dra_extender.cli.output import NO, YES
-from dra_extender.cli.questions import AuditOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import AuditOptions, Source
 from tests.cli.conftest import options
 from tests.support.service.world import World
 

@@ -10,8 +10,7 @@ import yaml
 
 from dra_extender.cli.answers.capacity import answer_compact
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import CompactOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import CompactOptions, Source
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
 from tests.support.service.world import Json, World

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import DevicesOptions, DeviceStateName, TopOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import DevicesOptions, DeviceStateName, Source, TopOptions
 from dra_extender.insight.devicereport.report import STATES
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.hardware import GPU_DRIVER

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from dra_extender.cli.answers.capacity import answer_headroom
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions, Source
 from dra_extender.insight.headroom import DECISIONS
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options

@@ -22,11 +22,11 @@ from dra_extender.cli.questions import (
     CompactOptions,
     DevicesOptions,
     HeadroomOptions,
+    Source,
     TopOptions,
     WhatIfOptions,
     WhyOptions,
 )
-from dra_extender.cli.source import Source
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.insight.snapshotfile import FORMAT, KIND
 from tests.cli.conftest import options

@@ -9,8 +9,8 @@ import pytest
 
 from dra_extender.cli.cluster import read
 from dra_extender.cli.output import YES
+from dra_extender.cli.questions import Source
 from dra_extender.cli.snapshot import take
-from dra_extender.cli.source import Source
 from dra_extender.insight.whatif.clustercopy import copied
 from tests.support.counting import counted_turns
 from tests.support.service.podgroups import coscheduled, gang, serve_pod_groups

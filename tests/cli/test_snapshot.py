@@ -22,11 +22,11 @@ from dra_extender.cli.questions import (
     DevicesOptions,
     HeadroomOptions,
     SelectorOptions,
+    Source,
     TopOptions,
     WhyOptions,
 )
 from dra_extender.cli.snapshot import take
-from dra_extender.cli.source import Source
 from dra_extender.insight import snapshotfile
 from dra_extender.insight.snapshotfile import FORMAT, KIND, load
 from dra_extender.kube import resources

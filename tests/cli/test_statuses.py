@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.questions import Source
 from dra_extender.cli.snapshot import take
-from dra_extender.cli.source import Source
 from dra_extender.version import VERSION
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.service.world import World

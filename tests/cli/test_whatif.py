@@ -11,8 +11,7 @@ import pytest
 from dra_extender.api.core import Toleration
 from dra_extender.cli.answers.capacity import added_node, answer_what_if
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import WhatIfOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Source, WhatIfOptions
 from dra_extender.insight.manifests import toleration
 from tests.cli.conftest import options
 from tests.support.service.world import World

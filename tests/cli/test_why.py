@@ -18,8 +18,7 @@ from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers.why import answer
 from dra_extender.cli.output import FAILED, NO, YES
-from dra_extender.cli.questions import WhyOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.kube import resources
 from dra_extender.kube.resources import NODES, resource_claims
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS

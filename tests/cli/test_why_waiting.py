@@ -11,9 +11,8 @@ import typer
 
 from dra_extender.cli.answers.why import answer
 from dra_extender.cli.output import NO, YES
-from dra_extender.cli.questions import WhyOptions
+from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.cli.snapshot import take
-from dra_extender.cli.source import Source
 from dra_extender.insight.why import waiting
 from tests.cli.conftest import options
 from tests.support.service.world import World

@@ -1,5 +1,4 @@
-"""The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file; and
-names of objects in a cluster, for shell completion.
+"""The state that a command reads: everything that decisions depend on, listed once, or read from a snapshot file.
 
 Promises: the state that `serve` would have at this moment, in the same `Cluster`, so a command answers as the service
 would. It writes nothing.
@@ -11,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,7 +20,7 @@ from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates, Release, release_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
@@ -32,15 +31,11 @@ from dra_extender.kube.pages import list_all, list_pages
 from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
-    NODES,
     POD_GROUPS,
     PODS,
-    Identity,
     Resource,
     Served,
-    device_classes,
     discover,
-    identify,
     resource_slices,
     watched_kinds,
 )
@@ -178,19 +173,3 @@ def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = 
 def section(kind: Resource[Any]) -> str:
     """Where the objects of the kind are in a file. PodGroups of both API groups have the same plural."""
     return f"{kind.plural}.{kind.group}" if kind.optional else kind.plural
-
-
-_NAMESPACES: Final[Resource[Identity]] = Resource("", "v1", "namespaces", "Namespace", identify)
-
-
-async def names(source: Source, kind: str, namespace: str = "") -> list[str]:
-    """The names on the first page; of `drivers`, those of slices. Raises as `read`."""
-    async with connected(source) as (client, served):
-        slices = resource_slices(served.version)
-        resources: Sequence[Resource[Any]] = (PODS, NODES, _NAMESPACES, device_classes(served.version))
-        listed = next((resource for resource in resources if resource.plural == kind), slices)
-        selector = {"fieldSelector": f"metadata.namespace={namespace}"} if namespace else {}
-        async for page in list_pages(client, listed, selector):
-            items = page.items or ()
-            return [slices.decode(item).spec.driver if listed is slices else identify(item).name for item in items]
-    return []

@@ -1,23 +1,19 @@
 """Completion of command lines, for shells and for kubectl, which calls a plugin's `kubectl_complete-…`.
 
-Promises: typer alone finds the completions, from the declared commands. Completion never fails, writes nothing, and
-waits at most `SECONDS`; it offers the first page of a list.
+Promises: typer alone finds the completions, from the declared commands. Completion reads no cluster.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Literal
 
 import typer
 from typer.completion import get_completion_inspect_parameters
-
-from dra_extender.cli.source import Source
 
 _NO_FILES: Final = ":4"
 """Cobra's directive at the end of an answer: do not complete file names."""
@@ -28,7 +24,7 @@ def completion(
     ctx: typer.Context,
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="the shell that reads the script")],
 ) -> None:
-    """Print a script that makes a shell complete commands, options and names.
+    """Print a script that makes a shell complete commands and options.
 
     bash: `source <(dra-extender completion bash)`, zsh: the same with zsh, fish: `dra-extender completion fish |
     source`. If kubectl itself is completed, `kubectl dra` is
@@ -66,47 +62,3 @@ def know_shells() -> None:
 def variable(name: str) -> str:
     """The environment variable in which a shell's script passes its request to the command of this name."""
     return f"_{name.replace('-', '_').replace(' ', '_').upper()}_COMPLETE"
-
-
-# --- names of objects ------------------------------------------------------------------------------------------------
-
-SECONDS: Final = 3.0
-_KINDS_OF_POD: Final = ("pod/", "pods/", "po/")
-
-
-def pods(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Pods as NAME, pod/NAME or NAMESPACE/NAME, in the form that the word begins with."""
-    prefix = next((kind for kind in _KINDS_OF_POD if incomplete.startswith(kind)), "")
-    first, slash, _ = incomplete.partition("/")
-    elsewhere = first if slash and not prefix else ""
-    namespace = elsewhere or str(ctx.params.get("namespace") or "") or _source(ctx).default_namespace()
-    return _beginning(incomplete, (f"{prefix or elsewhere + slash}{name}" for name in _names(ctx, "pods", namespace)))
-
-
-def _beginning(incomplete: str, found: Iterable[str]) -> list[str]:
-    return sorted({name for name in found if name.startswith(incomplete) and name.isprintable()})
-
-
-def _source(ctx: typer.Context) -> Source:
-    return Source(**{name: str(ctx.params.get(name) or "") for name in ("kubeconfig", "context", "server")})
-
-
-def _names(ctx: typer.Context, kind: str, namespace: str = "") -> list[str]:
-    """No names when anything fails. The time to load the client does not count."""
-    from dra_extender.api.errors import ApiError
-    from dra_extender.cli.cluster import names
-    from dra_extender.kube.credentials import CredentialsError
-
-    try:
-        return asyncio.run(asyncio.wait_for(names(_source(ctx), kind, namespace), SECONDS))
-    except (ApiError, CredentialsError, OSError, TimeoutError, ValueError):
-        return []
-
-
-def _completing(kind: str, prefix: str = "") -> Callable[[typer.Context, str], list[str]]:
-    return lambda ctx, incomplete: _beginning(incomplete, (prefix + name for name in _names(ctx, kind)))
-
-
-nodes, classes, namespaces, drivers = map(_completing, ("nodes", "deviceclasses", "namespaces", "drivers"))
-like_nodes: Final = _completing("nodes", "like=")
-"""For `--add-node like=NODE`."""

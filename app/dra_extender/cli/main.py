@@ -11,8 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from dra_extender.cli import allocate, completion, demo, questions, serve, snapshot
-from dra_extender.cli.questions import Answering, command
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Answering, Source, command
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import Place, tolerate
 from dra_extender.version import VERSION

@@ -12,28 +12,61 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
+import msgspec
 import typer
 
-from dra_extender.cli.completion import classes, drivers, like_nodes, namespaces, nodes, pods
-from dra_extender.cli.source import Source
+from dra_extender.kube.credentials import DEFAULT, namespace_of
+
+# --- which cluster ----------------------------------------------------------------------------------------------------
+
+
+WHERE: Final = "Which cluster"
+"""The heading of the options that name the cluster."""
+
+
+def _where(*flags: str, metavar: str, help: str) -> Any:
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, rich_help_panel=WHERE)
+
+
+Kubeconfig = Annotated[str, _where(metavar="FILE", help="kubeconfig file")]
+Context = Annotated[str, _where(metavar="NAME", help="context of the kubeconfig")]
+Server = Annotated[str, _where("--server", "-s", metavar="URL", help="API server, instead of the kubeconfig's")]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a command reads the cluster: the API server of a kubeconfig, or a file that `snapshot` wrote."""
+
+    feature_gates: Annotated[str, _where(metavar="GATES", help="as for serve: Name=true,Other=false")] = ""
+    from_file: Annotated[
+        str, _where("--from", metavar="FILE", help="a file that snapshot wrote, instead of a cluster")
+    ] = ""
+    kubeconfig: Kubeconfig = ""
+    context: Context = ""
+    server: Server = ""
+
+    def default_namespace(self) -> str:
+        """The namespace of objects that are named without one."""
+        return DEFAULT if self.from_file else namespace_of(self.kubeconfig, self.context)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
 
 Form = Literal["text", "json", "yaml"]
-Complete = Callable[[typer.Context, str], list[str]]
 
 
-def argument(metavar: str, help: str, complete: Complete | None = None) -> Any:
+def argument(metavar: str, help: str) -> Any:
     """An optional argument."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=complete)
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
-def text_option(*flags: str, metavar: str, help: str, complete: Complete | None = None) -> Any:
+def text_option(*flags: str, metavar: str, help: str) -> Any:
     """An option whose default is not shown."""
-    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, autocompletion=complete)
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
 
 
-def repeated(flag: str, metavar: str, help: str, complete: Complete | None = None) -> Any:
+def repeated(flag: str, metavar: str, help: str) -> Any:
     """An option that may be given several times."""
-    return typer.Option(flag, metavar=metavar, help=f"{help}; may be repeated", autocompletion=complete)
+    return typer.Option(flag, metavar=metavar, help=f"{help}; may be repeated")
 
 
 Output = Annotated[Form, typer.Option("--output", "-o", help="form of the answer")]
@@ -43,12 +76,12 @@ WideOutput = Annotated[
 ]
 
 _FORMS: Final = "NAME, pod/NAME or NAMESPACE/NAME"
-Pod = Annotated[str | None, argument("POD", _FORMS, pods)]
-WaitingPod = Annotated[str | None, argument("POD", f"{_FORMS}; by default all pods that wait for devices", pods)]
+Pod = Annotated[str | None, argument("POD", _FORMS)]
+WaitingPod = Annotated[str | None, argument("POD", f"{_FORMS}; by default all pods that wait for devices")]
 
 
 def _namespace(help: str) -> Any:
-    return text_option("--namespace", "-n", metavar="NAMESPACE", help=help, complete=namespaces)
+    return text_option("--namespace", "-n", metavar="NAMESPACE", help=help)
 
 
 def _file(help: str) -> Any:
@@ -60,11 +93,9 @@ HoldersNamespace = Annotated[str, _namespace("only what claims of this namespace
 PodFile = Annotated[str, _file("pods of this file, before they are applied; - is standard input")]
 ClaimFile = Annotated[str, _file("a file with ResourceClaims or templates instead; - is standard input")]
 
-Nodes = Annotated[list[str] | None, repeated("--node", "NODE", "only this node", nodes)]
-Drivers = Annotated[list[str] | None, repeated("--driver", "DRIVER", "only devices of this driver", drivers)]
-Classes = Annotated[
-    list[str] | None, repeated("--class", "CLASS", "only devices that this DeviceClass selects", classes)
-]
+Nodes = Annotated[list[str] | None, repeated("--node", "NODE", "only this node")]
+Drivers = Annotated[list[str] | None, repeated("--driver", "DRIVER", "only devices of this driver")]
+Classes = Annotated[list[str] | None, repeated("--class", "CLASS", "only devices that this DeviceClass selects")]
 MovedSchedulers = Annotated[list[str] | None, repeated("--scheduler-name", "NAME", "whose pods may be moved")]
 SchedulerNames = Annotated[str, text_option(metavar="NAMES", help="as for serve: the schedulers that call the service")]
 
@@ -186,7 +217,7 @@ class HeadroomOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if at least one pod fits, 1 if none fits, 2 if the command cannot answer.
     """
 
-    device_class: Annotated[str | None, argument("CLASS", "the DeviceClass of the pods' devices", classes)] = None
+    device_class: Annotated[str | None, argument("CLASS", "the DeviceClass of the pods' devices")] = None
     filename: ClaimFile = ""
     count: Annotated[int, typer.Option(metavar="COUNT", min=1, help="devices of the class per pod")] = 1
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="maximum number of allocations to try")] = (
@@ -206,11 +237,9 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
 
     pod: WaitingPod = None
     filename: PodFile = ""
-    add_node: Annotated[
-        list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one", like_nodes)
-    ] = None
-    without_pod: Annotated[list[str] | None, repeated("--without-pod", "POD", "delete this pod", pods)] = None
-    drain: Annotated[list[str] | None, repeated("--drain", "NODE", "drain this node", nodes)] = None
+    add_node: Annotated[list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one")] = None
+    without_pod: Annotated[list[str] | None, repeated("--without-pod", "POD", "delete this pod")] = None
+    drain: Annotated[list[str] | None, repeated("--drain", "NODE", "drain this node")] = None
     with_file: Annotated[
         list[str] | None, repeated("--with", "FILE", "add the slices, classes and claims of this file")
     ] = None

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dra_extender.cli.output import FAILED, YES, complain, note
-from dra_extender.cli.source import Context, Kubeconfig, Server, Source
+from dra_extender.cli.questions import Context, Kubeconfig, Server, Source
 
 
 def snapshot(

@@ -17,8 +17,7 @@ import yaml
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.cli.cluster import Snapshot, read
 from dra_extender.cli.output import FAILED, complain, note
-from dra_extender.cli.questions import Form
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Form, Source
 from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.plaintext import printable

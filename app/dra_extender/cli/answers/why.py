@@ -25,8 +25,7 @@ from dra_extender.cli.answers.answer import (
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.output import NO, YES, terminal_width
-from dra_extender.cli.questions import WhyOptions
-from dra_extender.cli.source import Source
+from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.insight.manifests import Draft, Manifests, claim_of, draft, pods_of, text_of
 from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.why.diagnosis import diagnose
