@@ -16,9 +16,9 @@ from dra_extender.http.protocol import PROBES
 from dra_extender.scheduling.nomination.evictions import TARGET
 from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from dra_extender.scheduling.release.clear import RELEASED
+from dra_extender.service.addresses import split_address
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings, load
-from dra_extender.service.validation import split_address
 from tests.support.documentation.blocks import blocks_of
 from tests.support.packaging.permissions import allowed, needed_by
 

@@ -21,7 +21,7 @@ from tests.support.simulation.objects import (
 )
 from tests.support.simulation.world import World
 
-LIMITS = SchedulingConfig(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
+LIMITS = SchedulingConfig(bind_timeout=20.0, scheduler_names=frozenset({"dra-scheduler"}))
 
 
 def tiny() -> Objects:

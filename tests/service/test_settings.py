@@ -12,8 +12,8 @@ from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.cli.serve import flag
 from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.service.addresses import is_loopback, split_address
 from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
-from dra_extender.service.validation import is_loopback, split_address
 from dra_extender.workers import WorkerLimits
 
 
@@ -186,7 +186,7 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     assert (settings.lease(1).namespace, settings.lease(1).identity) == ("ns", "me")
     assert settings.config.scheduler_names == {"a", "b"}
     assert settings.client_names == {"s", "spiffe://x/s"}
-    assert settings.config.bind_seconds == 7
+    assert settings.config.bind_timeout == 7
     assert not settings.features("").DRAExtendedResource
     assert settings.client.server == "http://127.0.0.1:1"
     assert (settings.requeue_target.namespace, settings.requeue_target.name) == ("ns", "dra-extender-requeue")

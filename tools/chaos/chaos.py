@@ -56,7 +56,9 @@ from tools.chaos.tenants import Tenants
 from tools.chaos.weights import WEIGHTS
 from tools.chaos.workload import Workload
 
-LIMITS = SchedulingConfig(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
+LIMITS = SchedulingConfig(
+    bind_timeout=20.0, binding_conditions_timeout=120.0, scheduler_names=frozenset({"dra-scheduler"})
+)
 NARROW = msgspec.structs.replace(LIMITS, turn_work=40, question_work=20, call_work=400, worker_claim_seconds=1e9)
 WORKING = [0.0, 0.01, 0.5, 1.9]
 """Seconds that workers take."""

@@ -33,7 +33,7 @@ from tests.support.simulation.world import Service, World, story
 from tools.chaos.gangs import report_what_is_held
 from tools.exploration.gangscenes import Act, Ground, Scene, objects
 
-CONFIG: Final = SchedulingConfig(bind_seconds=10.0, nominate="never", scheduler_names=frozenset({"dra-scheduler"}))
+CONFIG: Final = SchedulingConfig(bind_timeout=10.0, nominate="never", scheduler_names=frozenset({"dra-scheduler"}))
 QUIET: Final = 100.0
 """Seconds of peace: longer than an unused plan lives, and than a requeue and a new attempt take."""
 MOST_REQUEUES: Final = 12

@@ -13,12 +13,12 @@ from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 
 LIMITS: Final = SchedulingConfig(
-    bind_seconds=5.0,
+    bind_timeout=5.0,
     doubt_seconds=2.0,
     watch_seconds=100.0,
     retry_seconds=1.0,
     retry_most_seconds=100.0,
-    sweep_seconds=1e-9,
+    sweep_after=1e-9,
     scheduler_names=frozenset({"dra-scheduler"}),
 )
 """Pauses of 1, 2, 4, ... seconds, so that few of them lead to the end of a bind (after 4) or of a doubt (2 later)."""

@@ -16,16 +16,16 @@ EventNames = Literal["own", "all"]
 class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults fit the scheduler configurations shipped with this project (bind: httpTimeout 30 s)."""
 
-    bind_seconds: float = 24.0
+    bind_timeout: float = 24.0
     """A bind call is answered within this time: about four fifths of the scheduler's httpTimeout for bind."""
 
     forward_share: float = 0.8
-    """The part of `bind_seconds` in which an attempt may start writes; the rest is for the rollback."""
+    """The part of `bind_timeout` in which an attempt may start writes; the rest is for the rollback."""
 
     watch_seconds: float = 5.0
     """How long a bind waits for its own write to come back on the watch."""
 
-    binding_seconds: float = 600.0
+    binding_conditions_timeout: float = 600.0
     """bindingTimeout of kube-scheduler: how long devices may take to become ready, counted from their allocation."""
 
     replay_seconds: float = 30.0
@@ -33,10 +33,10 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     After that a call binds anew, in case a restore of the API server has lost the binding.
     """
 
-    tentative_seconds: float = 6.0
+    tentative_ttl: float = 6.0
     """How long the plan made at filter counts for other pods: about twice the filter's httpTimeout."""
 
-    requeue_seconds: float = 1.0
+    requeue_interval: float = 1.0
     """At least this long passes between two requeues."""
 
     reading_seconds: float = 1.0
@@ -48,7 +48,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     deallocate_seconds: float = 1.0
     """How long after a refusal on all nodes an unused allocation that caused it is cleared."""
 
-    sweep_seconds: float = 30.0
+    sweep_after: float = 30.0
     """An allocation that no pod uses, and that no pod was offered a node for, is cleared after this time; 0 = never."""
 
     doubt_seconds: float = 60.0
@@ -57,9 +57,9 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def abandoned_seconds(self) -> float:
         """No bind relies on a reservation that is unchanged for this time, not even a bind of another replica: binds
-        send their last request within `bind_seconds`.
+        send their last request within `bind_timeout`.
         """
-        return self.bind_seconds + self.doubt_seconds
+        return self.bind_timeout + self.doubt_seconds
 
     write_attempts: int = 5
     """How often a write is tried when it conflicts."""

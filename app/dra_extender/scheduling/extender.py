@@ -81,7 +81,7 @@ class Extender:
         resources = ResourceNames(cluster.classes, clock, config)
         binding: dict[str, str] = {}
         clearing: set[str] = set()
-        self.tentative_plans = TentativePlans(config.tentative_seconds, clock)
+        self.tentative_plans = TentativePlans(config.tentative_ttl, clock)
         self.nominations, self.set_aside = Nominations(), SetAside(clock)
         self._usage = ResourcesInUse()
         self._with_binds = ResourcesInUse() if cluster.features.DRANodeAllocatableResources else None

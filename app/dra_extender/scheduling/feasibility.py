@@ -160,7 +160,7 @@ def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, Usab
     most 256) and in its devices; if these consume counters, in the devices of their pools that are in use.
     """
     now, config = view.clock.wall(), view.config
-    if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_seconds):
+    if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_conditions_timeout):
         return NOWHERE
     if view.ledger.rivals(claim) or view.is_doubtful(claim):
         return NOWHERE

@@ -5,7 +5,7 @@ them, the watches of this process may not have the change yet. So each refusal i
 state that it was decided on. When a newer generation exists, the service annotates the requeue trigger, a ResourceClaim
 of its own. The update makes kube-scheduler retry all unschedulable pods.
 
-Promises: at most one requeue per `requeue_seconds`, none while no refused pod waits; a failed requeue is repeated.
+Promises: at most one requeue per `requeue_interval`, none while no refused pod waits; a failed requeue is repeated.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RequeueTrigger:
 
     async def run(self) -> None:
         """Requeue when it is due, until cancelled."""
-        pause = self._config.requeue_seconds
+        pause = self._config.requeue_interval
         while True:
             await self._due.wait()
             self._due.clear()
@@ -134,9 +134,9 @@ class RequeueTrigger:
                 self._unknown_pods = self._unknown_pods or unknown_pods
                 self._due.set()
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, max(self._config.retry_most_seconds, self._config.requeue_seconds))
+                pause = min(2 * pause, max(self._config.retry_most_seconds, self._config.requeue_interval))
             else:
                 self._observer.count(REQUEUES, "triggered")
                 self._requeued = generation
-                pause = self._config.requeue_seconds
+                pause = self._config.requeue_interval
                 await asyncio.sleep(pause)

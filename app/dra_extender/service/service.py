@@ -37,11 +37,11 @@ from dra_extender.http.verbs import VerbTerms
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
+from dra_extender.service.addresses import names_in, split_address
 from dra_extender.service.process import observe_lag
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import Supervision
-from dra_extender.service.validation import names_in, split_address
 from dra_extender.version import VERSION
 
 CERTIFICATE_PERIOD: Final = 5.0

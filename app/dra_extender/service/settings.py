@@ -2,7 +2,8 @@
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
 default; an unknown key, a value of the wrong type or a combination that cannot work is an error that names the
-setting. Defaults that scheduling, allocation or the workers define are read from there.
+setting. An address that anybody can reach without protection, and replicas that cannot forward calls to each other, are
+such combinations. Defaults that scheduling, allocation or the workers define are read from there.
 """
 
 from __future__ import annotations
@@ -29,33 +30,14 @@ from dra_extender.kube.lease import LeaseSettings
 from dra_extender.kube.writer import RequeueClaim
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from dra_extender.scheduling.config import EventNames, NominateMode, PreemptionMode, SchedulingConfig
-from dra_extender.service.validation import (
-    check,
-    host_and_port,
-    names_in,
-    valid_address,
-)
+from dra_extender.service.addresses import host_and_port, is_loopback, names_in, valid_address
 from dra_extender.workers import WorkerLimits
 
 PREFIX: Final = "DRA_EXTENDER_"
 """No setting may begin with PORT or SERVICE: Kubernetes sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods.
 """
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"
-_SCHEDULING: Final = {
-    "bind_timeout": "bind_seconds",
-    "binding_conditions_timeout": "binding_seconds",
-    "tentative_ttl": "tentative_seconds",
-    "requeue_interval": "requeue_seconds",
-    "sweep_after": "sweep_seconds",
-    "offered_percent": "offered_percent",
-    "deallocate": "deallocate",
-    "preemption": "preemption",
-    "event_names": "event_names",
-    "nominate": "nominate",
-    "nominate_from_nodes": "nominate_from_nodes",
-    "worker_claim_seconds": "worker_claim_seconds",
-}
-"""The field of `SchedulingConfig` that each setting sets, and that has its default."""
+_SCHEDULING: Final = SchedulingConfig()
 _WORKERS: Final = WorkerLimits()
 
 
@@ -64,8 +46,8 @@ class SettingsError(Exception):
 
 
 def _scheduling(setting: str, description: str, **limits: Any) -> Any:
-    """A setting with the default of `SchedulingConfig`."""
-    return Field(getattr(SchedulingConfig(), _SCHEDULING[setting]), description=description, **limits)
+    """A setting of `SchedulingConfig`, which has its default."""
+    return Field(getattr(_SCHEDULING, setting), description=description, **limits)
 
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -266,9 +248,62 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check(self)
+        """Raises ValueError for settings that cannot be used together."""
+        for broken, problem in (
+            (bool(self.tls_cert) != bool(self.tls_key), "tls_cert and tls_key belong together: set both or none"),
+            (self.tls_client_ca and not self.tls_cert, "tls_client_ca needs tls_cert and tls_key"),
+            (
+                self.allowed_clients and not names_in(self.allowed_clients),
+                "allowed_clients contains no name: leave it empty to allow every client of tls_client_ca",
+            ),
+            (
+                names_in(self.allowed_clients) and not self.tls_client_ca,
+                "allowed_clients needs tls_client_ca: without it clients show no certificate",
+            ),
+            (
+                self.preemption == "on" and self.advise_only,
+                "preemption on needs a service that binds: with advise_only it can be advise or off",
+            ),
+            (self.shutdown_linger >= self.shutdown_grace, "shutdown_grace must exceed shutdown_linger"),
+            (
+                not self.lease_duration > self.renew_deadline > self.retry_period,
+                "lease_duration must exceed renew_deadline, which must exceed retry_period",
+            ),
+            (
+                self.advertise and not self.leader_election,
+                "advertise needs leader_election: without it there is no leader to forward calls to",
+            ),
+            (
+                self.advertise and self.tls_cert and not (self.tls_client_ca and self.peer_name),
+                "advertise with tls_cert needs tls_client_ca and peer_name: replicas check each other's certificates",
+            ),
+        ):
+            if broken:
+                raise ValueError(problem)
+        self._check_exposure()
         FeatureGates.parse(self.feature_gates, self.emulated_version or None)
         return self
+
+    def _check_exposure(self) -> None:
+        """Raises ValueError when other machines could call the verbs or read tokens, and no setting allows that."""
+        insight = self.insight_authorization and self.insight_listen
+        if insight and not is_loopback(insight) and not self.tls_cert and not self.allow_plain_http:
+            raise ValueError(
+                f"insight_listen {insight} is reachable from outside and has no TLS for the tokens of "
+                "insight_authorization: set tls_cert and tls_key, or allow_plain_http if something else protects it"
+            )
+        if is_loopback(self.listen):
+            return
+        if not self.tls_cert and not self.allow_plain_http:
+            raise ValueError(
+                f"listen {self.listen} is reachable from outside and has no TLS: set tls_cert, tls_key and "
+                "tls_client_ca, or allow_plain_http if something else protects it"
+            )
+        if self.tls_cert and not self.tls_client_ca and not self.allow_any_client:
+            raise ValueError(
+                f"listen {self.listen} is reachable from outside and asks clients for no certificate: set "
+                "tls_client_ca, or allow_any_client if something else protects it"
+            )
 
     @property
     def replica(self) -> str:
@@ -318,8 +353,10 @@ class Settings(BaseSettings):
 
     @property
     def config(self) -> SchedulingConfig:
-        values = {field: getattr(self, setting) for setting, field in _SCHEDULING.items()}
-        return SchedulingConfig(scheduler_names=names_in(self.scheduler_names), **values)
+        values = {
+            name: getattr(self, name) for name in SchedulingConfig.__struct_fields__ if name in type(self).model_fields
+        }
+        return SchedulingConfig(**values | {"scheduler_names": names_in(self.scheduler_names)})
 
     @property
     def worker_limits(self) -> WorkerLimits:

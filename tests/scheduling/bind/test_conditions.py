@@ -14,7 +14,7 @@ from tests.support.simulation.objects import DRIVER, Json, make_claim, make_clas
 from tests.support.simulation.world import Service, World
 
 SLOW = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
-LONG = SchedulingConfig(bind_seconds=1000.0)
+LONG = SchedulingConfig(bind_timeout=1000.0)
 
 
 def prepare(world: World, config: SchedulingConfig = LONG, features: FeatureGates | None = None) -> Service:
@@ -86,7 +86,7 @@ async def test_a_device_that_takes_too_long_is_given_back(world: World) -> None:
 
 
 async def test_a_short_call_keeps_the_device_for_the_next_attempt(world: World) -> None:
-    service = prepare(world, SchedulingConfig(bind_seconds=10.0))
+    service = prepare(world, SchedulingConfig(bind_timeout=10.0))
     pod = world.api.pod("p")
     for _ in range(3):
         assert await service.bind(pod, "n1") == failure.WAITING
@@ -104,7 +104,7 @@ async def test_a_short_call_keeps_the_device_for_the_next_attempt(world: World) 
 async def test_a_device_that_cannot_be_bound_any_more_fits_nowhere_until_it_is_given_back(
     world: World, state: str
 ) -> None:
-    service = prepare(world, SchedulingConfig(bind_seconds=10.0, sweep_seconds=0.0))
+    service = prepare(world, SchedulingConfig(bind_timeout=10.0, sweep_after=0.0))
     assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
     if state == "failed":
         report(world, bad="True")
@@ -139,7 +139,7 @@ async def test_a_claim_deallocated_by_others_ends_the_wait(world: World) -> None
 
 async def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_refused(world: World) -> None:
     """Chaos set the clock: the pod was refused because of the time, and nothing told it of the device."""
-    service = prepare(world, SchedulingConfig(bind_seconds=10.0, sweep_seconds=0.0))
+    service = prepare(world, SchedulingConfig(bind_timeout=10.0, sweep_after=0.0))
     assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
     world.clock.offset += 3600.0
     await world.settle(5.0)
@@ -160,7 +160,7 @@ def prepare_two(world: World, config: SchedulingConfig) -> Service:
 
 
 async def test_of_several_claims_only_that_of_the_failed_device_is_given_back(world: World) -> None:
-    service = prepare_two(world, SchedulingConfig(bind_seconds=10.0, sweep_seconds=0.0))
+    service = prepare_two(world, SchedulingConfig(bind_timeout=10.0, sweep_after=0.0))
     pod = world.api.pod("p")
     assert await service.bind(pod, "n1") == failure.WAITING
     report(world, "d", "other", ready="True")
@@ -180,7 +180,7 @@ async def test_a_claim_of_an_earlier_attempt_stays_when_the_device_of_another_fa
     """A device that is ready, or still may be, has nothing to do with the one that failed, however long ago the
     earlier attempt was.
     """
-    service = prepare_two(world, SchedulingConfig(bind_seconds=10.0, sweep_seconds=0.0))
+    service = prepare_two(world, SchedulingConfig(bind_timeout=10.0, sweep_after=0.0))
     pod = world.api.pod("p")
     assert await service.bind(pod, "n1") == failure.WAITING
     await world.settle(pause)
@@ -206,7 +206,7 @@ async def test_without_a_gate_a_device_with_conditions_is_not_allocated(world: W
 
 @pytest.mark.parametrize("gate", ["DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"])
 async def test_without_a_gate_nobody_waits_for_a_device_that_is_allocated_already(world: World, gate: str) -> None:
-    service = prepare(world, SchedulingConfig(bind_seconds=10.0))
+    service = prepare(world, SchedulingConfig(bind_timeout=10.0))
     assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
     await service.kill()
     other = world.service(features=FeatureGates.parse(f"{gate}=false"))

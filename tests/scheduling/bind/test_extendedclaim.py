@@ -239,7 +239,7 @@ async def leave_a_claim(world: World) -> Service:
     await first.kill()
     (claim,) = made(world)
     assert {device for _, pool, device in devices(claim) if pool == "n1"} == {"a"}
-    second = world.service(config=SchedulingConfig(sweep_seconds=0.0))
+    second = world.service(config=SchedulingConfig(sweep_after=0.0))
     second.start()
     await world.settle()
     return second

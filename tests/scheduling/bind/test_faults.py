@@ -112,7 +112,7 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
 
 
 async def test_waiting_ends_when_the_pod_is_deleted(world: World, pending: Objects) -> None:
-    service = world.service(*pending, config=SchedulingConfig(watch_seconds=1000.0, bind_seconds=1000.0))
+    service = world.service(*pending, config=SchedulingConfig(watch_seconds=1000.0, bind_timeout=1000.0))
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     world.api.hooks["write_status"] = service.watch.pause
     await world.settle(1.0)
@@ -262,7 +262,7 @@ async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World,
     service.client.fail("*", UnreachableError(0, "Unreachable"), times=1000)
     started = world.clock.monotonic()
     assert await service.bind(world.api.pod("p"), "n1") in (failure.LATE, failure.STILL_RUNNING)
-    assert world.clock.monotonic() - started <= SchedulingConfig().bind_seconds + 0.1
+    assert world.clock.monotonic() - started <= SchedulingConfig().bind_timeout + 0.1
     assert service.extender.view.ledger.holds() == ()
 
 

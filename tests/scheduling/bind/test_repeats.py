@@ -105,7 +105,7 @@ async def test_one_device_is_given_to_one_of_many(world: World, small: Objects) 
 
 
 async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World, pending: Objects) -> None:
-    service = world.service(*pending, config=SchedulingConfig(bind_seconds=1.0))
+    service = world.service(*pending, config=SchedulingConfig(bind_timeout=1.0))
     service.client.latency = 0.7
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
     assert service.extender.binds_in_progress == 1

@@ -27,7 +27,7 @@ from tests.support.simulation.objects import Objects, make_claim, make_class, ma
 from tests.support.simulation.world import Service, World
 
 FOREVER = 10**6
-ENDS = NO_SWEEP.bind_seconds + NO_SWEEP.doubt_seconds + 30.0
+ENDS = NO_SWEEP.bind_timeout + NO_SWEEP.doubt_seconds + 30.0
 """Seconds within which every bind ends: its time, that of requests under way, and the last time-outs and pauses."""
 WHILE = 1200.0
 """Seconds in which a bind is looked at that cannot take back what it wrote."""
@@ -166,7 +166,7 @@ async def test_what_was_stored_counts_once_the_watch_has_shown_it(world: World) 
     pod's next bind, or as a leftover, and nothing more needs to be held for it.
     """
     world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service(config=SchedulingConfig(watch_seconds=10.0, sweep_seconds=0.0), lag=5.0)
+    service = world.service(config=SchedulingConfig(watch_seconds=10.0, sweep_after=0.0), lag=5.0)
     service.start()
     service.client.fail("write_status", LOST, "after")
     service.client.fail("read_claim", FORBIDDEN, times=FOREVER)

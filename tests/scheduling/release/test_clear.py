@@ -162,7 +162,7 @@ async def test_a_claim_in_the_way_that_cannot_be_cleared_does_not_ring_without_e
     world: World, small: Objects
 ) -> None:
     """The pod is filtered with each ring, as kube-scheduler would."""
-    service = await allocated(world, small, "p", config=SchedulingConfig(sweep_seconds=0.0))
+    service = await allocated(world, small, "p", config=SchedulingConfig(sweep_after=0.0))
     world.add(make_claim("d", count=2), make_pod("r", "d"))
     assert await service.bind(world.api.pod("r"), "n1") != ""
     service.client.fail("deallocate", LASTING[0], times=FOREVER)

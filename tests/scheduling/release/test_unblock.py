@@ -77,7 +77,7 @@ async def test_a_claim_that_changed_meanwhile_is_judged_anew(world: World, small
 async def test_a_pod_of_another_scheduler_gets_no_allocation_cleared_when_ours_are_known(
     world: World, small: Objects, config: SchedulingConfig, kept: bool
 ) -> None:
-    service = await allocated(world, small, config=msgspec.structs.replace(config, sweep_seconds=0.0))
+    service = await allocated(world, small, config=msgspec.structs.replace(config, sweep_after=0.0))
     world.add(make_pod("s", "c", schedulerName="default-scheduler"))
     assert (await service.filter(world.api.pod("s"), "n2")).NodeNames == []
     report(world, "s")
@@ -96,7 +96,7 @@ async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_s
     status = msgspec.structs.replace(claim.status, reserved_for=())
     world.add(msgspec.structs.replace(rival, metadata=meta, status=status), make_pod("s", "c", schedulerName=scheduler))
     await maker.kill()
-    service = world.service(config=msgspec.structs.replace(OURS, sweep_seconds=0.0))
+    service = world.service(config=msgspec.structs.replace(OURS, sweep_after=0.0))
     service.start()
     assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
     report(world, "p")
@@ -105,7 +105,7 @@ async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_s
 
 
 async def test_clearing_can_be_switched_off(world: World, small: Objects) -> None:
-    service = await allocated(world, small, config=SchedulingConfig(sweep_seconds=0.0, deallocate=False))
+    service = await allocated(world, small, config=SchedulingConfig(sweep_after=0.0, deallocate=False))
     await service.filter(world.api.pod("p"), "n2")
     report(world, "p")
     await world.settle(200.0)

@@ -127,7 +127,7 @@ def make_application() -> Any:
     """The verbs over a cluster of two nodes, as an ASGI application. Call it on a running loop."""
     api, cluster = Api(), Cluster(FeatureGates())
     client = Client(api, latency=0.0)
-    runtime = Runtime(config=SchedulingConfig(bind_seconds=1.0))
+    runtime = Runtime(config=SchedulingConfig(bind_timeout=1.0))
     scheduling = Extender(
         cluster,
         Decisions(cluster, share_ids=lambda: "s"),

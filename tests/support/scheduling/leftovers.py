@@ -11,7 +11,7 @@ from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
 OURS = SchedulingConfig(nominate="never", scheduler_names=frozenset({"dra-scheduler"}))
-NO_SWEEP = SchedulingConfig(nominate="never", sweep_seconds=0.0)
+NO_SWEEP = SchedulingConfig(nominate="never", sweep_after=0.0)
 
 
 def report(world: World, name: str, **status: Any) -> None:

@@ -257,7 +257,7 @@ def _failed_claim(found: SimulatedPod) -> PodRefused | None:
     if not isinstance(prefiltered, PreFilterState) or not view.features.binding_conditions:
         return None
     for claim in prefiltered.claims.allocated:
-        if problem := unavailable(claim, view.clock.wall(), view.config.binding_seconds):
+        if problem := unavailable(claim, view.clock.wall(), view.config.binding_conditions_timeout):
             key = claim.metadata.key
             return PodRefused("claim failed", f"the devices of claim {key} did not become ready: {problem}", key)
     return None

@@ -263,7 +263,7 @@ class Attempt:
             return
         note = f"waiting for binding conditions for device on node {self.node}"
         context.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
-        claims, seconds = [write.claim for write in self._writes], view.config.binding_seconds
+        claims, seconds = [write.claim for write in self._writes], view.config.binding_conditions_timeout
         limit = min(self._remaining(), readiness.seconds_to_timeout(claims, view.clock.wall(), seconds))
         if await context.event_handler.signals.until(self._are_ready, self._keys(), limit):
             return
@@ -277,7 +277,7 @@ class Attempt:
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
         for claim in self._check_claims():
-            if problem := readiness.unavailable(claim, now, config.binding_seconds):
+            if problem := readiness.unavailable(claim, now, config.binding_conditions_timeout):
                 raise BindFailure(problem, "failed", clear=True)
             ready = ready and readiness.readiness(claim).ready
         return ready

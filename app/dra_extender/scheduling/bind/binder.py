@@ -55,7 +55,7 @@ class Binder:
             known = self._running.get(args.PodUID)
             attempt, task = known or self._start(args)
             # wait() leaves the attempt alone when this call is cancelled or has no more time.
-            left = started + config.bind_seconds - clock.monotonic()
+            left = started + config.bind_timeout - clock.monotonic()
             await asyncio.wait({task}, timeout=max(0.0, left))
             if not task.done():
                 count(BIND_RESULTS, "late")
@@ -66,7 +66,7 @@ class Binder:
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         config = self._view.config
-        deadline = self._view.clock.monotonic() + config.bind_seconds * config.forward_share
+        deadline = self._view.clock.monotonic() + config.bind_timeout * config.forward_share
         attempt = Attempt(self._context, self._pending, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task

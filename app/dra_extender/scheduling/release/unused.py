@@ -79,9 +79,9 @@ class Sweeper:
         self._offered[claim_uid] = self._view.clock.monotonic()
 
     async def work(self) -> None:
-        """Clear the claims that have been unused for `sweep_seconds`."""
+        """Clear the claims that have been unused for `sweep_after`."""
         await self._forget_phantoms()
-        least = self._view.config.sweep_seconds
+        least = self._view.config.sweep_after
         if least <= 0:
             return
         self._used_by_others = None
@@ -150,7 +150,7 @@ class Sweeper:
             return False
         if view.config.scheduler_names and not readiness.awaited(claim):
             return view.is_abandoned(claim)
-        return seconds >= view.config.binding_seconds + GRACE_SECONDS
+        return seconds >= view.config.binding_conditions_timeout + GRACE_SECONDS
 
     async def _is_used_by_others(self, claim: ResourceClaim) -> bool:
         """True when a pod of a scheduler that does not call this service uses the claim."""
@@ -283,7 +283,9 @@ class Unblocker:
         """False while devices may still become ready: a bind may wait for them, and no pod condition shows it."""
         view = self._view
         config = view.config
-        if readiness.awaited(claim) and not readiness.unavailable(claim, view.clock.wall(), config.binding_seconds):
+        if readiness.awaited(claim) and not readiness.unavailable(
+            claim, view.clock.wall(), config.binding_conditions_timeout
+        ):
             return False
         return all(
             pod is not None and pod.spec.scheduler_name in config.scheduler_names and reported_unschedulable(pod)
