@@ -25,7 +25,7 @@ from bench.arena import CLASS, DRIVER, NAMESPACE, Arena, cpu_seconds
 from bench.cluster import devices_held_twice
 from bench.document import write_section
 from bench.machine import described
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.service import logs
 from tests.e2e.backlog import Backlog
 from tests.e2e.components import Component, metric

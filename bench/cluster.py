@@ -34,7 +34,7 @@ from bench.machine import described
 from bench.shares import markdown as markdown_of_shares
 from bench.shares import shares
 from bench.steady import Pace, SteadyRow
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.service import logs
 from dra_extender.version import VERSION
 

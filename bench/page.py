@@ -29,7 +29,7 @@ from dra_extender.api.events import Applied
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.http.application import Pages, create_insight_app
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates

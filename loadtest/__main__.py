@@ -21,7 +21,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.service import logs
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.demo.companion import Companion

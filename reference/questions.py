@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from dra_extender.http.application import Health, Pages, create_insight_app
-from dra_extender.http.insight.queue import Insight
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import Insight, insight_router
 from dra_extender.http.metrics import Metrics
 
 Schema = Mapping[str, Any]

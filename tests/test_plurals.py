@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,8 @@ def wrapped(lines: Iterable[str], width: int) -> str:
         hanging = " " * (len(line) - len(line.lstrip(" ")) + 2)
         found += textwrap.wrap(line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
     return "\n".join(found)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Such as "1 node", "3 nodes", "0 nodes"; `plural` where it is not the noun with an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -32,7 +32,7 @@ from bench.placement.plot import Axis, plot
 from bench.placement.report import DOCUMENT, PLOTS
 from bench.placement.run import STRATEGIES, Placed, Site
 from bench.placement.trace import Job, Workload
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 
 RESULTS: Final = Path(__file__).with_name("departures.json")
 FIRST_SEED: Final = 42

@@ -10,7 +10,7 @@ from typing import Final
 from bench.document import write_section
 from bench.placement.plot import Axis, Curve, plot
 from bench.placement.run import KUBE, Outcome
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "placement.md"
 PLOTS: Final = DOCUMENT.parent / "placement"

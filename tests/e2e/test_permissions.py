@@ -24,7 +24,7 @@ from dra_extender.kube.access import (
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import POD_GROUPS, Served, discover
-from dra_extender.scheduling.nomination.evictions import TARGET
+from dra_extender.scheduling.nomination.lifecycle import TARGET
 from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from dra_extender.scheduling.release.clear import RELEASED
 from tests.e2e.ground import Ground

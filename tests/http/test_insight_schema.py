@@ -26,7 +26,7 @@ from dra_extender.api.resource import (
 from dra_extender.devices.audit import Violation
 from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.authorization import READ_BY_POST, TokenAuthorizer
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.insight.devicereport.report import STATES

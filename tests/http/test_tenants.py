@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.authorization import TokenAuthorizer
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import insight_router
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.kube.access import AccessDecision, UserInfo
 from dra_extender.kube.credentials import FORWARDED_TOKEN

@@ -12,8 +12,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 
 from dra_extender.http.application import invalid_request
-from dra_extender.http.insight.queue import QueryQueue
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import QueryQueue, insight_router
 from dra_extender.insight.requests import InvalidRequestError
 from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
 from dra_extender.scheduling.view import View

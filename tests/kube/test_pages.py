@@ -10,8 +10,7 @@ from aiohttp import web
 from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.pages import BYTES, SIZE, list_all, list_pages
-from dra_extender.kube.resources import NODES
+from dra_extender.kube.resources import NODES, PAGE_BYTES, PAGE_ITEMS, list_all, list_pages
 from tests.support.kube.scripted import ScriptedServer
 
 PATH = "/api/v1/nodes"
@@ -31,8 +30,8 @@ async def test_all_pages_are_read_and_what_makes_no_sense_is_kept_apart(
     assert len(problems) == 1
     asked = [request.query for request in server.requests("GET", PATH)]
     assert asked == [
-        {"labelSelector": "a=b", "limit": str(SIZE)},
-        {"labelSelector": "a=b", "limit": str(SIZE), "continue": "next"},
+        {"labelSelector": "a=b", "limit": str(PAGE_ITEMS)},
+        {"labelSelector": "a=b", "limit": str(PAGE_ITEMS), "continue": "next"},
     ]
 
 
@@ -79,7 +78,7 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_items(
     server: ScriptedServer, client: KubeClient
 ) -> None:
     """Five hundred claims of a megabyte each are more than the memory of a container."""
-    large = {**node("large"), "note": "x" * (BYTES // 3)}
+    large = {**node("large"), "note": "x" * (PAGE_BYTES // 3)}
 
     async def page(request: web.Request) -> web.Response:
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
@@ -96,5 +95,5 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_items(
 
 
 async def test_one_item_may_be_as_large_as_it_is(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("GET", PATH, (200, {"metadata": {}, "items": [{**node("large"), "note": "x" * BYTES}]}))
+    server.on("GET", PATH, (200, {"metadata": {}, "items": [{**node("large"), "note": "x" * PAGE_BYTES}]}))
     assert [len(page.items or ()) async for page in list_pages(client, NODES, {})] == [1]

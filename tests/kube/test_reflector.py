@@ -12,9 +12,8 @@ from aiohttp import web
 from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.pages import SIZE
 from dra_extender.kube.reflector import Backoff, Reflector, batches
-from dra_extender.kube.resources import NODES
+from dra_extender.kube.resources import NODES, PAGE_ITEMS
 from dra_extender.service.engine import WatchHealth
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import until
@@ -73,8 +72,8 @@ async def test_it_lists_in_consistent_pages_and_watches_from_there(
     server.on("GET", PATH, watch_lines(event("ADDED", "c", 11)), watch=True)
     await harness.reflector.step()
     first, second, watch = (asked.query for asked in server.asked)
-    assert first == {"limit": str(SIZE)}
-    assert second == {"limit": str(SIZE), "continue": "next"}
+    assert first == {"limit": str(PAGE_ITEMS)}
+    assert second == {"limit": str(PAGE_ITEMS), "continue": "next"}
     assert {key: watch[key] for key in ("watch", "allowWatchBookmarks", "resourceVersion")} == {
         "watch": "1",
         "allowWatchBookmarks": "true",

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from dra_extender.http.application import Pages, create_insight_app
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
-from dra_extender.scheduling.nomination.evictions import TARGET
+from dra_extender.scheduling.nomination.lifecycle import TARGET
 from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from dra_extender.scheduling.release.clear import RELEASED
 from dra_extender.service.addresses import split_address

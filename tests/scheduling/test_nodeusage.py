@@ -8,8 +8,7 @@ import msgspec
 
 from dra_extender.api.core import Node, Pod, PodStatus
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse, Wants
 from tests.support.simulation.objects import make_node
 
 NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")

@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from dra_extender.devices.compatibility import Groups, admits, declared_groups
 from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.models import Groups, admits, declared_groups
 from dra_extender.devices.pools import NodeView
 
 Charge = tuple[tuple[int, int], ...]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
 from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
-from dra_extender.devices.compatibility import Groups, joined
+from dra_extender.devices.models import Groups, joined
 from dra_extender.devices.usage import NO_AMOUNTS, Amounts
 
 

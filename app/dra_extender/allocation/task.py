@@ -28,8 +28,8 @@ from dra_extender.allocation.selectors import derived
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceConstraint
 from dra_extender.cel import Work
-from dra_extender.devices.compatibility import Groups
 from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.models import Groups
 from dra_extender.devices.pools import NodeView, PooledDevice
 
 OPTION: Final = 5

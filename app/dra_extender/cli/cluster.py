@@ -27,7 +27,6 @@ from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.knownobjects import KnownObjects
-from dra_extender.kube.pages import list_all, list_pages
 from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
     BUDGETS,
@@ -36,6 +35,8 @@ from dra_extender.kube.resources import (
     Resource,
     Served,
     discover,
+    list_all,
+    list_pages,
     resource_slices,
     watched_kinds,
 )

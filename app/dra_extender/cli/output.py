@@ -20,8 +20,7 @@ import typer
 
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.limits import CHARACTERS_OF_LINE
-from dra_extender.plaintext import printable, wrapped
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, printable, wrapped
 
 YES: Final = 0
 """Exit status: it fits, something is listed, nothing is violated."""

@@ -41,7 +41,7 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
     from dra_extender.cli.answers.answer import UnanswerableError, unanswerable
     from dra_extender.cli.cluster import read
     from dra_extender.insight.snapshotfile import Recording, dump
-    from dra_extender.plurals import counted
+    from dra_extender.plaintext import counted
     from dra_extender.version import VERSION
 
     recording = Recording()

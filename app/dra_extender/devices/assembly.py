@@ -16,8 +16,7 @@ from typing import TypeVar
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.compatibility import SetGroups, groups_of
-from dra_extender.devices.models import Consumption, DeviceList, compatibility_groups, consumption
+from dra_extender.devices.models import Consumption, DeviceList, SetGroups, compatibility_groups, consumption, groups_of
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dra_extender.devices.compatibility import Groups, joined
 from dra_extender.devices.content import Interner
+from dra_extender.devices.models import Groups, joined
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, Amounts, PoolHoldings, PoolID
 

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dra_extender.api.resource import DeviceID
-from dra_extender.devices.compatibility import SetGroups
-from dra_extender.devices.models import REMEMBERED, Consumption, DeviceModel
+from dra_extender.devices.models import REMEMBERED, Consumption, DeviceModel, SetGroups
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
 

@@ -19,7 +19,7 @@ from dra_extender.api.resource import CounterSet, Device, ResourceSlice
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.usage import PoolID
 from dra_extender.limits import DEVICES_OF_NODE
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 
 TOO_MANY = f"the node sees more than {DEVICES_OF_NODE:,} devices"
 

@@ -30,7 +30,7 @@ from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
 from dra_extender.insight.devicereport.partitions import PartitionType, by_driver
 from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run_at_once
 from dra_extender.scheduling.view import View
 

@@ -29,6 +29,7 @@ from dra_extender.scheduling.nodeallocatable import Demand
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
     Obstacle,
+    ResourcesInUse,
     Used,
     Wants,
     amount_text,
@@ -36,7 +37,6 @@ from dra_extender.scheduling.noderules import (
     taken_by,
     together,
 )
-from dra_extender.scheduling.nodeusage import ResourcesInUse
 from dra_extender.scheduling.view import View
 
 CLAIM: Final = 10

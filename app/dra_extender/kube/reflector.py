@@ -28,8 +28,7 @@ from dra_extender.api.errors import ApiError, GoneError, NotServedError, SetBack
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named, SetAsideReason
-from dra_extender.kube.pages import list_pages
-from dra_extender.kube.resources import PODS, Resource, Served, watched_kinds
+from dra_extender.kube.resources import PODS, Resource, Served, list_pages, watched_kinds
 from dra_extender.unexpected import unexpected
 
 

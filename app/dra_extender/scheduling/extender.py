@@ -40,7 +40,7 @@ from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import EventHandler, Handle, Runtime
 from dra_extender.scheduling.idle import IdleAllocations, Unseen
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.ports import Ports, Workers

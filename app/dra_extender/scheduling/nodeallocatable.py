@@ -23,7 +23,7 @@ from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod,
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.scheduling.claims import Unschedulable, consumer, created_names
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.view import View
 
 UNREPORTED = "devices of extended resources cannot take CPU, memory or huge pages of a node"

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 
 HIDDEN: Final = "(another namespace)"
 """Instead of the key of an object that the reader does not see."""

@@ -27,7 +27,7 @@ from dra_extender.api.decoding import ignore_fields
 from dra_extender.http.application import Pages, create_app, create_insight_app
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
 from dra_extender.http.forwarding import Forwarding, PeerTLS
-from dra_extender.http.insight.routes import insight_router
+from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates

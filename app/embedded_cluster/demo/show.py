@@ -20,7 +20,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from embedded_cluster.demo import board
 from embedded_cluster.demo.board import Header, PodRow

@@ -28,8 +28,7 @@ from dra_extender.insight.devicereport.report import (
     Sum,
     sums,
 )
-from dra_extender.plaintext import wrapped
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, wrapped
 
 NONE: Final = "-"
 _HEAD: Final = ("NODE", "DRIVER", "DEVICE", "STATE", "DETAILS")

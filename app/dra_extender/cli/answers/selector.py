@@ -21,8 +21,7 @@ from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, termina
 from dra_extender.cli.questions import SelectorOptions
 from dra_extender.cli.scenarios import answer_lines
 from dra_extender.insight.manifests import objects, text_of
-from dra_extender.plaintext import printable
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, printable
 
 _WORDS: Final = {True: "yes", False: "no", None: "error"}
 _COLOURS: Final = {"yes": typer.colors.GREEN, "error": typer.colors.RED}

@@ -25,7 +25,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import encode
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
-from dra_extender.http.insight.queue import Insight
+from dra_extender.http.insight import Insight
 from dra_extender.http.page.parts import (
     DIAGNOSIS,
     HEADROOM,

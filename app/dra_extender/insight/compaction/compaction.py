@@ -20,8 +20,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.compaction.moves import EvictionRules, Movable, Move, pods_of
 from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
-from dra_extender.plaintext import wrapped
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.noderules import Wants

@@ -31,12 +31,12 @@ from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.wording import obstacle_text
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
 from dra_extender.scheduling.nodeallocatable import with_statuses
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 

@@ -26,7 +26,7 @@ from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run_at_once

@@ -41,7 +41,7 @@ from dra_extender.insight.why.candidates import (
     requests_of,
 )
 from dra_extender.insight.why.report import NodeGroup
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 

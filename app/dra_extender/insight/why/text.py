@@ -16,8 +16,7 @@ from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import BindingRule, NodesExcluded
 from dra_extender.insight.why.wording import obstacle_text
-from dra_extender.plaintext import wrapped
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.noderules import UNHEALTHY, NodeRule
 from dra_extender.scheduling.preemption.terms import for_devices
 from dra_extender.scheduling.reader import HIDDEN, listed

@@ -21,10 +21,9 @@ from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
-from dra_extender.plaintext import wrapped
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.claims import Unschedulable, created_names
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.turns import Turns, in_turns
 from dra_extender.scheduling.view import View
 

@@ -33,7 +33,7 @@ from dra_extender.insight.why.statements import (
     TooFew,
     Unsatisfiable,
 )
-from dra_extender.plurals import counted
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import HIDDEN, listed, others
 

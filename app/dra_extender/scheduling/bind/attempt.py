@@ -31,9 +31,8 @@ from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_pod_status
-from dra_extender.scheduling.bind.context import BindContext, LivePod
+from dra_extender.scheduling.bind.context import BindContext, GangMember, LivePod
 from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
-from dra_extender.scheduling.bind.member import GangMember
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod

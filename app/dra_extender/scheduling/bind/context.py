@@ -1,14 +1,17 @@
-"""What all binds of a service share, how they hold devices, and the pod that a bind is for.
+"""What all binds of a service share, how they hold devices, the pod that a bind is for, and what the bind of a pod in a
+gang waits for.
 
 Promises: only `Holds` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
 requeues the pods and notifies the binds that wait for this. `LivePod` never returns a pod with another UID than that of
-the call.
+the call. A member of a gang without a plan, after a change of leader, gets one or is not bound. Members that share a
+claim wait for the member that allocates it. Pods without a gang are left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -17,6 +20,7 @@ import structlog
 from dra_extender.api.core import NodeAllocatableResourceClaimStatus, Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import ExtenderBindingArgs
+from dra_extender.api.groups import group_of
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold, Ledger
 from dra_extender.scheduling.bind.failure import (
@@ -28,10 +32,11 @@ from dra_extender.scheduling.bind.failure import (
     answered,
     retried,
 )
+from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import with_statuses
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
@@ -152,3 +157,39 @@ class LivePod:
             return None
         self._context.event_handler.replied(pod)
         return pod
+
+
+class GangMember:
+    """The pod of one bind to one node. `check_active` raises BindFailure when the bind has to end."""
+
+    def __init__(self, context: BindContext, pod: Pod, node: str, check_active: CheckActive) -> None:
+        self._context = context
+        self._pod = pod
+        self._node = node
+        self._check_active = check_active
+        self._has_group = group_of(pod) is not None
+
+    async def plan(self, seconds: float) -> None:
+        """Plan the pod's gang if it has no plan. Raises BindFailure when the pod cannot be on the node then."""
+        if not self._has_group:
+            return
+        gangs = self._context.gangs
+        plan = partial(gangs.plan_for_bind, node=self._node)
+        found = await self._context.deferred.decide_within(seconds, self._pod, plan)
+        if found is not None:
+            gangs.keep(found[0], self._pod, (self._node,), found[1])
+            if not found[1].node:
+                raise BindFailure(found[1].reason or found[1].error, "refused")
+
+    async def must_decide_again(self, decision: object, seconds: float) -> bool:
+        """Wait up to `seconds` while another member allocates a claim that they share; True when it has done so."""
+        if not self._has_group or not isinstance(decision, Unschedulable) or not decision.awaiting:
+            return False
+        view, uid = self._context.view, decision.awaiting
+
+        def ended() -> bool:
+            self._check_active()
+            claim = view.ledger.by_uid(uid)
+            return claim is None or not view.in_flight(claim)
+
+        return await self._context.event_handler.signals.until(ended, (uid,), seconds)

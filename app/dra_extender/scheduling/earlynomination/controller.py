@@ -27,7 +27,7 @@ from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations, PendingRemovals
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
 from dra_extender.scheduling.tentativeplans import TentativePlans
 from dra_extender.scheduling.waiting import Pauses

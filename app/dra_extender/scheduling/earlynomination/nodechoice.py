@@ -22,8 +22,7 @@ from dra_extender.devices.overlay import Overlay
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, node_statuses, pre_filter
-from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse, Wants
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.tentativeplans import TentativePlan, Touched

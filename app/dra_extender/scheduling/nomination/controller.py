@@ -27,8 +27,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nomination.evictions import Evictions
-from dra_extender.scheduling.nomination.lifecycle import NominationLifecycle
+from dra_extender.scheduling.nomination.lifecycle import Evictions, NominationLifecycle
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptor, Preemptors
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult

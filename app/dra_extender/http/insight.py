@@ -1,32 +1,220 @@
 """The routes below /insight: questions about pods, devices, problems and hypothetical changes.
 
-Promises: a question is answered from one state, or gets an error that names its mistake; it changes nothing.
+Promises: a question is answered from one state, the one that the verbs decide on, or gets an error with field, problem
+and remedy. It changes nothing. Long answers are computed in small steps, one at a time, so the verbs keep working, in
+clusters of thousands of nodes too. The longest questions have a queue of their own with at most `QUEUED_QUESTIONS`
+entries; when it is full the response is 429.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
+from dra_extender.api.core import Pod, Toleration
+from dra_extender.api.decoding import UNDECODABLE
+from dra_extender.api.resource import MAX_TOLERATIONS
 from dra_extender.http.authorization import DENIALS, reader_of
-from dra_extender.http.insight.queue import Insight, NodeNames, PodKey, QueryQueue, answering
-from dra_extender.http.insight.whatifrequest import Body, body_of
-from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
+from dra_extender.http.responses import (
+    BodyTooLargeError,
+    DisconnectedError,
+    ErrorBody,
+    encoded,
+    json_content,
+    read_body,
+    schema_of,
+)
 from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
 from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport, DeviceState
 from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
 from dra_extender.insight.manifests import Draft
-from dra_extender.insight.problems import ProblemList
-from dra_extender.insight.requests import nodes_named, pod_named
-from dra_extender.insight.whatif.whatif import WhatIf, simulating
+from dra_extender.insight.problems import ClusterProblem, ProblemList
+from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
+from dra_extender.insight.whatif.whatif import MOST_ADDED, Changes, WhatIf, simulating
 from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
-from dra_extender.limits import BYTES_OF_WHATIF
-from dra_extender.scheduling.turns import Turns
+from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.turns import Turns, run
+from dra_extender.scheduling.view import View
+
+T = TypeVar("T")
+
+
+class Insight(Protocol):
+    """The service as questions see it. Everything but `unknown` may be used only while `unknown` returns ""."""
+
+    def unknown(self) -> str:
+        """Why the present state of the cluster is not known; empty when it is."""
+
+    @property
+    def view(self) -> View:
+        """The state that questions read."""
+
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        """The terms on which the pod may preempt others; None when preemption is off."""
+
+    def problems(self) -> Turns[Sequence[ClusterProblem]]:
+        """All problems, in small steps."""
+
+
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": ErrorBody, "description": "a parameter is missing or malformed"},
+    404: {"model": ErrorBody, "description": "the pod, node, driver, device or class does not exist"},
+    "4XX": {"model": ErrorBody, "description": "any other error of the request"},
+}
+
+
+def answering(kind: type[msgspec.Struct], what: str) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI responses of a route that answers with this struct."""
+    return ERRORS | {200: json_content(kind, what)}
+
+
+class QueryQueue:
+    """One per service. Methods raise HTTPException for every response other than 200."""
+
+    def __init__(self, insight: Insight) -> None:
+        self._insight = insight
+        self._turn = asyncio.Lock()
+        self._long_turn = asyncio.Lock()
+        self._waiting = 0
+
+    @property
+    def insight(self) -> Insight:
+        """The service, once it knows the cluster."""
+        unknown = self._insight.unknown()
+        if unknown:
+            raise HTTPException(503, f"dra-extender: {unknown}")
+        return self._insight
+
+    @property
+    def view(self) -> View:
+        """The state that questions read."""
+        return self.insight.view
+
+    async def answer(self, steps: Turns[T]) -> T:
+        """Wait for the turn of this question, and run its steps; other work runs between two steps."""
+        async with self._turn:
+            return await run(steps)
+
+    async def answer_at_length(self, steps: Turns[T]) -> T:
+        """As `answer`, for thousands of steps: other questions do not wait for them."""
+        if self._waiting >= QUEUED_QUESTIONS:
+            detail = f"{self._waiting} questions of this kind are waiting already: try again in a few seconds"
+            raise HTTPException(429, detail, {"Retry-After": "2"})
+        self._waiting += 1
+        try:
+            async with self._long_turn:
+                return await run(steps)
+        finally:
+            self._waiting -= 1
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+def _pod_key(given: str) -> str:
+    """Raises PydanticCustomError, which becomes a 400."""
+    namespace, slash, name = given.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise PydanticCustomError("pod_key", "must be NAMESPACE/NAME")
+    return given
+
+
+PodKey = Annotated[
+    str, AfterValidator(_pod_key), Query(description="NAMESPACE/NAME", json_schema_extra={"pattern": "^[^/]+/[^/]+$"})
+]
+NodeNames = Annotated[list[str] | None, Query(description="only this node; may be repeated")]
+
+
+# --- the body of a what-if request ------------------------------------------------------------------------------------
+
+MOST_NAMES: Final = 1_000
+"""Nodes to drain, or pods to delete."""
+MOST_PODS: Final = 100
+"""Pods that are placed at once."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+Key = Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$", max_length=507, description="NAMESPACE/NAME")]
+Text = Annotated[str, msgspec.Meta(max_length=317)]
+
+
+class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """So many more nodes like this one, with nothing on them."""
+
+    like: Name
+    count: Annotated[float, msgspec.Meta(ge=1, le=MOST_ADDED, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
+    """A whole number: to JSON 2.0 is one, too."""
+
+
+class Tolerated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A toleration of pods and of their claims."""
+
+    key: Annotated[Text, msgspec.Meta(min_length=1)]
+    operator: Literal["Exists", "Equal", ""] = ""
+    value: Text = ""
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule", "None", ""] = ""
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The hypothetical changes. Without `pods`, all pods that wait for devices are placed."""
+
+    add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_ADDED)] = ()
+    without_pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
+    drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
+    tolerations: Annotated[tuple[Tolerated, ...], msgspec.Meta(max_length=MAX_TOLERATIONS)] = ()
+    pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_PODS)] = ()
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(
+            added=tuple((item.like, int(item.count)) for item in self.add_nodes),
+            without=self.without_pods,
+            drained=self.drain,
+            tolerations=tuple(
+                Toleration(item.key, item.operator, item.value, item.effect) for item in self.tolerations
+            ),
+        )
+
+
+_REMEDIES: Final = {
+    "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_ADDED} nodes",
+    "withoutPods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMES}",
+    "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
+    "tolerations": f"give a list such as [{{key: KEY, operator: Exists}}], at most {MAX_TOLERATIONS}",
+    "pods": f"give a list of NAMESPACE/NAME, at most {MOST_PODS}",
+}
+_ELSEWHERE: Final = f"give an object with any of {', '.join(_REMEDIES)}"
+_LONGEST: Final = 300
+"""Characters of a problem in an error."""
+
+_body = msgspec.json.Decoder(Body)
+
+
+def body_of(data: bytes) -> Body:
+    """Raises InvalidRequestError."""
+    try:
+        return _body.decode(data)
+    except UNDECODABLE as problem:
+        what, _, path = (str(problem) or "is nested too deeply").partition(" - at `$")
+    what = what.replace("`float`", "`int`").removesuffix(".0")  # `count` is the only one, and has to be whole
+    field = path.rstrip("`").lstrip(".")
+    first = re.match(r"\w*", field)
+    remedy = _REMEDIES.get(first.group() if first else "", _ELSEWHERE)
+    raise InvalidRequestError(field[:_LONGEST] or "the body", what[:_LONGEST], remedy)
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
 
 MOST_POOLS: Final = 500
 MOST_WANTED: Final = 32
