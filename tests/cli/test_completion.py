@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def offered(*words: str) -> list[str]:
-    """The words that kubectl is told, and its directive."""
+    """The words that kubectl gets, and its directive."""
     return [line.partition("\t")[0] for line in kubectl_words(app, words).splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What nodes see, kept up to date event by event, compared with gathering everything anew."""
+"""What nodes see, kept up to date event by event, compared with gathering everything again."""
 
 from __future__ import annotations
 

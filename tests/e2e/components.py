@@ -116,7 +116,7 @@ class Component:
 
 
 def free_port() -> int:
-    """A port on which no process listens, below those that the kernel gives to outgoing connections: it stays free
+    """A port on which no process listens, below the range of outgoing connections: it stays free
     while the process that listens on it is started, or started again.
     """
     while True:

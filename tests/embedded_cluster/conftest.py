@@ -106,7 +106,7 @@ def claim() -> Make:
 
 @pytest.fixture
 def claim_of() -> Callable[[EmbeddedCluster, str, str], ResourceClaim]:
-    """The claim of this key; fails the test when there is none."""
+    """The claim of this key; without it, the test fails."""
 
     def find(cluster: EmbeddedCluster, namespace: str, name: str) -> ResourceClaim:
         found = cluster.claim(namespace, name)

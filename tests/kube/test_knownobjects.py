@@ -286,7 +286,7 @@ def test_an_object_that_is_set_aside_is_not_decoded_and_what_it_holds_is_known()
 
 @pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])
 def test_an_object_without_a_name_stops_nobody(metadata: bytes, known: KnownObjects[Node], seen: Seen) -> None:
-    """Behind an event that is nested too deeply and has no version, the watch cannot go on: it is read anew."""
+    """Behind an event that is nested too deeply and has no version, the watch cannot go on: a list follows."""
     line = b'{"type":"ADDED","object":{"metadata":%s}}' % metadata
     if metadata is DEEP:
         with pytest.raises(ApiError, match="watch of nodes"):

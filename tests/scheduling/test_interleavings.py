@@ -31,7 +31,7 @@ def tiny() -> Objects:
 
 async def test_a_reply_that_jumps_over_a_deallocation_hides_no_rival(world: World) -> None:
     """A replica knows c on the device. Its watch falls behind: c is deallocated, d takes the device and q is bound, and
-    another replica, which is behind as well, allocates c anew. A reply brings this version of c at once, the watch
+    another replica, which is behind as well, allocates c again. A reply brings this version of c at once, the watch
     then shows the deallocation, older than what is known: c is younger than d, so nobody may join c.
     """
     api = world.api
@@ -57,7 +57,7 @@ async def test_a_reply_that_jumps_over_a_deallocation_hides_no_rival(world: Worl
 @pytest.mark.parametrize("during", [False, True])
 async def test_a_reallocation_in_a_gap_of_the_watch_does_not_keep_its_age(world: World, during: bool) -> None:
     """One replica knows c at v1 with the device. While its watch of claims is broken c is deallocated, d takes the
-    device and its pod is bound, and the other replica, whose watch is behind, allocates c anew on the same device for
+    device and its pod is bound, and the other replica, whose watch is behind, allocates c again on the same device for
     p2 (it will see d and take that back). The list after the gap shows c and d: c seems to have its device since v1,
     and d, which was seen without it after v1, to have come later. p3 must not join c. `during`: the bind of p3 has read
     and written c before the list comes, which then shows no version that was not known by a reply.
@@ -90,7 +90,7 @@ async def test_a_reallocation_in_a_gap_of_the_watch_does_not_keep_its_age(world:
 
 async def test_an_allocation_made_anew_in_a_gap_of_the_watch_is_not_long_settled(world: World) -> None:
     """A leftover of p is known for longer than any bind takes. While the watch of claims is broken it is deallocated
-    and allocated anew for p by another replica, whose binding is on its way. The list after the gap shows the same
+    and allocated again for p by another replica, whose binding is on its way. The list after the gap shows the same
     consumer and the same mark, and yet the sweeper must not take it for the old leftover: the binding arrives later.
     """
     api = world.api

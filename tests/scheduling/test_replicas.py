@@ -236,7 +236,7 @@ async def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_ou
     world: World, pending: Objects
 ) -> None:
     """One replica had allocated a claim and could not bind the pod. Before it took the allocation back, the API server
-    was out of its reach for minutes. The other one cleared what nobody used, allocated the claim anew and bound the
+    was out of its reach for minutes. The other one cleared what nobody used, allocated the claim again and bound the
     pod; then the first one came back, found the pod's reservation in the claim, and took it for its own.
     """
     world.add(*pending)
@@ -260,7 +260,7 @@ async def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_ou
 
 async def test_what_another_replica_allocated_anew_is_not_taken_back_twice(world: World, pending: Objects) -> None:
     """One replica took its allocation back, and the reply was lost: the write was carried out some seconds later. Then
-    the other one allocated the claim anew and bound the pod. When the first one could read the claim again, it found
+    the other one allocated the claim again and bound the pod. When the first one could read the claim again, it found
     the pod's reservation still there, as it seemed, and took it away.
     """
     world.add(*pending)

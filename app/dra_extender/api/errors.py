@@ -100,7 +100,7 @@ class OutcomeUnknownError(ApiError):
 
 
 class TooLargeError(ApiError):
-    """The answer is larger than the caller has room for; it was not read to its end. `status` is that of the answer."""
+    """The answer is larger than the caller has room for; it was not read to its end. `status`: of the answer."""
 
 
 class UndecodableError(OutcomeUnknownError):

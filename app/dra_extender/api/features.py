@@ -64,7 +64,7 @@ class FeatureGates(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str, release: Release | None = None, *, removed: bool = False) -> FeatureGates:
         """Read `Name=true,Other=false`; raises ValueError naming the part that is wrong. `release` has to have the
-        gates, except, with `removed`, those that 1.37 does not have any more.
+        gates; with `removed`, it need not have gates that 1.37 has removed.
         """
         chosen: dict[str, bool] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):

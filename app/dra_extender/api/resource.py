@@ -55,7 +55,7 @@ class DeviceAttribute(StrictObject, frozen=True, gc=False):
     def value(self) -> AttributeValue | None:
         """The one value that is set, versions as `VersionText`, lists as tuples; None when none is (an unknown type).
 
-        The order among several set fields is that of dynamic-resource-allocation/cel/compile.go.
+        Several set fields have the order of dynamic-resource-allocation/cel/compile.go.
         """
         if self.ints is not None:
             return self.ints

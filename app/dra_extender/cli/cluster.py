@@ -57,7 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return self.cluster.pods
 
     def view(self, schedulers: frozenset[str] = frozenset()) -> View:
-        """For decisions without a running bind. `schedulers`: those that call the service; empty if not known."""
+        """For decisions without a running bind. `schedulers`: they call the service; empty if not known."""
         clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
         return View(
             cluster=self.cluster,

@@ -1,4 +1,4 @@
-"""All commands under one name. `questions` has those that answer questions; each other command has a module."""
+"""All commands under one name. `questions` has the commands that answer questions; each other command has a module."""
 
 from __future__ import annotations
 

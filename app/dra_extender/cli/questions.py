@@ -173,7 +173,7 @@ class DevicesOptions(Source, frozen=True, kw_only=True):
     its pool can be allocated, or this device cannot be with these feature gates. `-o wide` adds pools, classes, taints
     and counters.
 
-    Exit status: 0 if devices are listed, 1 if there are none, 2 if the command cannot answer.
+    Exit status: 0 if devices are listed, 1 if none is listed, 2 if the command cannot answer.
     """
 
     node: Nodes = None
@@ -195,7 +195,7 @@ class TopOptions(Source, frozen=True, kw_only=True):
     Groups the devices by node, driver, class or namespace. FILL is the share of the devices that is in use: a device
     that one claim holds counts fully, a shared device by its fullest capacity. States without devices are not shown.
 
-    Exit status: 0 if a group is listed, 1 if there are no devices, 2 if the command cannot answer.
+    Exit status: 0 if a group is listed, 1 if none is listed, 2 if the command cannot answer.
     """
 
     by: Annotated[

@@ -41,7 +41,7 @@ class GatherError(ValueError):
 
 
 class Generations:
-    """Counts the slices of a pool in the whole cluster by generation, and lists those that concern counters."""
+    """Counts the slices of a pool in the whole cluster by generation, and lists the slices that concern counters."""
 
     __slots__ = ("_counts", "_with_counters", "newest")
 
@@ -131,7 +131,7 @@ def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], feature
 
 
 def _any_device_matches(item: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
-    """Stops at the first match, as upstream: an invalid selector after it is no error."""
+    """Stops at the first match, as upstream: an invalid selector after it is not an error."""
     for device in item.spec.devices:
         try:
             if NodeSelection(device).matches(node, labels):

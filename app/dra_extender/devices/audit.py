@@ -240,7 +240,7 @@ class Auditor:
     def _overdrawn_counters(
         self, pool: PoolID, node: str, devices: Iterable[str]
     ) -> dict[CounterID, tuple[Quantity, Quantity]]:
-        """Counter: (consumed by these devices, each once; value), for those that are overdrawn."""
+        """Counter: (consumed by these devices, each once; value), for overdrawn counters."""
         consumed: defaultdict[CounterID, list[Quantity]] = defaultdict(list)
         for name in devices:
             for counter, amount in self._consumption((*pool, name), node):

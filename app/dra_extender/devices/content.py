@@ -64,7 +64,7 @@ class Interner(Generic[P, T]):
         self._known: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
 
     def of(self, content: Hashable, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The object of this content, made from the arguments if there is none. Equal content needs equal arguments."""
+        """The object of this content, made from the arguments on first use. Equal content needs equal arguments."""
         found = self._known.get(content)
         if found is None:
             found = self._known[content] = self._make(*args, **kwargs)

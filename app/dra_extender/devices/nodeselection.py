@@ -176,7 +176,7 @@ class NodeSelection:
 
     @property
     def has_many_terms(self) -> bool:
-        """True if an allocation cannot combine the selection with that of another device."""
+        """True if an allocation cannot combine the selection with the one of another device."""
         return self.node_selector is not None and len(self.node_selector.node_selector_terms) > 1
 
 

@@ -175,7 +175,7 @@ class PublishedPool:
         return tuple(sorted(self._own.get(node, ())))
 
     def open_slices(self) -> tuple[ResourceSlice, ...]:
-        """The open slices (those that are not a node's own), in the order of their names."""
+        """The open slices (not a node's own), in the order of their names."""
         return tuple(self.slices[name] for name in sorted(self._open))
 
     def slices_for(self, node: str) -> tuple[ResourceSlice, ...]:

@@ -51,7 +51,7 @@ def are_too_many(slices: Iterable[ResourceSlice]) -> bool:
 
 
 def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> list[ResourceSlice]:
-    """The slices without those that define counters: these have no devices."""
+    """The slices that do not define counters: the others have no devices."""
     return [item for item in slices if not (features.DRAPartitionableDevices and item.spec.shared_counters)]
 
 

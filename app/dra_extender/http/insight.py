@@ -1,7 +1,7 @@
 """The routes below /insight: questions about pods, devices, problems and hypothetical changes.
 
-Promises: a question is answered from one state, the one that the verbs decide on, or gets an error with field, problem
-and remedy. It changes nothing. Long answers are computed in small steps, one at a time, so the verbs keep working, in
+Promises: a question is answered from the state that the verbs decide on, or gets an error with field, problem and
+remedy. It changes nothing. Long answers are computed in small steps, one at a time, so the verbs keep working, in
 clusters of thousands of nodes too. The longest questions have a queue of their own with at most `QUEUED_QUESTIONS`
 entries; when it is full the response is 429.
 """

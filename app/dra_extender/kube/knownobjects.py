@@ -116,7 +116,7 @@ class KnownObjects(Generic[T]):
             self._apply_object(found, identity, listed=True)
 
     def end_list(self, version: str) -> None:
-        """The list is complete: apply the changed objects, and remove those that it does not have. Raises
+        """The list is complete: apply the changed objects, and remove the objects that it lacks. Raises
         SetBackError.
         """
         self._advance(version)

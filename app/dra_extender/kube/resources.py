@@ -289,7 +289,7 @@ def _outlined(data: bytes) -> Page:
 async def list_all(
     client: KubeClient, resource: Resource[T], selector: Mapping[str, str] | None = None
 ) -> tuple[list[T], list[DecodeError]]:
-    """All objects of the kind, and the errors of those that cannot be decoded. Raises ApiError."""
+    """All objects of the kind, and the errors of undecodable ones. Raises ApiError."""
     found: list[T] = []
     problems: list[DecodeError] = []
     async for page in list_pages(client, resource, selector or {}):

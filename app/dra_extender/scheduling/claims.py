@@ -78,7 +78,7 @@ def known_claims(pod: Pod, store: ReadOnlyLedger) -> list[ResourceClaim]:
 
 
 def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
-    """The names of the pod's claims; True marks those that the pod must own."""
+    """The names of the pod's claims; True: the pod must own the claim."""
     created = created_names(pod)
     names: list[tuple[str, bool]] = []
     for entry in pod.spec.resource_claims:

@@ -30,7 +30,7 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     replay_seconds: float = 30.0
     """How long the answer to a successful bind is kept for repetitions: while the watch may not show the binding yet.
-    After that a call binds anew, in case a restore of the API server has lost the binding.
+    After that a call binds again, in case a restore of the API server has lost the binding.
     """
 
     tentative_ttl: float = 6.0

@@ -27,7 +27,7 @@ class Ports(Protocol):
     """
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim as stored now; None when there is none."""
+        """The claim as stored now; None if it does not exist."""
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         """Append the delete-protection finalizer to the claim (main resource)."""
@@ -57,7 +57,7 @@ class Ports(Protocol):
         """Delete the claim if it still is the same one (UID) at the same version; gone already is fine."""
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as stored now; None when there is none."""
+        """The pod as stored now; None if it does not exist."""
 
     async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
         """POST the Binding; another UID or resourceVersion (unless `version` is empty), a pod that is bound already or

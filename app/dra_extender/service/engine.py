@@ -54,7 +54,7 @@ _WARM_PERIOD: Final = 30.0
 
 class WatchHealth:
     """Whether the watches of all kinds work. A kind fails after `gap` seconds without a working watch. `longest_gap`:
-    that of all kinds; infinite before the first lists.
+    of all kinds; infinite before the first lists.
     """
 
     def __init__(

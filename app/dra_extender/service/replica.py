@@ -82,7 +82,7 @@ class Replica:
 
     @property
     def leading(self) -> bool:
-        """True when this replica holds the lease, or when there is no leader election."""
+        """True when this replica holds the lease, or without leader election."""
         return not self.elects if self.election is None else self.election.leading
 
     def leads(self) -> bool:
@@ -90,7 +90,7 @@ class Replica:
         return self.leading and not (self.leaving and self.elects)
 
     def leader(self) -> str:
-        """The URL of another replica that leads; empty when there is none, or it has no address."""
+        """The URL of another replica that leads; empty when no other leads, or the leader has no address."""
         return "" if self.election is None else self.election.address
 
     async def news(self) -> None:
@@ -117,7 +117,7 @@ class Replica:
 
     @property
     def running(self) -> Engine:
-        """The engine. Raises RuntimeError when there is none."""
+        """The engine. Raises RuntimeError before the API server has answered."""
         if self.engine is None:
             raise RuntimeError(UNREACHED)
         return self.engine

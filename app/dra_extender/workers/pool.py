@@ -115,7 +115,7 @@ STOPPED_AT_TIME: Final = -signal.SIGXCPU
 
 
 class WorkerPool:
-    """Fulfils `scheduling.ports.Workers`. `starts` counts processes, also those that replace others."""
+    """Fulfils `scheduling.ports.Workers`. `starts` counts processes, replacements included."""
 
     def __init__(self, limits: WorkerLimits) -> None:
         self.starts = 0

@@ -1,6 +1,6 @@
 """OpenAPI v3 documents, one per group and version, with what kubectl reads in them.
 
-kubectl asks whether the server validates a kind: whether its PATCH takes `fieldValidation`. There are no schemas.
+kubectl asks whether the server validates a kind: whether its PATCH takes `fieldValidation`. It finds no schemas.
 Because no PATCH offers strategic merge here, `kubectl apply` uses the types that are built into it; `kubectl explain`
 has nothing to show. The OpenAPI v2 document is empty (and in protobuf, where no bytes are an empty document): kubectl
 reads it only for kinds that v3 does not have.

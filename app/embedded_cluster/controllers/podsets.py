@@ -131,7 +131,7 @@ class PodController(ABC, Generic[T]):
         self._pods.observe(made)
 
     async def delete(self, pod: FullPod) -> None:
-        """Delete this pod; a pod that is gone already is no error."""
+        """Delete this pod; a pod that is gone already is not an error."""
         path = self._pods.resource.path(pod.metadata.namespace, pod.metadata.name)
         try:
             await self._client.delete(path, msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}}))
@@ -139,7 +139,7 @@ class PodController(ABC, Generic[T]):
             return
 
     async def report(self, owner: T, status: Mapping[str, Any]) -> None:
-        """Write the status unless it was the last one written; an object that is gone is no error."""
+        """Write the status unless it was the last one written; an object that is gone is not an error."""
         if self._reported.get(owner.metadata.uid) == status:
             return
         path = self._owners.resource.path(owner.metadata.namespace, owner.metadata.name, "status")

@@ -1,4 +1,4 @@
-"""Making room: victims by the dry run, as the extender changes them, and what everybody is told."""
+"""Making room: victims by the dry run, as the extender changes them, and the events about it."""
 
 from __future__ import annotations
 

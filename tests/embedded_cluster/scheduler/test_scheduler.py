@@ -1,4 +1,4 @@
-"""The scheduler against a scripted extender: what arrives there, what pods are told, what wakes them."""
+"""The scheduler against a scripted extender: what arrives there, what pods show, what wakes them."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
     assert len(service.extender.pending_rollbacks) == 1
 
 
-# --- what the watch shows meanwhile ----------------------------------------------------------------------------------
+# --- what the watch shows in between --------------------------------------------------------------------------------
 
 UNTOLD = BLOCKS["what became of a write that was stored"]
 

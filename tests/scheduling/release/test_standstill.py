@@ -44,7 +44,7 @@ async def test_pods_that_are_left_with_a_broken_device_do_not_wait_for_each_othe
 
 
 async def test_pods_do_not_wait_for_ever_for_devices_that_never_get_ready(world: World) -> None:
-    """Two pods share a claim whose device has ten minutes to get ready, and both are refused meanwhile. Their refusals
+    """Two pods share a claim whose device has ten minutes to get ready, and both are refused. Their refusals
     were remembered longer than the claim that stood in their way.
     """
     slow = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}

@@ -89,7 +89,7 @@ class NodeSite:
         return self.plane.kubectl("get", f"deployment/{name}", WHERE, f"--output=jsonpath={{{path}}}")
 
     def ready(self) -> list[str]:
-        """The pods of the extender that are Ready and do not end, the one that leads first."""
+        """The pods of the extender that are Ready and do not end, the leader first."""
         pods = json.loads(self.plane.kubectl("get", "pods", WHERE, f"--selector={SELECTED}", "--output=json"))["items"]
         leader = self.plane.kubectl("get", f"lease/{NAME}", WHERE, "--output=jsonpath={.spec.holderIdentity}")
         found = [pod["metadata"] for pod in pods if is_ready(pod)]
@@ -97,7 +97,7 @@ class NodeSite:
         return sorted(names, key=lambda name: name != leader)
 
     def replicas(self) -> list[str]:
-        """As soon as both are Ready: the one that leads and the other."""
+        """As soon as both are Ready: the leader and the other."""
         return self.ground.eventually(lambda: found if len(found := self.ready()) == 2 else [], "two replicas")
 
     def container(self, pod: str) -> Body:

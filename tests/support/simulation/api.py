@@ -314,7 +314,7 @@ class Api:
         return {group.metadata.key: group.metadata.uid for group in self.all(PodGroup)}
 
     def group_of(self, pod: Pod) -> str:
-        """The UID of the pod's PodGroup; empty when there is none."""
+        """The UID of the pod's PodGroup; empty without one."""
         group = self.objects.get((PodGroup, f"{pod.metadata.namespace}/{pod.group_name}"))
         return group.metadata.uid if group is not None else ""
 
@@ -351,7 +351,7 @@ class Api:
         return [other for other in others if mine & devices(other)]
 
     def doubles(self, counts: Callable[[ResourceClaim], bool] = lambda claim: True) -> list[tuple[str, ...]]:
-        """Devices that are in two claims, of those that count."""
+        """Devices that are in two claims that count."""
         claims = [claim for claim in self.all(ResourceClaim) if counts(claim)]
         taken = [device for claim in claims for device in devices(claim)]
         return sorted({device for device in taken if taken.count(device) > 1})

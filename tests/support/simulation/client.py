@@ -128,7 +128,7 @@ class Client:
         return result
 
     def _commit_late(self, commit: Callable[[], Any], restores: int) -> None:
-        """Unless the server was set back meanwhile: it knows nothing of the request."""
+        """Unless the server was set back in between: it knows nothing of the request."""
         try:
             if self.api.restores == restores:
                 commit()

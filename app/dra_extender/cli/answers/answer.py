@@ -1,7 +1,7 @@
 """How a command answers: read the cluster, compute the answer, print it, and return the exit status.
 
 Promises: standard output has the answer alone; problems go to standard error. The exit status is `YES`, `NO`, or
-`FAILED` if there is no answer.
+`FAILED` without an answer.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class PodPart(PagePart, frozen=True, tag="pod"):
 
 
 class PodCountPart(PagePart, frozen=True, tag="pods"):
-    """The number of pending pods, including those that are not listed."""
+    """The number of pending pods, listed or not."""
 
     total: int
 
@@ -109,7 +109,7 @@ class HeadroomPart(PagePart, frozen=True, tag="headroom"):
 
 
 class ProblemsPart(PagePart, frozen=True, tag="problems"):
-    """Problems of the cluster; `total` includes those that are not listed."""
+    """Problems of the cluster; `total` counts all, listed or not."""
 
     total: int
     problems: Sequence[ClusterProblem]

@@ -25,8 +25,7 @@ from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statem
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState
-from dra_extender.scheduling.noderules import is_large, unchecked
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse, is_large, unchecked
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.readiness import unavailable

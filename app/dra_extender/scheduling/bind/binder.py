@@ -106,7 +106,7 @@ class Binder:
             await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
 
     async def drain(self, seconds: float) -> int:
-        """Wait for binds in progress, cancel those that are left after `seconds`, and return their number."""
+        """Wait for binds in progress, cancel the rest after `seconds`, and return how many were cancelled."""
         tasks = {task for _, task in self._running.values()}
         if not tasks:
             return 0

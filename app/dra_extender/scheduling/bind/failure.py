@@ -133,7 +133,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 async def retried(do: Callable[[], Awaitable[T]], policy: RetryPolicy, config: SchedulingConfig, clock: Clock) -> T:
-    """The result of `do` once the server accepts it. A conflict is no refusal: `do` reads again. Raises the last
+    """The result of `do` once the server accepts it. A conflict is not a refusal: `do` reads again. Raises the last
     ApiError.
     """
     refusals = 0

@@ -21,7 +21,7 @@ from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_of
 from dra_extender.scheduling.gangs.plans import GangPlans
-from dra_extender.scheduling.nodeusage import ResourcesInUse
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.ports import Clock, Observer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
