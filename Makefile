@@ -89,7 +89,7 @@ e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane$(if $(E2E),,s) c
 NODE_RELEASE = $(or $(K8S_VERSION),$(shell sed -n 's|^.*k8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' tests/controlplane/node/go.mod))
 
 .PHONY: node
-node: $(VENV)/dev.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, Debian packages; K8S_VERSION=v1.36.3)
+node: $(VENV)/dev.stamp build/driver/locked.stamp ## The tests on a real node: kubelet, containerd and DRA drivers on this machine (as root; needs Go, Debian packages; K8S_VERSION=v1.36.3)
 	@! command -v go >/dev/null || $(MAKE) --no-print-directory -C tests/controlplane all node bin/helm K8S_VERSION=$(NODE_RELEASE)
 	@KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(NODE_RELEASE) $(BIN)/python -m pytest tests/node -m node -vv -rs
 
@@ -212,15 +212,16 @@ lock: ## Resolve the lock files after a change of pyproject.toml (needs uv; LOCK
 	$(LOCK) pyproject.toml -c requirements/dev.lock -o requirements/runtime.lock
 	$(LOCK) --group build -c requirements/dev.lock -o requirements/build.lock
 	$(LOCK) --group docs -c requirements/dev.lock -o requirements/docs.lock
+	$(LOCK) --group driver -c requirements/dev.lock -o requirements/driver.lock
 
-# The site's tools have an environment of their own: what tests run with stays as small as it is.
+# The site's tools and the driver of other authors have environments of their own: what tests run with stays as small as it is.
 DOCS := build/docs
-$(DOCS)/docs.stamp: requirements/docs.lock
-	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
+build/%/locked.stamp: requirements/%.lock
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 .PHONY: docs
-docs: $(DOCS)/docs.stamp ## Build the site of the documentation into build/site; every link has to lead somewhere
+docs: $(DOCS)/locked.stamp ## Build the site of the documentation into build/site; every link has to lead somewhere
 	@# Not --quiet: warnings that are not logged are not counted by --strict. The variable leaves out a note on what comes after mkdocs.
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cluster=${KIND_CLUSTER:-dra-extender-e2e}
-# Pinned: the newest that came with kind 0.32, of the second release that the tests are for.
-image=${KIND_IMAGE:-kindest/node:v1.36.1@sha256:3489c7674813ba5d8b1a9977baea8a6e553784dab7b84759d1014dbd78f7ebd5}
+# Pinned: the one that comes with kind 0.33.
+image=${KIND_IMAGE:-kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5}
 node=$cluster-control-plane
 kubeconfig=$PWD/.kind/$cluster.kubeconfig
 binaries=$PWD/.kind/$cluster
@@ -18,7 +18,7 @@ die() {
 
 command -v docker >/dev/null || die "docker is not installed. The tests need no cluster: make e2e builds a control plane (with Go)"
 docker info >/dev/null 2>&1 || die "docker does not answer: is its daemon running, and do you have permission to use it? See: docker info"
-command -v kind >/dev/null || die "kind is not installed: go install sigs.k8s.io/kind@v0.32.0, or see https://kind.sigs.k8s.io"
+command -v kind >/dev/null || die "kind is not installed: go install sigs.k8s.io/kind@v0.33.0, or see https://kind.sigs.k8s.io"
 
 mkdir -p "$binaries"
 if kind get clusters 2>/dev/null | grep -qxF "$cluster"; then

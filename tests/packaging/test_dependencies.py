@@ -108,10 +108,15 @@ def test_a_lock_file_pins_what_is_declared_in_the_versions_of_all_others(lock: s
     assert {name: developing.get(name) for name in pinned} == pinned, "run make lock"
 
 
-def test_the_tools_of_the_site_are_pinned_and_what_they_share_with_others_in_the_same_version() -> None:
-    pinned, developing = pins("docs"), pins("dev")
-    assert names(GROUPS["docs"]) - pinned.keys() == set(), "run make lock"
-    shared = {"click", "jinja2", "pyyaml", "requests"}
+@pytest.mark.parametrize(
+    ("lock", "shared"),
+    [("docs", {"click", "jinja2", "pyyaml", "requests"}), ("driver", {"aiohttp", "pydantic", "pyyaml", "requests"})],
+)
+def test_what_has_an_environment_of_its_own_is_pinned_and_what_it_shares_with_others_in_the_same_version(
+    lock: str, shared: set[str]
+) -> None:
+    pinned, developing = pins(lock), pins("dev")
+    assert names(GROUPS[lock]) - pinned.keys() == set(), "run make lock"
     version = re.compile(r"==([^\s;]+)")
     assert {name: version.findall(pinned[name]) for name in shared} == {
         name: version.findall(developing[name]) for name in shared

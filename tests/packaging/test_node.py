@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from tests.support.node.machine import PACKAGES, PLUGINS
+from tests.support.node.machine import PACKAGES, SECCOMP
 from tests.support.packaging.image import ROOT
 
 
 def test_what_nodes_need_is_what_ci_obtains_and_contributors_are_told() -> None:
     packages = " ".join(PACKAGES)
-    assert f'obtain {PLUGINS}/bridge "the tests on real nodes" {packages}\n' in (ROOT / ".ci" / "run").read_text()
+    assert f'obtain {SECCOMP} "the tests on real nodes" {packages}\n' in (ROOT / ".ci" / "run").read_text()
     for page in ("CONTRIBUTING.md", "tests/controlplane/README.md"):
         assert f"`apt-get install --no-install-recommends {packages}`" in (ROOT / page).read_text()
 

@@ -104,8 +104,8 @@ func (o *options) read() (*resourceslice.DriverResources, error) {
 	return &resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{o.node: pool}}, nil
 }
 
-// withDevices writes CDI files with one more variable: device_REQUEST has the names of the request's devices, as in
-// "device-0 device-1".
+// withDevices writes CDI files with more variables: device_REQUEST has the names of the request's devices, as in
+// "device-0 device-1", and GPU_DEVICE_N the device gpu-N, as with Kubernetes' example driver.
 func (o *options) withDevices(ctx context.Context, client kubernetes.Interface) func(string, []byte) error {
 	return func(file string, content []byte) error {
 		var spec cdi.Spec
@@ -130,6 +130,11 @@ func (o *options) withDevices(ctx context.Context, client kubernetes.Interface) 
 			for request, devices := range names {
 				edits := &spec.Devices[0].ContainerEdits
 				edits.Env = append(edits.Env, "device_"+request+"="+strings.Join(devices, " "))
+				for _, device := range devices {
+					if number, found := strings.CutPrefix(device, "gpu-"); found {
+						edits.Env = append(edits.Env, "GPU_DEVICE_"+number+"="+device)
+					}
+				}
 			}
 		}
 		if content, err = json.Marshal(spec); err != nil {

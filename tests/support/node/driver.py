@@ -1,4 +1,4 @@
-"""DRA drivers of a node, as processes: the driver of Kubernetes' own tests, and one with our devices."""
+"""DRA drivers of a node, as processes: the driver of Kubernetes' own tests, one with our devices, and one of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.plane import Plane
+from tests.support.node.machine import run
 
 TEST_DRIVER = "test-driver.cdi.k8s.io"
+NETWORK_DRIVER = "dra.net"
+INSTALLED = Path(__file__).parents[3] / "build" / "driver" / "bin" / "python"
+"""Where `make node` installs the package kubernetes-pydra."""
 Body = Mapping[str, Any]
 
 
@@ -80,3 +84,38 @@ class Driver:
     def kill(self) -> None:
         if self._name in self._place.plane.components:
             self._place.plane.components.pop(self._name).kill()
+
+
+class NetworkDriver:
+    """The driver for network interfaces of the package kubernetes-pydra, unchanged."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._name = f"{NETWORK_DRIVER}-{place.node}"
+        self._interfaces: list[str] = []
+
+    def start(self, *interfaces: str) -> None:
+        """Make the interfaces, one end of a cable each, and publish them; never those that the machine itself has."""
+        shown = self._place.root / "interfaces"
+        shown.mkdir()
+        for name in interfaces:
+            run("ip", "link", "add", "name", name, "type", "veth", "peer", "name", f"{name}-end")
+            self._interfaces.append(name)
+            (shown / name).symlink_to(Path("/sys/class/net") / name)
+        environment = {
+            "KUBECONFIG": self._place.plane.admin_kubeconfig,
+            "NODE_NAME": self._place.node,
+            "SYS_CLASS_NET": shown,
+            "CDI_DIR": self._place.cdi,
+            "SOCKET_PATH": self._place.root / "plugins" / NETWORK_DRIVER / "plugin.sock",
+            "REGISTRATION_SOCKET_PATH": self._place.root / "plugins_registry" / f"{NETWORK_DRIVER}.sock",
+        }
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        module = (str(INSTALLED), "-m", "pydra.plugins.network.driver")
+        self._place.plane.start_component(self._name, Path("/usr/bin/env"), "", *variables, *module)
+
+    def stop(self) -> None:
+        if self._name in self._place.plane.components:
+            self._place.plane.stop_component(self._name)
+        for name in self._interfaces:
+            run("ip", "link", "delete", f"{name}-end", check=False)

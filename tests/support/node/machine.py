@@ -16,9 +16,11 @@ from tests.e2e.components import BUILT, NotBuiltError, assets
 from tests.support.patience import LONGEST
 
 RUNTIME = BUILT.parent
-"""The folder with containerd, its shim and ctr."""
+"""The folder with containerd, its shim, ctr and runc."""
 PLUGINS = Path("/usr/lib/cni")
-PACKAGES = ("runc", "containernetworking-plugins", "iproute2", "nftables")
+SECCOMP = Path("/usr/include/seccomp.h")
+"""What runc is built with."""
+PACKAGES = ("containernetworking-plugins", "iproute2", "nftables", "libseccomp-dev", "gcc", "pkg-config")
 CGROUPS = Path("/sys/fs/cgroup")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 """The plugin of pod networks turns it on."""
@@ -30,14 +32,14 @@ def missing() -> str:
     """Why no node can run here, and what helps; empty when one can."""
     if os.geteuid() != 0:
         return "kubelet and containers need root: run `make node` as root"
-    if not (PLUGINS / "bridge").exists() or not all(map(shutil.which, ("runc", "ip", "nft"))):
-        return f"no container runtime or network: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
+    if not (PLUGINS / "bridge").exists() or not all(map(shutil.which, ("ip", "nft"))):
+        return f"no pod network: apt-get install --no-install-recommends {' '.join(PACKAGES)}"
     try:
         assets(("kubelet", "kube-proxy", "test-driver", "driver", "pod"))
     except NotBuiltError:
         return "kubelet and drivers are not built: run `make node` (needs Go)"
-    if not all(os.access(RUNTIME / name, os.X_OK) for name in ("containerd", "coredns")):
-        return "containerd or CoreDNS is not built: run `make node` (needs Go)"
+    if not all(os.access(RUNTIME / name, os.X_OK) for name in ("containerd", "runc", "coredns")):
+        return f"containerd, runc or CoreDNS is not built: run `make node` (needs Go, {' '.join(PACKAGES)})"
     if not (CGROUPS / "memory" / "cgroup.procs").exists() and not (CGROUPS / "cgroup.controllers").exists():
         return f"no cgroups at {CGROUPS}"
     tried = run("unshare", "--mount", "--net", "--pid", "--fork", "true", check=False)

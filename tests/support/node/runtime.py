@@ -42,6 +42,7 @@ state = "{state}"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "{runc}"
       Root = "{state}/runc"
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{plugins}"]
@@ -89,6 +90,7 @@ class Runtime:
             cdi=self.cdi,
             restricted="false" if _may_lower_oom_score() else "true",
             plugins=PLUGINS,
+            runc=RUNTIME / "runc",
             network=network,
         )
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from dra_extender.version import VERSION
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.plane import KubectlError
 from tests.e2e.space import Body
@@ -20,7 +19,7 @@ from tests.support.node.node import Node
 from tests.support.packaging.image import Builder
 
 EXTENDER = "dra-extender"
-"""The name of the image in values; container runtimes prepend the registry that they prefer."""
+"""The name of the image in values."""
 WHERE = f"--namespace={NAMESPACE}"
 WAIT = ("--wait", "--timeout=5m")
 SELECTED = "app.kubernetes.io/name=dra-extender"
@@ -57,13 +56,12 @@ class NodeSite:
 
     def _add_images(self) -> None:
         """The extender's, built as `make image` does, and kube-scheduler's, by the names that the chart gives them."""
-        extender, scheduler = (self._folder / f"{name}.tar" for name in ("extender", "scheduler"))
         storage = self._folder / "images"
         storage.mkdir()
-        Builder(storage).archive(extender, f"docker.io/library/{EXTENDER}:{VERSION}")
+        scheduler = self._folder / "scheduler.tar"
         name = f"registry.k8s.io/kube-scheduler:{self.plane.version}"
         image.write(scheduler, name, {"/usr/local/bin/kube-scheduler": self.plane.binaries / "kube-scheduler"})
-        for archive in (extender, scheduler):
+        for archive in (Builder(storage).archive(), scheduler):
             self.add_image(archive)
 
     def add_image(self, archive: Path) -> None:

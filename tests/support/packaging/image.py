@@ -17,11 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dra_extender.version import VERSION
+
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 TOOLS = ("buildah", "mmdebstrap", "runc")
 PACKAGES = (*TOOLS, "debian-archive-keyring")
 BASE, NAME = "localhost/python:base", "localhost/dra-extender:built"
+DEPLOYED = f"docker.io/library/dra-extender:{VERSION}"
+"""What a container runtime calls the image that values name dra-extender."""
+KEPT = "DRA_EXTENDER_IMAGE"
+"""The variable with the file that the image is kept in, so that it is built once. Unset, nothing is kept."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 """What this machine trusts, the proxy before its package index perhaps among it."""
 
@@ -83,17 +89,27 @@ class Builder:
         self._command = ("buildah", *places)
 
     def image(self) -> Image:
-        """Base and image, in that order."""
+        """Base and image, in that order. The image is kept if the environment says where."""
         self._base()
         log = self._build(NAME, ROOT, f"--build-arg=BASE={BASE}")
+        if kept := os.environ.get(KEPT):
+            self._write(Path(kept))
         described = json.loads(self._run("inspect", "--type=image", NAME))
         return Image(described["OCIv1"]["config"], self._mounted(NAME), self._mounted(BASE), log)
 
-    def archive(self, file: Path, name: str) -> None:
-        """Build base and image, and write it with this name, for a container runtime to import."""
+    def archive(self) -> Path:
+        """A file that container runtimes import: the one that was kept, or a new one."""
+        kept = os.environ.get(KEPT)
+        if kept and Path(kept).exists():
+            return Path(kept)
         self._base()
         self._build(NAME, ROOT, f"--build-arg=BASE={BASE}")
-        self._run("push", NAME, f"docker-archive:{file}:{name}")
+        return self._write(self._folder / "image.tar")
+
+    def _write(self, file: Path) -> Path:
+        file.unlink(missing_ok=True)
+        self._run("push", NAME, f"docker-archive:{file}:{DEPLOYED}")
+        return file
 
     def _base(self) -> None:
         (codename,) = re.findall(r"^ARG BASE=python:\S+-slim-(\w+)@", DOCKERFILE, re.MULTILINE)
