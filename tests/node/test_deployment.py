@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 
 from tests.e2e.controlplane import ControlPlane
+from tests.node import test_eviction, test_features, test_gangs
 from tests.support.chart.helm import NAME
 from tests.support.node.case import NodeCase
 from tests.support.node.certificates import VALUES, Certificates
@@ -40,6 +41,17 @@ def ground(site: NodeSite) -> BareGround:
 @pytest.fixture(scope="module")
 def node(site: NodeSite) -> Node:
     return site.nodes[0]
+
+
+@pytest.fixture(scope="module")
+def other(site: NodeSite) -> Node:
+    return site.nodes[1]
+
+
+@pytest.fixture
+def preemption(site: NodeSite) -> None:
+    """On, until the next upgrade."""
+    site.upgrade({"settings": {"preemption": "on"}})
 
 
 def test_its_replicas_are_ready_on_both_nodes(site: NodeSite) -> None:
@@ -103,6 +115,19 @@ def of(case: NodeCase, kind: str) -> list[dict[str, object]]:
 def wish(case: NodeCase, kind: str) -> dict[str, object]:
     """An alternative of a prioritized list."""
     return {"name": kind, "deviceClassName": case.name, "selectors": of(case, kind)}
+
+
+# The same as without the chart; here the pods of the release serve them.
+test_a_pod_runs_when_the_driver_reports_that_the_binding_conditions_are_met = (
+    test_features.test_a_pod_runs_when_the_driver_reports_that_the_binding_conditions_are_met
+)
+test_the_pods_of_a_gang_run_on_two_nodes_once_all_of_them_exist = (
+    test_gangs.test_the_pods_of_a_gang_run_on_two_nodes_once_all_of_them_exist
+)
+test_a_taint_rule_evicts_a_pod_and_its_replacement_runs_on_another_node = (
+    test_eviction.test_a_taint_rule_evicts_a_pod_and_its_replacement_runs_on_another_node
+)
+test_a_preemptor_runs_with_the_device_of_its_victim = test_eviction.test_a_preemptor_runs_with_the_device_of_its_victim
 
 
 def test_helm_tests_it(site: NodeSite) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.api.quantity import Quantity
-from tests.support.node.case import NodeCase
+from tests.support.node.case import NodeCase, slices_of
 from tests.support.node.node import Node
 
 pytestmark = pytest.mark.node
@@ -90,14 +90,14 @@ def test_admin_access_shows_a_container_devices_that_others_use(case: NodeCase, 
 
 
 @needs("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
-def test_a_pod_runs_when_its_device_meets_the_binding_conditions(case: NodeCase, node: Node) -> None:
-    case.serve(node, {"name": "remote", "bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]})
+def test_a_pod_runs_when_the_driver_reports_that_the_binding_conditions_are_met(case: NodeCase, node: Node) -> None:
+    remote = {"name": "remote", "bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]}
+    driver = case.serve(node, remote)
+    driver.stop()
     case.pod_with_claim("pod")
     case.ground.eventually(lambda: case.results("pod"), "allocation")
     assert case.node("pod") == ""
-    (result,) = case.results("pod")
-    condition = {"type": "attached", "status": "True", "reason": "Attached", "message": ""}
-    condition["lastTransitionTime"] = case.stored_claim("pod")["metadata"]["creationTimestamp"]
-    device = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [condition]}
-    case.ground.patch(f"{case.claim_path('pod')}/status", {"status": {"devices": [device]}})
+    driver.start(slices_of(remote))
     assert case.devices_in(node, "pod") == ["remote"]
+    (device,) = case.stored_claim("pod")["status"]["devices"]
+    assert [condition["type"] for condition in device["conditions"]] == ["attached"]

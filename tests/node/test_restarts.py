@@ -48,13 +48,17 @@ def test_an_allocated_pod_starts_when_its_driver_is_back(case: NodeCase, node: N
 
 
 def test_a_rolling_update_of_the_driver_serves_pods_before_during_and_after(case: NodeCase, node: Node) -> None:
-    old = case.serve(node, "a", "b", "c", instance="old")
+    """The new instance has one more device, so it publishes a new generation of the pool."""
+    old = case.serve(node, "a", "b", instance="old")
+    (generation,) = case.generations()
     case.pod_with_claim("before")
     new = case.driver_on(node, "new")
     new.start(slices_of("a", "b", "c"))
     case.pod_with_claim("during")
     seen = [case.devices_in(node, name) for name in ("before", "during")]
     old.stop()
+    case.until_published(3)
+    assert min(case.generations()) > generation
     case.pod_with_claim("after")
     seen.append(case.devices_in(node, "after"))
     assert sorted(seen) == [["a"], ["b"], ["c"]]

@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
@@ -29,7 +32,7 @@ type options struct {
 }
 
 // newDriverCommand is the driver of Kubernetes' own tests with other devices: those of a file. Containers see their names. It
-// can take part in a rolling update as one of two instances.
+// meets the binding conditions of its devices, and can take part in a rolling update as one of two instances.
 func newDriverCommand() *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{Use: "driver", Args: cobra.NoArgs, SilenceUsage: true}
@@ -86,9 +89,39 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { o.attach(ctx, client) }, 200*time.Millisecond)
 	<-signals
 	plugin.Stop()
 	return nil
+}
+
+// attach reports that allocated devices of this driver meet their binding conditions. A claim that changes meanwhile is
+// looked at again.
+func (o *options) attach(ctx context.Context, client kubernetes.Interface) {
+	claims, err := client.ResourceV1().ResourceClaims("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for _, claim := range claims.Items {
+		if claim.Status.Allocation == nil || len(claim.Status.Devices) > 0 {
+			continue
+		}
+		for _, result := range claim.Status.Allocation.Devices.Results {
+			if result.Driver != o.name || len(result.BindingConditions) == 0 {
+				continue
+			}
+			status := resourceapi.AllocatedDeviceStatus{Driver: result.Driver, Pool: result.Pool, Device: result.Device}
+			for _, condition := range result.BindingConditions {
+				met := metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: "Attached"}
+				met.LastTransitionTime = metav1.Now()
+				status.Conditions = append(status.Conditions, met)
+			}
+			claim.Status.Devices = append(claim.Status.Devices, status)
+		}
+		if len(claim.Status.Devices) > 0 {
+			_, _ = client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, &claim, metav1.UpdateOptions{})
+		}
+	}
 }
 
 // read returns what the file says, as the pool of the node.

@@ -49,9 +49,16 @@ class NodeCase(Case):
 
     def published(self) -> list[Body]:
         """The devices of this test's driver, as the API server has them."""
+        return [device for spec in self._slices() for device in spec.get("devices", ())]
+
+    def generations(self) -> list[int]:
+        """Those of the pools that this test's driver publishes, one for each slice."""
+        return [spec["pool"]["generation"] for spec in self._slices()]
+
+    def _slices(self) -> list[Body]:
         slices = "/apis/resource.k8s.io/v1/resourceslices"
         items = self.ground.get(f"{slices}?fieldSelector=spec.driver%3D{self.driver}")["items"]
-        return [device for item in items for device in item["spec"].get("devices", ())]
+        return [item["spec"] for item in items]
 
     def until_published(self, number: int) -> None:
         self.ground.eventually(lambda: len(self.published()) == number, f"{number} devices of {self.driver}")
