@@ -49,6 +49,6 @@ def test_containers_have_the_network_interfaces_of_their_claims(
 
 
 def interfaces_in(case: NodeCase, node: Node, pod: str) -> set[str]:
-    """Those of its container, without those that every pod has."""
+    """The interfaces of its container, except lo and eth0, which every pod has."""
     case.until_runs(pod)
     return set(case.environment(node, pod)["interfaces"].split()) - {"lo", "eth0"}

@@ -48,12 +48,12 @@ def test_an_allocated_pod_starts_when_its_driver_is_back(case: NodeCase, node: N
 
 
 def test_a_rolling_update_of_the_driver_serves_pods_before_during_and_after(case: NodeCase, node: Node) -> None:
-    """The new instance has one more device, so it publishes a new generation of the pool."""
+    """The new instance has one more device, in one more slice, so it publishes a new generation of the pool."""
     old = case.serve(node, "a", "b", instance="old")
     (generation,) = case.generations()
     case.pod_with_claim("before")
     new = case.driver_on(node, "new")
-    new.start(slices_of("a", "b", "c"))
+    new.start([*slices_of("a", "b"), *slices_of("c")])
     case.pod_with_claim("during")
     seen = [case.devices_in(node, name) for name in ("before", "during")]
     old.stop()

@@ -95,7 +95,7 @@ class NetworkDriver:
         self._interfaces: list[str] = []
 
     def start(self, *interfaces: str) -> None:
-        """Make the interfaces, one end of a cable each, and publish them; never those that the machine itself has."""
+        """Make virtual network interfaces with these names, and publish only them, not those of the machine."""
         shown = self._place.root / "interfaces"
         shown.mkdir()
         for name in interfaces:

@@ -98,18 +98,17 @@ class Builder:
         return Image(described["OCIv1"]["config"], self._mounted(NAME), self._mounted(BASE), log)
 
     def archive(self) -> Path:
-        """A file that container runtimes import: the one that was kept, or a new one."""
-        kept = os.environ.get(KEPT)
-        if kept and Path(kept).exists():
-            return Path(kept)
-        self._base()
-        self._build(NAME, ROOT, f"--build-arg=BASE={BASE}")
-        return self._write(self._folder / "image.tar")
+        """A file that container runtimes import. A file that was kept is used again."""
+        file = Path(os.environ.get(KEPT) or self._folder / "image.tar")
+        if not file.exists():
+            self._base()
+            self._build(NAME, ROOT, f"--build-arg=BASE={BASE}")
+            self._write(file)
+        return file
 
-    def _write(self, file: Path) -> Path:
+    def _write(self, file: Path) -> None:
         file.unlink(missing_ok=True)
         self._run("push", NAME, f"docker-archive:{file}:{DEPLOYED}")
-        return file
 
     def _base(self) -> None:
         (codename,) = re.findall(r"^ARG BASE=python:\S+-slim-(\w+)@", DOCKERFILE, re.MULTILINE)
