@@ -91,6 +91,12 @@ async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call(world: Wor
     assert len((await offered(service, world, "g-0"))[0]) == 1
 
 
+async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call_whatever_labels_they_prefer(world: World) -> None:
+    objects = in_many_domains([*nodes(64, 8), *gang("g", PODS_OF_GANG)])
+    service = world.service(*objects, workers=VirtualWorkers())
+    assert len((await offered(service, world, "g-0"))[0]) == 1
+
+
 async def test_pods_of_different_kinds_fill_nodes_together(world: World) -> None:
     service = world.service(*nodes(64, 8), *kinds(256, 4), workers=VirtualWorkers())
     assert len((await offered(service, world, "g-0"))[0]) == 1

@@ -17,7 +17,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable, claim_names
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
 from dra_extender.scheduling.gangs.gang import Gang
-from dra_extender.scheduling.gangs.joint import NODES_OF_UNIT, CannotPlace, HasRoom, Place, capacities, place
+from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
 from dra_extender.scheduling.gangs.topology import Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
@@ -121,6 +121,7 @@ class _Deciding:
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
+        self._capacities: tuple[Mapping[str, int] | None] | None = None
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
@@ -143,10 +144,11 @@ class _Deciding:
             return self._among(self._names, list(nodes))
         bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
         bound += [each.node for each in self._fixed.values()]
-        self._state.free.decisions.budget.spend(len(nodes) // NODES_OF_UNIT)
-        members = self._members(*[list(nodes)] * 3)
+        self._state.free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
+        if self._capacities is None:
+            self._capacities = (capacities(self._state.free, self._members(*[list(nodes)] * 3)),)
         refused: GangDecision | None = None
-        for domain in domains(labels, nodes, capacities(self._state.free, members), self._needed, bound):
+        for domain in domains(labels, nodes, *self._capacities, self._needed, bound):
             inside = frozenset(domain)
             found = self._among([name for name in self._names if name in inside], domain)
             if found.node or found.error or found.places is not None:
@@ -169,7 +171,7 @@ class _Deciding:
         `nodes` those for the others.
         """
         gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free
-        free.decisions.budget.spend(len(self._candidates))
+        free.decisions.budget.spend(len(self._candidates) // NODES_PER_UNIT)
         members, needed = self._members(names, alike, nodes), self._needed
         planned = [each for other in fixed.values() for each in other.planned]
         found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), self._room(names))

@@ -34,7 +34,7 @@ from dra_extender.scheduling.view import View
 UNDECIDED: Final = "placing the pods together takes too long"
 
 STEP: Final = 5
-"""Units of work for a step of the search, without its decisions on devices, or to find the kind of a member."""
+"""Units of work for a step of the search, without its decisions on devices."""
 NODES_OF_UNIT: Final = 4
 """So many nodes are put in order for a unit."""
 NODES_PER_UNIT: Final = 8
@@ -118,7 +118,7 @@ class _JointSearch:
     def begin(self, members: Sequence[Member], work: Work | None) -> None:
         """Find the kinds of these members, and how many of each fit on a node."""
         self._work = work
-        self._charge(STEP * len(members))
+        self._charge(len(members))
         self.kinds = [Kind(group) for group in grouped(self._view, members)]
         self._charge(sum(kind.cost * len(kind.members) for kind in self.kinds))
         for kind in self.kinds:
