@@ -1,7 +1,8 @@
 """All states of a world, depth first: every one is looked at, and none twice.
 
 Promises: ends only when all states that can be reached have been visited, or with the first violation, for which the
-shortest way is then looked for. A circle of steps that have to happen would be a bind that never ends: a violation.
+shortest way is then looked for, if the caller wants it. A circle of steps that have to happen would be a bind that
+never ends: a violation.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class ViolationError(AssertionError):
         super().__init__("\n".join((*wrong, "after", *way)))
 
 
-def explore(scene: Scene, *, merge: bool = True, most: int = 10_000_000) -> Explored:
-    """Visit every state. Raises ViolationError."""
+def explore(scene: Scene, *, merge: bool = True, most: int = 10_000_000, shortest: bool = True) -> Explored:
+    """Visit every state. Raises ViolationError. `shortest`: look for the shortest way to a violation."""
     with determined():
         world = World(scene, merge=merge)
         found = _depth_first(world, most)
         if isinstance(found, Explored):
             return found
-        raise _shortest(world) or found
+        raise (_shortest(world) if shortest else None) or found
 
 
 def _depth_first(world: World, most: int) -> Explored | ViolationError:
