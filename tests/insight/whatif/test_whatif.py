@@ -10,6 +10,7 @@ import pytest
 from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
 from dra_extender.insight.whatif.whatif import Changes, PodOutcome, WhatIf, what_if
+from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
@@ -208,3 +209,20 @@ def test_a_claim_cannot_pose_as_another_that_has_devices() -> None:
 def test_an_object_that_cannot_be_added_is_refused(item: Json, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ask_with([item])
+
+
+PAIR = [CLASS, *(item for number in range(2) for item in (claim(f"g-{number}"), member(number, 2)))]
+
+
+@pytest.mark.parametrize(
+    ("documents", "changes", "verdict"),
+    [
+        (host("n0", 2), {}, "fits"),
+        (host("n0", 1), {}, "does not fit"),
+        (host("n0", 1), {"added": (("n0", 1),)}, "would fit"),
+        ([*host("n0", 2), *host("n1", 1)], {"drained": ("n0",)}, "no more"),
+        ([*host("n0", 2), *host("n1", 1), *host("n2", 1)], {"drained": ("n0",)}, "fits"),
+    ],
+)
+def test_the_pods_of_a_gang_fit_together_or_not_at_all(documents: list[Json], changes: Json, verdict: str) -> None:
+    assert verdicts(ask([*documents, *PAIR], **changes)) == {"g-0": verdict, "g-1": verdict}

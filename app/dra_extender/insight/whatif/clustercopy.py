@@ -5,6 +5,8 @@ Promises: copying runs in turns, and the copy shows the state at the first turn.
 live cluster. Devices that a bind in progress holds are in use in the copy too. Decisions on the copy run the same code
 as decisions on the cluster.
 
+The pods of a gang are placed together, or none of them is.
+
 A placed pod uses devices and resources that later pods cannot have. Besides devices, the rules of kube-scheduler in
 `noderules` count. A pod that requests the same as an earlier pod starts at the node where the earlier pod stopped:
 nodes that refused the earlier pod refuse this one too, because placing only takes resources. At most `most` nodes are
@@ -27,14 +29,25 @@ from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
-from dra_extender.devices.ledger import HeldError
+from dra_extender.devices.ledger import HeldError, identity
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.extended import ResourceNames
-from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
+from dra_extender.scheduling.feasibility import (
+    NodeAllocation,
+    NodeStatuses,
+    PendingClaims,
+    PreFilterState,
+    allocate,
+    node_statuses,
+    pending_claims,
+    pre_filter,
+)
+from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
+from dra_extender.scheduling.gangs.gang import Gang, gang_of
 from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
@@ -243,6 +256,8 @@ class Placing:
         self._most = most
         self._names = sorted(copy.cluster.nodes)
         self._known: dict[Hashable, _Progress] = {}
+        self._of_gangs: dict[str, Placed] = {}
+        """By UID: pods of gangs that were placed with an earlier pod, or not."""
 
     def place(self, pod: Pod) -> Turns[Placed | None]:
         """Place the pod on the first node that it fits. None if the search would try more than `most` nodes."""
@@ -251,6 +266,10 @@ class Placing:
         if whole is not None or not isinstance(prefiltered, PreFilterState):
             return Placed(reason=whole.text if whole is not None else "")
         budget = QueryBudget(simulated.view)
+        if (gang := gang_of(simulated.view, pod)) is not None:
+            if pod.metadata.uid not in self._of_gangs:
+                yield from self._place_gang(prefiltered, gang, budget)
+            return self._of_gangs.get(pod.metadata.uid, Placed(reason=gang.problem))
         shape = yield from budget.turn(lambda view: _shape(view, prefiltered))
         progress = self._known.setdefault(shape, _Progress()) if shape is not None else _Progress()
         while progress.index < len(self._names):
@@ -263,6 +282,30 @@ class Placing:
             if node:
                 return Placed(node, shape=shape)
         return Placed(reason=progress.reason(), shape=shape, decided=not progress.undecided)
+
+    def _place_gang(self, prefiltered: PreFilterState, gang: Gang, budget: QueryBudget) -> Turns[None]:
+        """Place all pods of the gang that fit, or none if they are fewer than it needs."""
+        copy, names = self._copy, self._names
+        self.tried += len(names)
+
+        def decided(view: View) -> GangDecision:
+            state = GangState(free=view, used=copy.tenants.used, judged=False)
+            return decide(view, gang, prefiltered, names, state)
+
+        found = yield from budget.turn(decided)
+        places = (found.places if found is not None else None) or {}
+        reason = UNDECIDED if found is None else found.reason or found.error or f"{gang.key}: enough other pods fit"
+        for pod in gang.waiting:
+            self._of_gangs[pod.metadata.uid] = Placed(reason=reason, decided=found is not None and not found.waiting)
+        for uid, place in places.items():
+            own, node = pre_filter(copy.view, place.pod), copy.cluster.nodes[place.node]
+            pending = pending_claims(own, node) if isinstance(own, PreFilterState) else None
+            if isinstance(own, PreFilterState) and isinstance(pending, PendingClaims):
+                planned = {identity(claim): allocation for claim, allocation in place.planned}
+                allocations = tuple(planned[identity(claim)] for claim in pending.claims)
+                copy.bind(NodeAllocation(own, pending.claims, allocations, pending.requests), place.node)
+                self._of_gangs[uid] = Placed(place.node)
+            yield
 
     def _place_on(
         self,
