@@ -215,3 +215,12 @@ async def browser_waiting(browser: Browser, flow: Flow) -> AsyncIterator[Page]:
     yield page
     over.set()
     await context.close()
+
+
+async def test_a_gang_that_waits_is_one_row_with_the_names_of_its_pods(flow: Flow, browser: Browser) -> None:
+    put = [{"kind": "pods", "key": "pods", "total": 3}, *pods(0, 3, "worker", gang="gang default/train")]
+    async with fed(browser, flow, put, 1440) as page:
+        row = page.locator("[data-pod]")
+        await expect(row.get_by_text("gang default/train")).to_be_visible()
+        await row.get_by_text("3 pods").click()
+        await expect(row.get_by_text("worker, worker-1, worker-2")).to_be_visible()

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from dra_extender.api.core import Pod
+from dra_extender.api.groups import group_of
 from dra_extender.insight.devicereport.parts import Part, PartID
 from dra_extender.insight.headroom import class_request, measuring
 from dra_extender.insight.problems import ClusterProblem
@@ -67,7 +68,8 @@ class NodePart(PagePart, frozen=True, tag="node"):
 
 class PodPart(PagePart, frozen=True, tag="pod"):
     """`count` equal pods of a namespace that use devices and have no node: the pod that is diagnosed for all, the names
-    of some others, and when the oldest was created. `diagnosed`: the feed has its diagnosis.
+    of some others, and when the oldest was created. `diagnosed`: the feed has its diagnosis. `gang`: the pods are those
+    of this gang that wait.
     """
 
     uid: str
@@ -77,6 +79,7 @@ class PodPart(PagePart, frozen=True, tag="pod"):
     count: int
     others: Sequence[str]
     diagnosed: bool
+    gang: str = ""
 
 
 class PodCountPart(PagePart, frozen=True, tag="pods"):
@@ -123,7 +126,8 @@ def pod_part(pod: Pod, pods: Sequence[Pod], diagnosed: bool) -> PodPart:
     """Of equal pods, the oldest first, one of which is `pod`."""
     meta, names = pod.metadata, (each.metadata.name for each in pods if each is not pod)
     created, others = pods[0].metadata.creation_timestamp or "", tuple(islice(names, MOST_NAMES))
-    return PodPart(f"pod\n{meta.uid}", meta.uid, meta.namespace, meta.name, created, len(pods), others, diagnosed)
+    key, gang = f"pod\n{meta.uid}", str(group_of(pod) or "")
+    return PodPart(key, meta.uid, meta.namespace, meta.name, created, len(pods), others, diagnosed, gang)
 
 
 def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:

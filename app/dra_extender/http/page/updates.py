@@ -23,6 +23,7 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import encode
+from dra_extender.api.groups import group_of
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.insight import Insight
@@ -303,7 +304,7 @@ class PageUpdates:
             contents[uid] = known
             if number % CLAIMS == 0:
                 yield
-            kinds.setdefault(known[2], {})[uid] = pod
+            kinds.setdefault(group_of(pod) or known[2], {})[uid] = pod
         self._contents = contents
         queue = FairQueue[Hashable]()
         for kind, pods in kinds.items():

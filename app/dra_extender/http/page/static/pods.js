@@ -119,11 +119,11 @@ function draw(shown, pod, why, now) {
     shown.drawn = drawn;
     const more = (pod.count ?? 1) - 1;
     shown.age = element("span", { class: "age", title: `the oldest was created ${pod.created}` });
-    fill(shown.head, element("b", {}, pod.name), " ", more > 0 && element("span", { class: "count" }, `× ${pod.count.toLocaleString("en")}`), element("span", { class: "soft" }, ` in ${pod.namespace}`), shown.age);
+    fill(shown.head, element("b", {}, pod.gang || pod.name), " ", more > 0 && element("span", { class: "count" }, `× ${pod.count.toLocaleString("en")}`), element("span", { class: "soft" }, ` in ${pod.namespace}`), shown.age);
     const open = shown.others.querySelector("details")?.open ?? false;
     const unnamed = more - (pod.others ?? []).length;
-    fill(shown.others, more > 0 && element("details", { open }, element("summary", {}, counted(more, "equal pod")),
-      element("p", {}, pod.others.join(", "), unnamed > 0 && ` and ${unnamed.toLocaleString("en")} more`)));
+    fill(shown.others, more > 0 && element("details", { open }, element("summary", {}, pod.gang ? counted(pod.count, "pod") : counted(more, "equal pod")),
+      element("p", {}, [...(pod.gang ? [pod.name] : []), ...pod.others].join(", "), unnamed > 0 && ` and ${unnamed.toLocaleString("en")} more`)));
   }
   const told = JSON.stringify(why ?? null);
   if (told !== shown.told) {
@@ -149,7 +149,7 @@ function sum(rows) {
 
 /** True when every word occurs. @param {any} pod @param {any} why @param {string[]} words */
 function matches(pod, why, words) {
-  const text = [`${pod.namespace}/${pod.name}`, ...(pod.others ?? []), why?.summary ?? ""].join("\n").toLowerCase();
+  const text = [`${pod.namespace}/${pod.name}`, pod.gang ?? "", ...(pod.others ?? []), why?.summary ?? ""].join("\n").toLowerCase();
   return words.every((word) => text.includes(word));
 }
 

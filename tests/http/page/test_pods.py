@@ -1,0 +1,42 @@
+"""The rows of pending pods."""
+
+from __future__ import annotations
+
+import json
+
+from dra_extender.api.core import Pod
+from dra_extender.http.page.updates import PageUpdates
+from dra_extender.insight.problems import ClusterProblem
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.turns import Turns, run_at_once
+from dra_extender.scheduling.view import View
+from tests.support.diagnosis.gangscenes import CLASS, claim, host, member, pod
+from tests.support.diagnosis.scene import Scene
+
+
+class KnownInsight:
+    """Insight of a cluster that is known."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def unknown(self) -> str:
+        return ""
+
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        return None
+
+    def problems(self) -> Turns[list[ClusterProblem]]:
+        yield
+        return []
+
+
+def test_a_gang_is_one_row_with_all_its_pods_that_wait() -> None:
+    """Pods of a gang whose claims differ, too."""
+    pods = [member(0, 3), member(1, 3), member(2, 3), pod("alone")]
+    claims = [claim("g-0"), claim("g-1"), claim("g-2", 2), claim("alone")]
+    updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1), *claims, *pods]).view()), clock=lambda: 0.0)
+    run_at_once(updates.update())
+    rows = [json.loads(updates.state.get(key) or b"") for key in updates.state.keys("pod\n")]
+    found = {(row["gang"], row["count"], row["name"], *row["others"]) for row in rows}
+    assert found == {("", 1, "alone"), ("gang default/g", 3, "g-2", "g-0", "g-1")}
