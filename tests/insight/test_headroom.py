@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.headroom import Headroom, HeadroomGroup, class_request, headroom, measuring
+from dra_extender.insight.headroom import GangShape, Headroom, HeadroomGroup, class_request, headroom, measuring
 from dra_extender.insight.requests import UnknownObjectError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.heldcluster import GATES, GPU, claim
@@ -105,3 +105,24 @@ def test_whole_devices_of_single_nodes_are_divided_without_a_rest(sizes: list[in
     documents += [claim("x", GPU, "n0", *held)] if held else []
     left = [sizes[0] - len(held), *sizes[1:]]
     assert counted(documents, "gpu", count).fits == sum(size // count for size in left)
+
+
+@pytest.mark.parametrize(
+    ("gang", "gangs", "text"),
+    [
+        (GangShape(2), 5, "5 more gangs of 2."),
+        (GangShape(4), 2, "2 more gangs of 4."),
+        (GangShape(11), 0, "0 more gangs of 11."),
+        (GangShape(3, "rack"), 2, "2 more gangs of 3, each on nodes with one value of label rack."),
+        (GangShape(5, "rack"), 1, "1 more gangs of 5, each on nodes with one value of label rack."),
+        (GangShape(1, "no-such-label"), 0, "0 more gangs of 1, each on nodes with one value of label no-such-label."),
+    ],
+)
+def test_gangs_are_counted_within_one_value_of_the_label_that_they_need(gang: GangShape, gangs: int, text: str) -> None:
+    racks = [("a", 4, "left"), ("b", 2, "left"), ("c", 2, "right"), ("d", 2, "")]
+    documents = [
+        item for name, devices, rack in racks for item in machine(name, devices, labels={"rack": rack} if rack else {})
+    ]
+    found = counted(documents, gang=gang)
+    assert (found.fits, found.gangs) == (10, gangs)
+    assert f"Together: {text}" in list(found.lines())

@@ -220,6 +220,10 @@ class HeadroomOptions(Source, frozen=True, kw_only=True):
     device_class: Annotated[str | None, argument("CLASS", "the DeviceClass of the pods' devices")] = None
     filename: ClaimFile = ""
     count: Annotated[int, typer.Option(metavar="COUNT", min=1, help="devices of the class per pod")] = 1
+    gang_size: Annotated[int, typer.Option(metavar="COUNT", min=0, help="also count gangs of this number of pods")] = 0
+    topology: Annotated[
+        str, typer.Option(metavar="LABEL", help="all pods of a gang are on nodes with one value of this label")
+    ] = ""
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="maximum number of allocations to try")] = (
         MOST_ALLOCATIONS
     )

@@ -34,7 +34,7 @@ from dra_extender.http.responses import (
 )
 from dra_extender.insight.devicereport.listing import DeviceQuery, detailing, reporting
 from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport, DeviceState
-from dra_extender.insight.headroom import DECISIONS, Headroom, class_request, measuring
+from dra_extender.insight.headroom import DECISIONS, GangShape, Headroom, class_request, measuring
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
@@ -43,7 +43,7 @@ from dra_extender.insight.why.diagnosis import diagnosing, explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
-from dra_extender.limits import BYTES_OF_WHATIF, QUEUED_QUESTIONS
+from dra_extender.limits import BYTES_OF_WHATIF, PODS_OF_GANG, QUEUED_QUESTIONS
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run
 from dra_extender.scheduling.view import View
@@ -323,12 +323,15 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
     async def headroom(
         device_class: Annotated[str, Query(alias="class", description="DeviceClass that each pod requests")],
         count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod requests")] = 1,
+        gang: Annotated[int, Query(ge=0, le=PODS_OF_GANG, description="also count gangs of this number of pods")] = 0,
+        topology: Annotated[str, Query(description="label of which the nodes of a gang need one value")] = "",
         limit: Annotated[int, Query(ge=1, le=DECISIONS, description="decisions at most")] = DECISIONS,
     ) -> Response:
         """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
         view = queue.view
         what, claims = class_request(view, device_class, count)
-        return encoded(await queue.answer(measuring(view, what, claims, most=limit)))
+        shape = GangShape(gang, topology) if gang else None
+        return encoded(await queue.answer(measuring(view, what, claims, shape, most=limit)))
 
 
 def _add_problems(router: APIRouter, queue: QueryQueue) -> None:

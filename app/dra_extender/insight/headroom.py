@@ -8,14 +8,16 @@ Only devices count. Cordoned nodes are skipped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Failure, Plan
 from dra_extender.allocation.requests import prepare
+from dra_extender.api.core import Node
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import (
     DeviceClaim,
@@ -48,10 +50,31 @@ class HeadroomGroup(msgspec.Struct, frozen=True):
     examples: tuple[str, ...]
 
 
+class GangShape(NamedTuple):
+    """A gang of `size` pods; all are on nodes with one value of the label, if there is one."""
+
+    size: int
+    label: str = ""
+
+    def gangs(self, found: Mapping[int, Sequence[str]], nodes: Mapping[str, Node]) -> int:
+        """How many fit at the same time. `found`: by the number of pods that fit on a node, these nodes."""
+        rooms = Counter[str]()
+        for fits, names in found.items():
+            for name in names:
+                value = nodes[name].metadata.labels.get(self.label, "") if name in nodes else ""
+                if value or not self.label:
+                    rooms[value] += fits
+        return sum(room // self.size for room in rooms.values())
+
+    def __str__(self) -> str:
+        return f"gangs of {self.size}" + (f", each on nodes with one value of label {self.label}" if self.label else "")
+
+
 class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     """How many more pods `fits`, on `nodes` nodes of `of`; `groups`: the nodes with the most headroom first. Not
     `complete`: the number is a minimum, because the limit of `decisions` was reached. `partitions`: by type, those of
-    pools with devices of the classes, also on cordoned nodes.
+    pools with devices of the classes, also on cordoned nodes. `gangs`: how many more gangs as `gang` says fit
+    with such pods; None if that was not asked.
     """
 
     what: str
@@ -62,6 +85,8 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     decisions: int = 0
     partitions: tuple[PartitionType, ...] = ()
+    gangs: int | None = None
+    gang: str = ""
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -74,6 +99,8 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
             names = ", ".join(group.examples) + (", …" if group.nodes > len(group.examples) else "")
             each = "each of " if group.nodes > 1 else ""
             yield f"  {group.fits} on {each}{counted(group.nodes, 'node')}: {names}"
+        if self.gangs is not None:
+            yield f"Together: {least}{self.gangs} more {self.gang}."
         yield from partition_lines(self.partitions)
         yield f"Not checked: {UNCHECKED}."
         if not self.complete:
@@ -96,13 +123,17 @@ def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[Res
     return f"pods with {counted(count, 'device')} of class {name}", claims
 
 
-def headroom(view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS) -> Headroom:
+def headroom(
+    view: View, what: str, claims: Sequence[ResourceClaim], gang: GangShape | None = None, *, most: int = DECISIONS
+) -> Headroom:
     """Run `measuring` without an event loop."""
-    return run_at_once(measuring(view, what, claims, most=most))
+    return run_at_once(measuring(view, what, claims, gang, most=most))
 
 
-def measuring(view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS) -> Turns[Headroom]:
-    """How many more pods with these claims fit. `what` describes the pods."""
+def measuring(
+    view: View, what: str, claims: Sequence[ResourceClaim], gang: GangShape | None = None, *, most: int = DECISIONS
+) -> Turns[Headroom]:
+    """How many more pods with these claims fit, and how many gangs of them. `what` describes the pods."""
     filling = _Filling(view, claims, most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
     found: dict[int, list[str]] = {}
@@ -129,6 +160,8 @@ def measuring(view: View, what: str, claims: Sequence[ResourceClaim], *, most: i
         complete=filling.complete,
         decisions=filling.decisions,
         partitions=partitions,
+        gangs=gang.gangs(found, view.cluster.nodes) if gang is not None else None,
+        gang=str(gang or ""),
     )
 
 

@@ -12,7 +12,7 @@ from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
 from dra_extender.insight.compaction.moves import EvictionRules
-from dra_extender.insight.headroom import class_request, headroom
+from dra_extender.insight.headroom import GangShape, class_request, headroom
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
 from dra_extender.insight.whatif.whatif import Changes, what_if
 from dra_extender.plaintext import wrapped
@@ -36,8 +36,11 @@ async def answer_headroom(given: HeadroomOptions) -> int:
             what, claims = f"pods with {request.name}", request.claims
         else:
             what, claims = class_request(view, given.device_class or "", given.count)
-    found = headroom(view, what, claims, most=given.limit)
-    status = YES if found.fits else NO
+    if given.topology and not given.gang_size:
+        raise typer.BadParameter("needs --gang-size", param_hint="--topology")
+    gang = GangShape(given.gang_size, given.topology) if given.gang_size else None
+    found = headroom(view, what, claims, gang, most=given.limit)
+    status = YES if (found.fits if found.gangs is None else found.gangs) else NO
     return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), snapshot)
 
 
