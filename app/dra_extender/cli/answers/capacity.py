@@ -10,7 +10,7 @@ from dra_extender.cli.answers.answer import answered, complaining, printed, snap
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
-from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_pod
+from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
 from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import GangShape, class_request, headroom
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
@@ -88,14 +88,14 @@ async def answer_compact(given: CompactOptions) -> int:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
     snapshot = await snapshot_of(given, evictions=True)
-    view, own = snapshot.view(), ""
+    view, own, start = snapshot.view(), "", None
     with unanswerable():
         if given.pod:
             pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
-            request, own = request_of_pod(view, pod), pod.spec.scheduler_name
+            (start, request), own = request_of_gang(view, pod), pod.spec.scheduler_name
         else:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
     schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
     rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(snapshot.cluster.budgets))
-    advice = Compaction(view, rules).room_for(request)
+    advice = Compaction(view, rules, start=start).room_for(request)
     return printed(answered(advice.report(), given.output, advice.text, YES if advice.helps else NO), snapshot)

@@ -19,12 +19,14 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.compaction.moves import EvictionRules, Movable, Move, pods_of
-from dra_extender.insight.snapshot import ClusterSnapshot, snapshot
+from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod, snapshot
+from dra_extender.insight.why.gangs import placed_beside, trials_of
 from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import violating
+from dra_extender.scheduling.turns import QueryBudget, run_at_once
 from dra_extender.scheduling.view import View
 
 WIDTH: Final = 80
@@ -133,6 +135,23 @@ def request_of_pod(view: View, pod: Pod) -> CompactionRequest:
     return CompactionRequest(f"pod {key}", found.claims.pending, pod)
 
 
+def request_of_gang(view: View, pod: Pod) -> tuple[ClusterSnapshot, CompactionRequest]:
+    """Room for the pod; for the last pod of a gang in the state in which the others have places. Raises ValueError like
+    `request_of_pod`, and if more than one pod of the gang has no place.
+    """
+    now = snapshot(view)
+    trials = trials_of(view, SimulatedPod(pod, now), list(view.cluster.nodes))
+    places = run_at_once(trials.largest(QueryBudget(view))) if trials is not None else None
+    if trials is None or places is None or (pod.metadata.uid in places and len(places) >= trials.gang.needed):
+        return now, request_of_pod(view, pod)
+    others = [each for each in trials.gang.waiting if each.metadata.uid not in places]
+    last = placed_beside(trials.pod, places, others[0]) if len(places) == trials.gang.needed - 1 else None
+    if last is None:
+        raise ValueError(f"{trials.gang.key}: {len(others)} of its pods have no place: compaction makes room for one")
+    request = request_of_pod(last.view, last.pod)
+    return last.snapshot, replace(request, name=f"{request.name}, the last of {trials.gang.key},")
+
+
 def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) -> CompactionRequest:
     """Raises ValueError if no decision on the claims is possible. The error names `file`."""
     prepared = prepare(claims, view.cluster.classes, view.features)
@@ -155,11 +174,14 @@ class _TooManyDecisionsError(Exception):
 class Compaction:
     """Compaction of one state of the cluster, for one request. `decisions` counts the decisions of the allocator."""
 
-    def __init__(self, view: View, rules: EvictionRules, most: int = MOST_DECISIONS) -> None:
+    def __init__(
+        self, view: View, rules: EvictionRules, most: int = MOST_DECISIONS, start: ClusterSnapshot | None = None
+    ) -> None:
+        """`start`: the state, if it is not as `view` shows it."""
         self.decisions = 0
         self._view = view
         self._most = most
-        self._start = snapshot(view)
+        self._start = start or snapshot(view)
         self._budgets = rules.budgets
         self._wants: dict[str, Wants] = {}
         pods = pods_of(view, rules)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dra_extender.api.core import MIRROR, Pod
+from dra_extender.api.groups import group_of
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.claims import known_claims
@@ -89,8 +90,8 @@ def _tied_to_node(pod: Pod) -> str:
         return "no controller would recreate them"
     if owner.kind == "DaemonSet":
         return "pods of a DaemonSet, which belong to their node"
-    if pod.group_name:
-        return "members of a pod group"
+    if group_of(pod) is not None:
+        return "members of a group"
     return f"annotation {SAFE_TO_EVICT} is false" if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false" else ""
 
 
