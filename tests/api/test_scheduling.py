@@ -54,7 +54,6 @@ def test_every_version_tells_size_and_topology(version: str, spec: Any, expected
         ({"single": {}}, False),
         ({"all": None}, False),
         ("Pod", False),
-        (7, False),
     ],
 )
 def test_the_disruption_mode_tells_whether_all_pods_are_disrupted_together(mode: Any, together: bool) -> None:

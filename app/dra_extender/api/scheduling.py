@@ -6,7 +6,7 @@ has only `minMember`. With a size below 1 the group is not a gang. Status is not
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dra_extender.api.meta import Object, ObjectMeta
 
@@ -23,12 +23,16 @@ class PodGroupSchedulingConstraints(Object, frozen=True, gc=False):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
+class DisruptionMode(Object, frozen=True, gc=False):
+    all: Object | None = None
+
+
 class PodGroupSpec(Object, frozen=True, gc=False):
     scheduling_policy: dict[str, GangSchedulingPolicy] = {}
     """`basic` or `gang`."""
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
-    disruption_mode: Any = None
-    """An object with `single` or `all`; in v1alpha2 `Pod` or `PodGroup`."""
+    disruption_mode: str | DisruptionMode = ""
+    """In v1alpha2 `Pod` or `PodGroup`."""
     min_member: int = 0
     """Of coscheduling."""
 
@@ -48,7 +52,7 @@ class PodGroup(Object, frozen=True, gc=False):
     def disrupts_all(self) -> bool:
         """True when all pods of the group are disrupted, or none."""
         mode = self.spec.disruption_mode
-        return mode == "PodGroup" or (isinstance(mode, dict) and mode.get("all") is not None)
+        return mode == "PodGroup" or (isinstance(mode, DisruptionMode) and mode.all is not None)
 
     @property
     def topology_key(self) -> str:
