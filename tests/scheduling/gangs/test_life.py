@@ -342,3 +342,33 @@ async def test_a_plan_that_ends_without_its_gang_is_counted_by_the_reason(world:
     await world.settle(1.0)
     results: tuple[GangPlanResult, ...] = ("made", "gone", "bound", "lost")
     assert [service.counted(GANG_PLANS, result) for result in results] == [2, 1, 0, 0]
+
+
+async def test_a_status_of_a_waiting_member_makes_no_pod_be_tried_again(world: World) -> None:
+    """kube-scheduler writes a condition to each pod that was refused."""
+    service = world.service(*nodes(1, 1), *gang("g", 2))
+    assert await offered(service, world, "g-0", "g-1") == [[], []]
+    before = service.extender.requeue.generation
+    pod = world.api.pod("g-1")
+    world.api.put(replace(pod, status=replace(pod.status, nominated_node_name="n1")))
+    await world.settle(1.0)
+    assert service.extender.requeue.generation == before
+    world.api.put(with_metadata(world.api.pod("g-1"), annotations={GANG: "g", GANG_SIZE: "1"}))
+    await world.settle(1.0)
+    assert service.extender.requeue.generation > before
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_a_gang_is_tried_again_when_the_member_that_kept_it_back_ends(world: World, deleted: bool) -> None:
+    objects = [*gang("g", 2), make_claim("c"), member("other", "c", priority=7)]
+    service = world.service(*nodes(1, 2), *objects)
+    assert await reasons(service, world, "g-0") == {"gang default/g: its pods have different priorities"}
+    before = service.extender.requeue.generation
+    if deleted:
+        world.api.delete_pod("other")
+    else:
+        pod = world.api.pod("other")
+        world.api.put(replace(pod, status=replace(pod.status, phase="Failed")))
+    await world.settle(1.0)
+    assert service.extender.requeue.generation > before
+    assert await offered(service, world, "g-0") == [["n1"]]

@@ -45,10 +45,7 @@ TermsFor = Callable[[Pod], PreemptionTerms | None]
 
 
 def diagnose(
-    view: View,
-    pod: Pod,
-    names: Sequence[str] | None = None,
-    claims: Iterable[ResourceClaim] = (),
+    view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
 ) -> Diagnosis:
     """Run `diagnosing` without an event loop."""
     return run_at_once(diagnosing(view, pod, names, claims))

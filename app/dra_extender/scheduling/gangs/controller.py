@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
@@ -51,6 +51,8 @@ class Gangs:
         self._kept_by_others = kept_by_others
         self._paused: set[GroupKey] = set()
         """Gangs that were refused because of their pause."""
+        self._read: LRUCache[str, tuple[GroupKey, object]] = LRUCache(REMEMBERED)
+        """By UID of a waiting pod: its group, and what decisions read of it."""
         self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, self.AVOIDED_SECONDS, timer=clock.monotonic)
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
@@ -115,20 +117,26 @@ class Gangs:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def seen(self, pod: Pod) -> None:
-        """The watch shows a pod."""
-        key = group_of(pod)
+        """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed."""
+        key, meta = group_of(pod), pod.metadata
         if key is None:
             return
-        if pod.finished or pod.metadata.deletion_timestamp:
-            self.plans.gone(pod.metadata.uid)
+        ends = pod.finished or bool(meta.deletion_timestamp)
+        if ends:
+            self.plans.gone(meta.uid)
         elif pod.spec.node_name:
             self.plans.bound(pod)
-        else:
+        read = key, (ends, pod.spec, meta.labels, meta.annotations, pod.status.resource_claim_statuses)
+        if not pod.spec.node_name and self._read.get(meta.uid) != read:
+            self._read[meta.uid] = read
             self._requeue.ended(str(key))
 
     def gone(self, pod_uid: str) -> None:
         """The pod was deleted."""
         self.plans.gone(pod_uid)
+        read = self._read.pop(pod_uid, None)
+        if read is not None:
+            self._requeue.ended(str(read[0]))
 
     async def work(self) -> None:
         """End the plans whose time is over. Have the gangs tried again whose pause is over, or that may use a node
