@@ -12,7 +12,7 @@ from tests.e2e.ground import Ground
 from tests.e2e.space import Body, Space
 from tests.support.diagnosis.misfits import POD, Misfit
 
-EVERYWHERE: Final = ("DeviceTaintRule", "ResourceSlice")
+EVERYWHERE: Final = ("DeviceClass", "DeviceTaintRule", "ResourceSlice")
 """Kinds of objects that change what other pods are told."""
 LOW: Final = "low-priority"
 

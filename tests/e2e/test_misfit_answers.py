@@ -37,6 +37,7 @@ pytestmark = [
 
 NOT_PLAYED: Final = {
     "a claim that nobody uses has the last devices": "the service deallocates such a claim",
+    "the claim is allocated on a node that does not exist any more": "the service deallocates such a claim",
     "more local storage than any node has": "the pod uses no devices, so nobody is told about it",
 }
 ENOUGH: Final = 60

@@ -16,7 +16,6 @@ IMAGE = r"dra-extender(?:=REGISTRY/dra-extender)?:(\d+\.\d+\.\d+)"
 CARRIERS = [
     ("charts/dra-extender/Chart.yaml", r"^version: (.+)$", 1),
     ("charts/dra-extender/Chart.yaml", r'^appVersion: "(.+)"$', 1),
-    ("charts/dra-extender/Chart.yaml", IMAGE, 1),
     ("manifests/extender/kustomization.yaml", r"^ +newTag: (.+)$", 1),
     ("docs/install.md", IMAGE, 3),
     ("docs/quickstart.md", IMAGE, 2),

@@ -24,6 +24,8 @@ from dra_extender.cel.trial import clauses, misspelt, value_of
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.pools import NodeView, PooledDevice
 
+NAMES: Final = 6
+"""How many names are listed where a device does not have one."""
 VALUES: Final = 8
 """How many values of an attribute that a clause reads are listed."""
 
@@ -94,7 +96,7 @@ class ErrorTally(msgspec.Struct, frozen=True):
     with the error. `problem`: the error. `hint`: how to correct it.
 
     If the selector reads a name that the device does not have, `key` is this name, and `word` is the misspelt word in
-    the expression. `near`: the name of the device that is most similar to `word`.
+    the expression. `near`: the name of the device that is most similar to `word`. `instead`: what the device has.
     """
 
     source: Literal["class", "request", "node", "capacity"]
@@ -107,6 +109,7 @@ class ErrorTally(msgspec.Struct, frozen=True):
     key: str = ""
     word: str = ""
     near: str = ""
+    instead: str = ""
 
 
 class RuleCount(msgspec.Struct, frozen=True):
@@ -291,7 +294,18 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: W
         word, near = misspelt(expression, found.key, view, work) if found.key else ("", "")
     except WorkExceeded:
         return found
-    return msgspec.structs.replace(found, word=word, near=near)
+    instead = _instead(found.key, view) if found.key else ""
+    return msgspec.structs.replace(found, word=word, near=near, instead=instead)
+
+
+def _instead(key: str, view: DeviceView) -> str:
+    """What the device has, which does not have an attribute or a domain of this name."""
+    if any(name.endswith(f"/{key}") for name in view.capacity):
+        return f"{key} is a capacity"
+    part, kind = (0, "domains") if "." in key else (2, "attributes")
+    names = list(dict.fromkeys(name.partition("/")[part] for name in view.attributes))
+    more = ", …" if len(names) > NAMES else ""
+    return f"the {kind} are {', '.join(names[:NAMES])}{more}" if names else f"it has no {kind}"
 
 
 def devices_of(view: NodeView, mask: int) -> Iterator[PooledDevice]:

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.api.core import Node, NodeSelector, Pod, Taint, Tolerations, requested
+from dra_extender.api.core import Node, NodeSelector, NodeSelectorRequirement, Pod, Taint, Tolerations, requested
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
 from dra_extender.limits import PARTS_OF_POD
@@ -48,6 +48,9 @@ UNHEALTHY: Final = "node.kubernetes.io/"
 KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
+
+TERMS: Final = 4
+"""Requirements of a node affinity that are shown."""
 
 LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
 """Labels with a different value on every node."""
@@ -107,9 +110,10 @@ class Wants:
         self._by_devices = by_devices
         self._tolerations = Tolerations(pod.spec.tolerations)
         self._tolerated: dict[Taint, bool] = {}
-        required = _required(pod)
+        required = required_affinity(pod)
         size = size_of(required) if required is not None else 0
         self._affinity = _matcher(required) if required is not None and size <= PARTS_OF_POD else None
+        self._affinity_text = _affinity_text(required) if required is not None and size <= TERMS else ""
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
         """True when nodes that differ only in their names may differ for the pod."""
         self.cost = (
@@ -164,7 +168,7 @@ class Wants:
             if labels.get(key) != value:
                 yield Obstacle("node selector", key, value, labels.get(key, ""))
         if self._affinity is not None and not self._affinity(node.metadata.name, labels):
-            yield Obstacle("node affinity")
+            yield Obstacle("node affinity", asked=self._affinity_text)
 
     def _room(self, node: Node, used: Amounts, pods: int) -> Iterator[Obstacle]:
         allocatable = node.status.allocatable
@@ -181,9 +185,20 @@ class Wants:
                 yield Obstacle(_OWN_RULES.get(name, "resource"), name, amount_text(name, amount), has)
 
 
-def _required(pod: Pod) -> NodeSelector | None:
+def required_affinity(pod: Pod) -> NodeSelector | None:
+    """The required node affinity of the pod."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+
+
+def _affinity_text(selector: NodeSelector) -> str:
+    """Such as "zone In (a, b), gpu Exists"; alternatives with "or"."""
+    terms = [(*term.match_expressions, *term.match_fields) for term in selector.node_selector_terms]
+    return " or ".join(", ".join(map(_requirement_text, term)) for term in terms)
+
+
+def _requirement_text(found: NodeSelectorRequirement) -> str:
+    return f"{found.key} {found.operator}" + (f" ({', '.join(found.values)})" if found.values else "")
 
 
 def _matcher(selector: NodeSelector) -> Matcher:
@@ -205,7 +220,7 @@ def is_large(pod: Pod) -> bool:
 
 def parts_of(pod: Pod) -> int:
     """How much of the pod a decision reads, besides the content of its claims."""
-    spec, required = pod.spec, _required(pod)
+    spec, required = pod.spec, required_affinity(pod)
     parts = len(spec.resource_claims) + len(spec.tolerations) + len(spec.node_selector)
     containers = (*spec.init_containers, *spec.containers)
     parts += sum(1 + len(each.ports) + len(each.resources.requests) for each in containers)
@@ -213,7 +228,7 @@ def parts_of(pod: Pod) -> int:
 
 
 def _has_large_affinity(pod: Pod) -> bool:
-    required = _required(pod)
+    required = required_affinity(pod)
     return required is not None and size_of(required) > PARTS_OF_POD
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import IntEnum, auto
 from heapq import nlargest
+from itertools import takewhile
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ ALIKE: Final = 0.6
 """The least similarity of two names."""
 LETTERS: Final = 4
 """Letters that are counted in a unit of work."""
+SEPARATORS: Final = " -_./"
 PAIRS: Final = 5
 """Pairs of letters that are compared in a unit of work."""
 
@@ -270,7 +272,8 @@ def as_yaml(value: Any) -> str:
 
 
 def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Turns[list[str]]:
-    """The `most` known words that are most similar to the word, the most similar first.
+    """The `most` known words that are most similar to the word, the most similar first. Words that only begin with the
+    same words are not similar, such as "NVIDIA L4" and "NVIDIA H200".
 
     When the budget is spent, the remaining known words are not compared.
     """
@@ -292,9 +295,17 @@ def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) ->
             continue
         yield from budget.charge(1 + len(word) * len(other) // PAIRS)
         ratio = compared.ratio()
-        if ratio >= ALIKE:
+        if ratio >= ALIKE and _differ_by_letters(word, other):
             found.append((ratio, other))
     return [other for _, other in nlargest(most, found)]
+
+
+def _differ_by_letters(word: str, other: str) -> bool:
+    """False if the words behind the first words in common have no letter in common, and more than one letter."""
+    same = sum(1 for _ in takewhile(lambda each: each[0] == each[1], zip(word, other, strict=False)))
+    start = max(word.rfind(mark, 0, same) for mark in SEPARATORS) + 1
+    rest, others = word[start:], other[start:]
+    return len(rest) <= 1 or len(others) <= 1 or not set(rest).isdisjoint(others)
 
 
 def nearest_first(

@@ -250,12 +250,16 @@ def of_pod(found: SimulatedPod) -> PodRefused | None:
 
 def _failed_claim(found: SimulatedPod) -> PodRefused | None:
     view, prefiltered = found.view, found.prefiltered
-    if not isinstance(prefiltered, PreFilterState) or not view.features.binding_conditions:
+    if not isinstance(prefiltered, PreFilterState):
         return None
-    for claim in prefiltered.claims.allocated:
+    for claim in prefiltered.claims.allocated if view.features.binding_conditions else ():
         if problem := unavailable(claim, view.clock.wall(), view.config.binding_conditions_timeout):
             key = claim.metadata.key
             return PodRefused("claim failed", f"the devices of claim {key} did not become ready: {problem}", key)
+    for claim, usable in prefiltered.usable_on:
+        if usable.only and usable.only not in view.cluster.nodes:
+            key, node = claim.metadata.key, usable.only
+            return PodRefused("claim elsewhere", f"claim {key} is allocated on node {node}, which does not exist", key)
     return None
 
 

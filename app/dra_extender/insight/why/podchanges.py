@@ -6,13 +6,13 @@ Promises: all changes are derived from the pod, the nodes and known names. `reme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dra_extender.api.core import Container, Pod, Taint, Toleration
+from dra_extender.api.core import NodeSelector, Pod, ResourceRequirements, Taint, Toleration
 from dra_extender.api.decoding import to_builtins
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
@@ -27,7 +27,14 @@ from dra_extender.insight.why.candidates import (
     pod_change,
     pod_edit,
 )
-from dra_extender.scheduling.noderules import KEEPING_AWAY, UNHEALTHY, UNSCHEDULABLE, Obstacle, amount_text
+from dra_extender.scheduling.noderules import (
+    KEEPING_AWAY,
+    UNHEALTHY,
+    UNSCHEDULABLE,
+    Obstacle,
+    amount_text,
+    required_affinity,
+)
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
@@ -82,22 +89,23 @@ def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
 
 
 class _ContainerResource(NamedTuple):
-    """One resource that a container of the pod requests. `kind`: "containers" or "init_containers"."""
+    """One resource that a container of the pod requests, or the pod as a whole: its `owner`, for people. `path`: of the
+    `resources` in the pod's spec.
+    """
 
     pod: Pod
-    kind: str
-    number: int
+    path: str
+    owner: str
+    resources: ResourceRequirements
     name: str
 
-    @property
-    def container(self) -> Container:
-        container: Container = getattr(self.pod.spec, self.kind)[self.number]
-        return container
 
-    @property
-    def path(self) -> str:
-        """The path of the container's resources in the pod's spec."""
-        return f"/{'initContainers' if self.kind == 'init_containers' else self.kind}/{self.number}/resources"
+def _of_each(pod: Pod) -> Iterator[tuple[str, str, ResourceRequirements]]:
+    """(path, owner, resources)"""
+    for kind, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
+        for at, container in enumerate(containers):
+            yield f"/{kind}/{at}/resources", f"container {container.name or f'#{at}'}", container.resources
+    yield "/resources", "the pod", pod.spec.resources
 
 
 def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget: QueryBudget) -> ChangeLists:
@@ -105,20 +113,19 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     yield from budget.charge(sum(map(len, free.values())))
     offered: Sequence[str] | None = None
-    for kind in ("containers", "init_containers"):
-        for index, container in enumerate(getattr(found.pod.spec, kind)):
-            for name, amount in container.resources.requests.items():
-                if amount.nano <= 0:
-                    continue
-                resource = _ContainerResource(found.pod, kind, index, name)
-                if "/" in name:
-                    if offered is None:
-                        offered = yield from _offered(found, budget)
-                    yield from _extended(resource, amount, offered, budget)
-                total = found.wants.amounts.get(name, 0)
-                lefts = [amount.nano - (total - most) for most in free.get(name, ())]
-                yield from budget.charge(CHANGE + len(lefts) // 4)
-                yield _lesser(Order.RESOURCE, resource, [nano for nano in lefts if 0 < nano < amount.nano])
+    for path, owner, resources in _of_each(found.pod):
+        for name, amount in resources.requests.items():
+            if amount.nano <= 0:
+                continue
+            resource = _ContainerResource(found.pod, path, owner, resources, name)
+            if "/" in name:
+                if offered is None:
+                    offered = yield from _offered(found, budget)
+                yield from _extended(resource, amount, offered, budget)
+            total = found.wants.amounts.get(name, 0)
+            lefts = [amount.nano - (total - most) for most in free.get(name, ())]
+            yield from budget.charge(CHANGE + len(lefts) // 4)
+            yield _lesser(Order.RESOURCE, resource, [nano for nano in lefts if 0 < nano < amount.nano])
 
 
 def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) -> ChangeList:
@@ -156,7 +163,7 @@ def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
 
 def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     """Request this amount, rounded down: CPU to milli, memory to Mi, other resources to whole units."""
-    name, container = resource.name, resource.container
+    name, resources = resource.name, resource.resources
     binary = name in ("memory", "ephemeral-storage")
     unit = 10**6 if name == "cpu" else 2**20 * 10**9 if binary else 10**9
     nano = nano // unit * unit or nano
@@ -164,15 +171,15 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     key = name.replace("/", "~1")
     limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{key}", text)
     what = "CPU" if name == "cpu" else f"of {name}"
-    label, was = container.name or f"#{resource.number}", container.resources.requests[name].text
+    was = resources.requests[name].text
     return pod_edit(
         resource.pod,
         "resources",
         f"{resource.path}/requests/{key}",
         text,
-        f"request at most {text} {what} instead of {was} in container {label}",
+        f"request at most {text} {what} instead of {was} in {resource.owner}",
         f"{name} <= {text}",
-        more=(limit,) if "/" in name and name in container.resources.limits else (),
+        more=(limit,) if "/" in name and name in resources.limits else (),
     )
 
 
@@ -195,7 +202,7 @@ def _kind(resource: str) -> str:
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
     """The same amount of another resource."""
-    name, resources = resource.name, resource.container.resources
+    name, resources = resource.name, resource.resources
     requests = {other if key == name else key: amount.text for key, amount in resources.requests.items()}
     limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}
     more = (pod_change(resource.pod, "name", f"{resource.path}/limits", limits),) if name in resources.limits else ()
@@ -261,8 +268,13 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
         if budget.spent():
             break
         yield from _label(pod, key, value, labels, budget)
-    if pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
+    if (required := required_affinity(pod)) is not None:
         path = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
+        for place, word, known in _unknown_words(required, f"{path}/nodeSelectorTerms", labels):
+            close = yield from near(word, known, budget)
+            text = f"node affinity {word}: did you mean"
+            edits = [pod_edit(pod, "node affinity", place, n, f"{text} {n}?", f"did you mean {n}?") for n in close]
+            yield ChangeList(Order.NAME, edits)
         text = "remove the required node affinity"
         yield ChangeList(
             Order.NO_NODE_SELECTOR,
@@ -274,7 +286,10 @@ def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str
     """The label keys of all nodes, in order. Only keys in the pod's nodeSelector have their values, each with the
     number of nodes that have it, the most frequent first.
     """
-    wanted = found.pod.spec.node_selector
+    wanted, required = set(found.pod.spec.node_selector), required_affinity(found.pod)
+    for term in required.node_selector_terms if required is not None else ():
+        yield from budget.charge(1 + len(term.match_expressions))
+        wanted.update(each.key for each in term.match_expressions)
     known: dict[str, dict[str, int]] = {}
     for node in list(found.view.cluster.nodes.values()):
         labels = node.metadata.labels
@@ -284,6 +299,20 @@ def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str
             if key in wanted:
                 values[value] = values.get(value, 0) + 1
     return {key: dict(sorted(known[key].items(), key=lambda item: (-item[1], item[0]))) for key in sorted(known)}
+
+
+def _unknown_words(
+    required: NodeSelector, path: str, labels: Mapping[str, Mapping[str, int]]
+) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """(path, word, what it may mean): keys and values of the node affinity that no node has."""
+    for number, term in enumerate(required.node_selector_terms):
+        for index, each in enumerate(term.match_expressions):
+            place, known = f"{path}/{number}/matchExpressions/{index}", labels.get(each.key)
+            if known is None:
+                yield f"{place}/key", each.key, labels
+            for at, value in enumerate(each.values if known and each.operator == "In" else ()):
+                if known and value not in known:
+                    yield f"{place}/values/{at}", value, known
 
 
 def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int]], budget: QueryBudget) -> ChangeLists:

@@ -73,7 +73,8 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
             for error in item.tally.errors:
                 if error.source == "capacity":
                     return (PodRefused("claim", group.reason),)
-                return (SelectorFails(_requested(item.tally, names), error.source, error.problem, error.device),)
+                problem = error.problem + (error.instead and f" ({error.instead})")
+                return (SelectorFails(_requested(item.tally, names), error.source, problem, error.device),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)
     about = _Nodes(seen, names, classes, compared)

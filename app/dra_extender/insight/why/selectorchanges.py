@@ -95,7 +95,9 @@ def of_selectors(
         misspelt, other = yield from _spellings(request, index, number, parts, reads, vocabulary, budget)
         yield ChangeList(Order.MISTAKE, misspelt)
         yield ChangeList(Order.SELECTOR, other)
-        yield ChangeList(Order.NO_SELECTOR, [_removed(request, index, number, parts)])
+        every = [_candidate(request, index, "", f"{request.label}: remove the selector", "without the selector")]
+        removed = [_removed(request, index, number, parts), *every * (len(parts) > 1)]
+        yield ChangeList(Order.NO_SELECTOR, removed)
         yield from budget.charge(CHANGE + len(expression) // LETTERS)
 
 

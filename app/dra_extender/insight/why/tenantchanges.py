@@ -1,9 +1,9 @@
 """Changes outside of the pod: pods that end, unused claims that are deleted, nodes that are added.
 
-Promises: proposes only pods that hold requested devices, run on a group's example node, or use the pod's own claims. It
-proposes to delete pods of lower priority, the lowest first, and to wait for the others: first for pods that end by
-themselves. `remedies` verifies whether a
-change helps.
+Promises: proposes only pods that hold requested devices, run on a node that a group names, or use the pod's own claims.
+It proposes to delete pods of lower priority, the lowest first, and to wait for the others: first for pods that end by
+themselves, and for several pods of a node only if the end of one does not help. `remedies` verifies whether a change
+helps.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from dra_extender.scheduling.view import View
 
 PODS: Final = 64
 """Pods whose end is tried at most."""
+TOGETHER: Final = 4
+"""Pods of one node whose end is tried together at most."""
 NODES: Final = 8
 """Nodes that are duplicated at most. For a gang, up to this many copies of two nodes."""
 CHANGE: Final = 10
@@ -50,8 +52,8 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]
     staying = [pod for pod in others[:PODS] if not _ends(pod)]
-    yield ChangeList(Order.ENDING, [_ended(pod) for pod in ending[:PODS]], joined=join)
-    yield ChangeList(Order.OTHER_POD, [_ended(pod) for pod in staying], joined=join)
+    yield ChangeList(Order.ENDING, [*map(_ended, ending[:PODS]), *([] if several else _together(ending))], joined=join)
+    yield ChangeList(Order.OTHER_POD, [*map(_ended, staying), *([] if several else _together(others))], joined=join)
     yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]], joined=join)
     unused = yield from _unused(found, groups, budget)
     yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
@@ -76,10 +78,11 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
                     pod = view.pods.named(*key.split("/", 1))
                     if pod is not None:
                         pods[pod.metadata.uid] = pod
-        tenants = found.snapshot.tenants.on(group.example or group.nodes[0])
-        yield from budget.charge(1 + len(tenants))
-        for pod in tenants:
-            pods.setdefault(pod.metadata.uid, pod)
+        for name in dict.fromkeys((group.example, *group.nodes)):
+            tenants = found.snapshot.tenants.on(name)
+            yield from budget.charge(1 + len(tenants))
+            for pod in tenants:
+                pods.setdefault(pod.metadata.uid, pod)
     for editable in editable_claims(found):
         users = editable.claim.status.reserved_for
         yield from budget.charge(1 + len(users))
@@ -104,6 +107,15 @@ def _ends(pod: Pod) -> bool:
 def _ended(pod: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
     return _without(pod, f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
+
+
+def _together(pods: Sequence[Pod]) -> Sequence[CandidateChange]:
+    """The end of the first pods of each node, two of them first. Pods that hold the most devices are the first."""
+    nodes: dict[str, list[CandidateChange]] = {}
+    for pod in pods:
+        nodes.setdefault(pod.spec.node_name, []).append(_ended(pod))
+    counts = range(2, TOGETHER + 1)
+    return [joined(each[:count]) for count in counts for each in nodes.values() if len(each) >= count][:PODS]
 
 
 def _deleted(pod: Pod) -> CandidateChange:

@@ -14,7 +14,7 @@ from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, Re
 from dra_extender.api.core import taint_text
 from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import BindingRule, NodesExcluded
+from dra_extender.insight.why.statements import BindingRule, NodesExcluded, SelectorFails
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.noderules import UNHEALTHY, NodeRule
@@ -42,6 +42,7 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "for the other pods.",
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
     "no node has all": "Suggestion: request what different nodes have in different pods.",
+    "claim elsewhere": "Suggestion: delete the pods that use the claim. It is then deallocated.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
 """Suggestions that cannot be verified."""
@@ -51,6 +52,11 @@ _FIRST: Final[dict[BindingRule, tuple[str, str]]] = {
     "taint": (
         "Suggestion: find out why the devices are tainted, and repair them (`kubectl dra devices -o wide` shows them).",
         "repair them, or remove the taint",
+    ),
+    "pools": (
+        "Suggestion: wait until the driver has published its devices. If that takes longer than a minute, find out why "
+        "in the log of the driver.",
+        "wait for the driver",
     ),
     "service": ("Suggestion: find out why dra-extender does not run (`kubectl get pods -A`).", "start it"),
 }
@@ -106,9 +112,16 @@ def _first(found: Diagnosis) -> tuple[str, str] | None:
     groups = found.groups if found.rule != "feature gate" else ()
     obstacles = [{(each.rule, each.what) for each in group.obstacles if not each.has} for group in groups]
     for name in sorted(what for rule, what in set.intersection(*obstacles or [set()]) if rule == "resource"):
+        if "/" not in name:
+            return f"Suggestion: reserve {name} on a node, and restart its kubelet.", f"reserve {name} on a node"
         text = f"Suggestion: install the driver whose DeviceClass has extendedResourceName {name}. If a device plugin "
         text += "provides it, find out why no node has it in status.allocatable (`kubectl describe nodes`)."
         return text, "is its driver installed?"
+    for each in found.statements[:1]:
+        if isinstance(each, SelectorFails) and each.source == "class":
+            name = each.requested.class_name
+            text = f"Suggestion: have an administrator correct the selector of class {name}."
+            return text, f"correct the selector of class {name}"
     excluded = (each.obstacles for each in found.statements[:1] if isinstance(each, NodesExcluded))
     if any(obstacle.what.startswith(UNHEALTHY) for each in excluded for obstacle in each):
         return "Suggestion: repair the node (`kubectl describe node` shows its conditions).", "repair the node"

@@ -44,6 +44,8 @@ NODES: Final = 3
 OTHERS: Final = "others are in use"
 SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
 """By binary unit: the next smaller one."""
+EXPLAINED: Final = {"no such overload": "no such overload: an operator or function gets a value of a wrong type"}
+"""Problems of selectors in more words than those of the language."""
 USE: Final = frozenset(("in use", "capacity", "counters", "compatibility groups"))
 """Rules that exclude devices because of claims that have devices."""
 
@@ -92,7 +94,8 @@ def _text(statement: Statement) -> str:
             return text + (f" ({notes})" if notes else "")
         case SelectorFails(requested):
             whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
-            return f"{requested.label}: {whose} fails for device {statement.device}: {statement.problem}"
+            problem = EXPLAINED.get(statement.problem, statement.problem)
+            return f"{requested.label}: {whose} fails for device {statement.device}: {problem}"
         case NodesExcluded():
             several = statement.scope.count > 1
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
@@ -127,8 +130,8 @@ def _clauses(clauses: Sequence[str]) -> str:
 
 
 def _values(values: Sequence[str], more: bool) -> str:
-    if not values:
-        return ""
+    if not any(values):
+        return "no device has it" if values and not more else ""
     shown = ", ".join(value or "none" for value in values) + (", …" if more else "")
     return f"the {'value is' if len(values) == 1 and not more else 'values are'} {shown}"
 
@@ -239,7 +242,7 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             label = f"the label {obstacle.what} is {obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
             return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} ({label})"
         case "node affinity":
-            return "the node does not match the required node affinity"
+            return f"the node does not match the required node affinity{obstacle.asked and f' ({obstacle.asked})'}"
         case "host port":
             user = listed("pod", filter(None, (obstacle.has,)))
             return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
@@ -254,7 +257,7 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
         case "node allocatable":
             most = f"{'at most ' if several else ''}{in_unit(obstacle.has, obstacle.asked)}"
             return f"{obstacle.what}: the pod and its devices need {obstacle.asked}, {most} free"
-        case "resource" if not obstacle.has:
+        case "resource" if not obstacle.has and "/" in obstacle.what:
             return f"neither the node nor a device class provides {obstacle.what}"
         case _:
             free = in_unit(obstacle.has or "0", obstacle.asked)
