@@ -137,7 +137,7 @@ def test_300_pods_share_the_claim_of_their_group(case: Case, ground: Ground) -> 
     marks, pods = pod_group(case, "g", 300, resourceClaims=claims), names("g", 300)
     for pod in pods:
         case.pod(pod, template="each", **marks)
-    ground.eventually(lambda: len(case.bound(pods)) == 300, "a complete gang")
+    ground.eventually(lambda: len(case.bound(pods)) == 300, "a complete gang", 240)
     (claim,) = ground.claims(case.name)
     (entry,) = case.stored_claim(claim.metadata.name)["status"]["reservedFor"]
     assert (entry["resource"], entry["name"]) == ("podgroups", "g")
