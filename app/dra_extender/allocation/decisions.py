@@ -205,6 +205,11 @@ class Decisions:
             return NodeResults([], {}, self._problem(claims, results))
         return results.results(names, self._search(claims, results), self._overlay, self.budget)
 
+    def classes(self, claims: Sequence[ResourceClaim], nodes: Sequence[str]) -> Iterable[Sequence[str]]:
+        """The nodes by what they have for claims like these, in any number. Raises TurnSpent and Deferred."""
+        results = self._results(claims) if claims and nodes else None
+        return results.classes(nodes, self._overlay, self.budget) if isinstance(results, ResultCache) else (nodes,)
+
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
         """The raw score that allocating the claims would give each node that fits; empty when an error is fatal, or the
         result is unknown because workers have to answer first.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.budget import TurnBudget, TurnSpent
+from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
@@ -50,9 +51,14 @@ def in_many_domains(objects: Objects) -> Objects:
 
 
 def one_turn(service: Service, world: World, *, last: bool = False) -> None:
-    extender, config = service.extender, service.extender.view.config
+    config = service.extender.view.config
     budget = TurnBudget(WorkerReplies(), allowance=config.turn_work, ceiling=config.question_work, last=last)
-    view, pod = extender.view.with_budget(budget), world.api.pod("g-0")
+    run(service, world, budget)
+
+
+def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> None:
+    extender = service.extender
+    view, pod = extender.view.with_budget(budget), world.api.pod(name)
     found, prefiltered = extender.gangs.gang_of(view, pod), pre_filter(view, pod)
     assert found is not None and isinstance(prefiltered, PreFilterState)
     try:
@@ -84,6 +90,14 @@ async def test_a_turn_runs_few_lines(world: World, objects: Objects) -> None:
 async def test_a_turn_runs_few_lines_however_many_domains_there_are(world: World, pods: Objects, last: bool) -> None:
     service = world.service(*in_many_domains([*nodes(64, 4), *pods]))
     assert lines(lambda: one_turn(service, world, last=last), MOST_LINES, "app") > 0
+
+
+async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: World) -> None:
+    few, many = CountingBudget(), CountingBudget()
+    run(world.service(*nodes(1_000, 8), *gang("g", 2)), world, few)
+    run(world.service(*gang("h", 32)), world, many, "h-0")
+    assert few.used > 1_000 * NODE
+    assert many.used - few.used < 1_000 * NODE
 
 
 async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call(world: World) -> None:

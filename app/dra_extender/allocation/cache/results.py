@@ -11,7 +11,7 @@ pkg/scheduler/schedule_one.go). Here the first node in the caller's order decide
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import filterfalse, repeat
 from operator import itemgetter
 from typing import Final
@@ -90,6 +90,8 @@ class ResultCache:
         self._results = list(_FIXED)
         self._numbers: dict[NodeResult, int] = {}
         self._by_key: dict[EquivalenceKey, int] = {}
+        self._key_of: dict[int, EquivalenceKey] = {}
+        """By index of the node, as far as `classes` has looked at it."""
         self._by_node: array[int] = array("I")
         """Number of the result by index of the node; the last entry, index -1, stands for unknown nodes."""
 
@@ -143,6 +145,23 @@ class ResultCache:
         results = self._results
         return {name: results[number].score for name, number in zip(names, row, strict=True) if results[number].fits}
 
+    def classes(self, names: Sequence[str], overlay: Overlay, budget: WorkBudget) -> Iterable[Sequence[str]]:
+        """The nodes of each equivalence class: equal also for several claims like these. Raises TurnSpent and
+        Deferred.
+        """
+        self._catch_up()
+        found: dict[EquivalenceKey, list[str]] = {}
+        for name in names:
+            index = -1 if name in overlay.differing else self._nodes.index[name]
+            key = self._key_of.get(index)
+            if key is None:
+                budget.spend(NODE)
+                key = self._key(name, overlay, budget)
+                if index >= 0:
+                    self._key_of[index] = key
+            found.setdefault(key, []).append(name)
+        return found.values()
+
     # --- keeping up --------------------------------------------------------------------------------------------------
 
     def _row(self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget) -> list[int]:
@@ -184,6 +203,7 @@ class ResultCache:
             self._numbers.clear()
             self._by_key.clear()
         if noted is None:
+            self._key_of.clear()
             self._by_node = array("I", [UNDECIDED]) * wanted
             self._by_node[-1] = NO_NODE
         else:
@@ -194,6 +214,7 @@ class ResultCache:
                 by_node[-1] = NO_NODE
             for node in noted:
                 by_node[node] = UNDECIDED
+                self._key_of.pop(node, None)
         self._position = changes.position
 
     def _decide(self, name: str, search: SearchNode, overlay: Overlay | None, budget: WorkBudget) -> int:

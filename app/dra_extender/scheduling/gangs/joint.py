@@ -153,9 +153,7 @@ class _JointSearch:
     # --- one node ---------------------------------------------------------------------------------------------------
 
     def _capacities(self, kind: Kind) -> dict[str, int]:
-        """By node, the number of members of the kind that fit there by their devices: all nodes together, so that equal
-        nodes cost one search for each number.
-        """
+        """By node, the number of members of the kind that fit there by their devices. Equal nodes are searched once."""
         first, most = kind.members[0], len(kind.members)
         self._charge(len(first.nodes) // NODES_PER_UNIT)
         statuses = node_statuses(self._view, first.prefiltered, first.nodes)
@@ -163,25 +161,25 @@ class _JointSearch:
             raise _Fatal(statuses.error)
         if statuses.waiting:
             self._waiting = next(iter(statuses.refused.values()))
+        alike: Iterable[Sequence[str]] = ((name,) for name in statuses.fits)
+        if first.prefiltered.wanted is None:
+            alike = self._view.decisions.classes(first.prefiltered.claims.pending, statuses.fits)
         found: dict[str, int] = {}
-        open_ = [(statuses.fits, 1, most, True)]
-        while open_:
-            names, low, high, growing = open_.pop()
-            if low == high or not names:
-                found.update(dict.fromkeys(names, low))
-                continue
-            self._charge(len(names) // NODES_PER_UNIT)
-            count = min(high, 2 * low) if growing else (low + high + 1) // 2
-            fits = frozenset(self._fitting(kind.members[:count], names))
-            open_.append(([name for name in names if name in fits], count, high, growing))
-            open_.append(([name for name in names if name not in fits], low, count - 1, False))
+        for names in filter(None, alike):
+            found.update(dict.fromkeys(names, self._count(kind, names[0], most)))
         return {name: found[name] for name in statuses.fits}
 
-    def _fitting(self, members: Sequence[Member], names: Sequence[str]) -> Sequence[str]:
-        """The nodes that have devices for all pending claims of the members together."""
-        if all(member.prefiltered.wanted is None for member in members):
-            return self._results(_together(member.prefiltered.claims.pending for member in members), names)
-        return [name for name in names if self._fits_by_devices(members, name)]
+    def _count(self, kind: Kind, name: str, most: int) -> int:
+        """How many members of the kind fit on the node, of which one does."""
+        low, high, growing = 1, most, True
+        while low < high:
+            count = min(high, 2 * low) if growing else (low + high + 1) // 2
+            self._charge(STEP + count)
+            if self._fits_by_devices(kind.members[:count], name):
+                low = count
+            else:
+                high, growing = count - 1, False
+        return low
 
     def _fits_by_devices(self, members: Sequence[Member], name: str) -> bool:
         claims = self._claims(members, name)
