@@ -12,7 +12,7 @@ a claim through several entries counts once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -21,6 +21,7 @@ import msgspec
 from dra_extender.allocation.plan import Failure, NodeAmounts, Unfit
 from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod, is_pod_level, of_containers, requested
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeallocatable import NotConsumedError, amounts_of
 from dra_extender.scheduling.claims import Unschedulable, consumer, created_names
 from dra_extender.scheduling.noderules import ResourcesInUse
@@ -31,6 +32,11 @@ _ORDER = ("cpu", "memory", "ephemeral-storage")
 
 ClaimAmounts = tuple[tuple[ResourceClaim, NodeAllocatableResourceClaimStatus], ...]
 """Claims whose devices take something, and what."""
+
+Taking = NodeAllocatableResourceClaimStatus | None
+"""What the devices of a claim take of their node."""
+Taken = Mapping[str, Taking]
+"""By identity of the claim."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -88,6 +94,23 @@ def demand_of(pod: Pod, pending: Sequence[ResourceClaim], amounts: NodeAmounts, 
     )
     taker = with_statuses(pod, statuses)
     return Demand(requested(taker), statuses, next(_uncovered(taker), ""))
+
+
+def takers(pods: Iterable[tuple[Pod, Sequence[ResourceClaim], ClaimAmounts]], taken: Taken) -> Sequence[Pod] | None:
+    """Pods on one node whose status says what their devices take of it: each pod with its pending claims, and what its
+    allocated ones take. None when a pod cannot have its devices, such as a part of the node's CPU with another user.
+    """
+    found: list[Pod] = []
+    parts: set[str] = set()
+    for pod, claims, allocated in pods:
+        amounts = tuple(taken.get(identity(claim)) for claim in claims)
+        own = {identity(claim) for claim, each in zip(claims, amounts, strict=True) if each and each.mapping}
+        demand = demand_of(pod, claims, amounts, allocated)
+        if demand.problem or parts & own:
+            return None
+        parts |= own
+        found.append(with_statuses(pod, demand.statuses))
+    return found
 
 
 def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:

@@ -208,7 +208,7 @@ class _Deciding:
             there.setdefault(each.node, []).append(each.pod)
 
         def has_room(node: str, pods: Sequence[Pod]) -> bool:
-            if len(pods) == 1 and node in asked:
+            if len(pods) == 1 and node in asked and not pods[0].status.node_allocatable_resource_claim_statuses:
                 return True
             used = together(state.used(node, own), there.get(node, ()))
             for pod in pods:

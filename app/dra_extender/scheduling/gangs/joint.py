@@ -29,6 +29,7 @@ from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
+from dra_extender.scheduling.nodeallocatable import Taken, Taking, takers
 from dra_extender.scheduling.view import View
 
 UNDECIDED: Final = "placing the pods together takes too long"
@@ -45,7 +46,9 @@ HasRoom = Callable[[str, Sequence[Pod]], bool]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a member goes, and what its pending claims get there. A claim that members share is in each of them."""
+    """Where a member goes, and what its pending claims get there. A claim that members share is in each of them. The
+    status of the `pod` says what its devices take of the node.
+    """
 
     pod: Pod
     node: str
@@ -112,6 +115,8 @@ class _JointSearch:
         self._on: dict[str, Counter[int]] = {}
         """By node: how many members of each kind are there."""
         self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
+        self._taken: dict[str, Taking] = {}
+        """By the devices of the plan."""
         self._waiting = ""
         self._work: Work | None = None
 
@@ -207,10 +212,23 @@ class _JointSearch:
         if found is None:
             members = self._members(counts)
             self._charge(sum(self.kinds[kind].cost * count for kind, count in counts.items()))
-            found = self._fits[key] = (
-                sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
-            ) and self._has_room(node, [member.prefiltered.pod for member in members])
+            fits = sum(count > 0 for count in counts.values()) < 2 or self._fits_by_devices(members, node)
+            pods = self._pods(members, node, self._taken_alone(members, node)) if fits else None
+            found = self._fits[key] = pods is not None and self._has_room(node, pods)
         return found
+
+    def _taken_alone(self, members: Sequence[Member], name: str) -> Taken:
+        """By the devices that a decision on this node alone gives the members."""
+        claims = self._claims(members, name) if self._view.features.DRANodeAllocatableResources else None
+        amounts = self._view.decisions.node_results(claims, (name,)).amounts.get(name, ()) if claims else ()
+        return dict(zip(map(identity, claims or ()), amounts, strict=False))
+
+    def _pods(self, members: Sequence[Member], name: str, taken: Taken) -> Sequence[Pod] | None:
+        """The members as `takers`."""
+        if not taken and not any(member.prefiltered.amounts for member in members):
+            return [member.prefiltered.pod for member in members]
+        found = ((each.prefiltered, self._claims((each,), name) or ()) for each in members)
+        return takers(((each.pod, claims, each.amounts) for each, claims in found), taken)
 
     def _members(self, counts: Mapping[int, int]) -> list[Member]:
         return [member for kind, count in counts.items() for member in self.kinds[kind].members[:count]]
@@ -303,8 +321,8 @@ class _JointSearch:
         """Devices for all members where they are now; None when nodes take them from each other."""
         taken: Counter[int] = Counter()
         members: list[tuple[Member, str]] = []
-        for name, there in self._on.items():
-            for kind, count in there.items():
+        for name, numbers in self._on.items():
+            for kind, count in numbers.items():
                 members += [(each, name) for each in self.kinds[kind].members[taken[kind] : taken[kind] + count]]
                 taken[kind] += count
         claims: dict[str, ResourceClaim] = {}
@@ -318,20 +336,23 @@ class _JointSearch:
             planned = self._together(claims, nodes)
         if planned is None:
             return None
-        return {
-            member.uid: Place(
-                member.prefiltered.pod,
-                name,
-                tuple(planned[identity(claim)] for claim in self._claims((member,), name) or ()),
-            )
-            for member, name in members
-        }
+        found: dict[str, Place] = {}
+        for name in self._on:
+            there = [member for member, node in members if node == name]
+            pods = self._pods(there, name, self._taken)
+            if pods is None or (self._taken and not self._has_room(name, pods)):
+                return None
+            for member, pod in zip(there, pods, strict=True):
+                own = self._claims((member,), name) or ()
+                found[member.uid] = Place(pod, name, tuple(planned[identity(claim)] for claim in own))
+        return found
 
     def _node_by_node(
         self, claims: Mapping[str, ResourceClaim], nodes: Mapping[str, Sequence[str]]
     ) -> Mapping[str, Planned] | None:
         """One node after the other: enough unless nodes see the same devices, or members on two nodes share a claim."""
         planned: dict[str, Planned] = {}
+        self._taken = {}
         view, state = self._view, self._view.overlay()
         for name in self._on:
             own = [claims[key] for key, names in nodes.items() if names[0] == name]
@@ -342,6 +363,7 @@ class _JointSearch:
                 raise _Fatal(found.error)
             if isinstance(found, Unfit):
                 return None
+            self._taken.update(zip(map(identity, own), found.amounts, strict=False))
             plans = list(zip(own, found.allocations, strict=True))
             state = state.holding(plans)
             planned.update(zip(map(identity, own), plans, strict=True))
@@ -356,6 +378,7 @@ class _JointSearch:
             raise _Fatal(found.error)
         if isinstance(found, Unfit):
             return None
+        self._taken = dict(zip(claims, found.amounts, strict=False))
         return dict(zip(claims, zip(claims.values(), found.allocations, strict=True), strict=True))
 
 
