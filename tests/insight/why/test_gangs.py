@@ -8,10 +8,15 @@ import pytest
 from hypothesis import event, given, settings
 
 from dra_extender.api.groups import LWS_GROUP, LWS_NAME, LWS_SIZE
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.insight.snapshot import SimulatedPod, snapshot
+from dra_extender.insight.why.candidates import CandidateChange, object_change
 from dra_extender.insight.why.diagnosis import diagnose
+from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
-from dra_extender.scheduling.turns import run_at_once
+from dra_extender.scheduling.turns import QueryBudget, run_at_once
+from tests.support.counting import calls
 from tests.support.diagnosis.gangscenes import (
     CLASS,
     GANG,
@@ -143,6 +148,23 @@ def test_a_change_of_the_template_is_made_for_all_pods_of_the_gang() -> None:
     found = Scene([CLASS, *host("n0", 2), *from_template(2, 2)]).diagnose(MEMBER)
     assert found.remedies[0].short == "count <= 1"
     assert found.remedies[0].commands[-2:] == ("kubectl delete pod g-1 -n default", "kubectl delete pod g-0 -n default")
+
+
+def calls_of_first_turn(pods: int) -> int:
+    entries = [{"name": f"c{number}", "resourceClaimTemplateName": "t"} for number in range(25)]
+    view = Scene([CLASS, *host("n0", 2), *from_template(pods, 1, resourceClaims=entries)]).view()
+    first = view.pods.named("default", MEMBER)
+    assert first is not None
+    trials = trials_of(view, SimulatedPod(first, snapshot(view)), ["n0"])
+    assert trials is not None
+    path = "/spec/spec/devices/requests/0/exactly/count"
+    change = object_change("count", "ResourceClaimTemplate", ObjectMeta(name="t", namespace="default"), path, 2)
+    turns = trials.fit([CandidateChange("", "", change, lambda pod: pod)], first, QueryBudget(view))
+    return calls(lambda: next(turns))
+
+
+def test_a_turn_changes_a_limited_number_of_the_claims_of_a_gang() -> None:
+    assert calls_of_first_turn(40) < 1.2 * calls_of_first_turn(20)
 
 
 def test_a_change_of_the_pods_of_a_controller_is_made_for_all_of_them() -> None:

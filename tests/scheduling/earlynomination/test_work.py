@@ -6,7 +6,7 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from types import FrameType
 
@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import DeviceID, ResourceClaim
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, WAIT_SECONDS
+from dra_extender.scheduling.earlynomination.nodechoice import CHOICES
 from tests.support.counting import calls
 from tests.support.examples import examples
 from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
@@ -181,3 +184,24 @@ def _twice(service: Service) -> list[DeviceID]:
 def _devices(allocation: object) -> list[DeviceID]:
     results = getattr(getattr(allocation, "devices", None), "results", ())
     return [result.id for result in results]
+
+
+async def test_a_policy_compares_all_nodes_a_few_times_for_a_pod_that_fits_none_of_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    choose = Placement.choose
+
+    def counting(self: Placement, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
+        compared.append(len(names))
+        return choose(self, pod, claims, names)
+
+    monkeypatch.setattr(Placement, "choose", counting)
+    world.add(*with_devices(**{f"n{number}": 1 for number in range(100)}))
+    service = world.service(config=ALWAYS, strategy=PlacementStrategy("pack"))
+    service.start()
+    world.add(*waiting("large", cpu="9"))
+    await world.settle(1.0)
+    assert nominated(world) == {}
+    assert compared[0] == 100
+    assert len(compared) <= 2 * CHOICES

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import SIZES, Source
 from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import identity
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import CandidateChange, Fit, changes_with, object_change, patched
@@ -30,7 +31,7 @@ from dra_extender.scheduling.view import View
 TRIALS: Final = 8
 """Trials that a joint decision counts for."""
 MATE: Final = 20
-"""Units of work to change another pod of the gang."""
+"""Units of work to change another pod of the gang, or a claim of it."""
 
 _SIZES: Final[Mapping[Source, tuple[str, str]]] = {
     "PodGroup": ("PodGroup", "/spec/schedulingPolicy/gang/minCount"),
@@ -99,8 +100,7 @@ class JointTrials:
             changed = each.apply(changed)
         mates = {each.metadata.uid: each for each in self.mates(member)}
         for each in candidates:
-            yield from budget.charge(MATE * len(mates))
-            changed = _with_mates(changed, member, mates, each.change)
+            changed = yield from _with_mates(changed, member, mates, each.change, budget)
         found = yield from self.decide(changed, budget, mates)
         places = (found.places if found is not None else None) or {}
         if not {member.metadata.uid, self.pod.pod.metadata.uid} <= places.keys():
@@ -157,9 +157,13 @@ def gang_places(places: Mapping[str, Place]) -> Iterator[GangPlace]:
         yield GangPlace(place.pod.metadata.key, place.node, tuple("/".join(each.id) for each in results))
 
 
-def _with_mates(changed: SimulatedPod, member: Pod, mates: dict[str, Pod], change: Change) -> SimulatedPod:
+def _with_mates(
+    changed: SimulatedPod, member: Pod, mates: dict[str, Pod], change: Change, budget: QueryBudget
+) -> Turns[SimulatedPod]:
     """The change is made in the other pods of the gang, or in their claims, as well."""
+    snapshot, claims = changed.snapshot, dict[str, ResourceClaim]()
     for uid, mate in mates.items():
+        yield from budget.charge(MATE)
         if not changes_with(mate, member, change):
             continue
         if change.object == "Pod":
@@ -168,11 +172,11 @@ def _with_mates(changed: SimulatedPod, member: Pod, mates: dict[str, Pod], chang
         names = created_names(mate)
         for entry in mate.spec.resource_claims:
             name = names.get(entry.name) if entry.resource_claim_template_name == change.name else None
-            claim = changed.snapshot.claim(mate.metadata.namespace, name) if name else None
+            claim = snapshot.claim(mate.metadata.namespace, name) if name else None
             if claim is not None and claim.allocation is None:
-                claim = replace(claim, spec=patched(claim.spec, change, "/spec/spec"))
-                changed = changed.on(changed.snapshot.with_claim(claim))
-    return changed
+                yield from budget.charge(MATE)
+                claims[claim.metadata.key] = replace(claim, spec=patched(claim.spec, change, "/spec/spec"))
+    return changed.on(replace(snapshot, claims={**snapshot.claims, **claims}))
 
 
 def _remedy(text: str, short: str, changes: tuple[Change, ...], places: Mapping[str, Place]) -> Remedy:

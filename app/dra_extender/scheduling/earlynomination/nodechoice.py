@@ -2,8 +2,8 @@
 
 Promises: the allocator decides on the hypothetical state. A placement policy that has an opinion chooses the node;
 otherwise the nodes that fit take turns. Choosing changes nothing but the lists of nodes to try. A pod takes at most
-`TRIES` decisions, however many nodes there are; all nodes are filtered at most once in `RENEWED_SECONDS` for each group
-of equal pods.
+`TRIES` decisions, `CHOICES` if a policy chooses, however many nodes there are; all nodes are filtered at most once in
+`RENEWED_SECONDS` for each group of equal pods.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from dra_extender.scheduling.verbs.prioritize import raw_scores
 from dra_extender.scheduling.view import View
 
 TRIES: Final = 64
+CHOICES: Final = 8
+"""Nodes that are tried for a pod if a placement policy chooses: each choice compares all nodes that are left."""
 PER_NODE: Final = 5
 """Units of work for a node, without its devices and what the pod requests of it."""
 GROUPS: Final = 64
@@ -194,7 +196,9 @@ class NodeChooser:
             yield from nodes.first()
             return
         expecting = {each.node for each in self._nominations} if placement.policy_of(pod, claims) != _PACKING else ()
-        while names := nodes.best():
+        for _ in range(CHOICES):
+            if not (names := nodes.best()):
+                return
             chosen = placement.choose(pod, claims, [name for name in names if name not in expecting] or names)
             yield chosen or names[0]
 
