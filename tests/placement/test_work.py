@@ -12,7 +12,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import CELDeviceSelector, DeviceSelector, ResourceClaim
-from dra_extender.placement import learner, placement, ranking
+from dra_extender.placement import learner, placement
 from dra_extender.placement.policies import PolicyName
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
@@ -66,11 +66,11 @@ def test_questions_with_little_time_catch_up_with_the_answer_of_one_with_enough(
     monkeypatch: pytest.MonkeyPatch, policy: PolicyName
 ) -> None:
     expected = uneven(policy).choose(uneven(policy).pod("p"), gpus(milli=450))
-    monkeypatch.setattr(ranking, "PORTION", 1)
+    monkeypatch.setattr(placement, "PORTION", 1)
     monkeypatch.setattr(learner, "PORTION", 1)
     made = uneven(policy)
     assert made.choose(made.pod("p"), gpus(milli=450)) != ""
-    assert looked_at(made, "p") <= ranking.CANDIDATES
+    assert looked_at(made, "p") <= placement.CANDIDATES
     for _ in range(3 * NODES):
         chosen = made.choose(made.pod("p"), gpus(milli=450))
     assert chosen == expected

@@ -30,7 +30,6 @@ MAX_CONSUMERS = 256
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
 MAX_TOLERATIONS = 16
-MAX_SLICE_DEVICES = 128
 
 Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...]

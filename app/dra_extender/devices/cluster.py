@@ -126,11 +126,6 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         return claim is not None and self._ledger.forget(claim.metadata.key)
 
 
-def is_placeholder(key: str) -> bool:
-    """True when a placeholder has this `namespace/name`."""
-    return key.endswith(_MARK)
-
-
 def _results(claim: ResourceClaim | None) -> tuple[DeviceRequestAllocationResult, ...]:
     return claim.allocation.devices.results if claim is not None and claim.allocation is not None else ()
 
@@ -244,7 +239,7 @@ class Cluster:
 
     def claim(self, key: str) -> ResourceClaim | None:
         """The last readable version of a claim that exists in the API server, by `namespace/name`."""
-        return None if is_placeholder(key) else self.ledger.by_key(key)
+        return None if key.endswith(_MARK) else self.ledger.by_key(key)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
@@ -328,12 +323,8 @@ class Cluster:
         settled = in_flight is not None and self.ledger.held(uid) is None
         allocated = before.allocation is None and now.allocation is not None
         shared = now.metadata.controller is None
-        return freed or (shared and (settled or allocated)) or _shrunk(before, now) or _got_ready(before, now)
-
-
-def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:
-    """Whether the claim has fewer consumers: another pod can share it, or it can be deallocated."""
-    return len(after.status.reserved_for) < len(before.status.reserved_for)
+        fewer = len(now.status.reserved_for) < len(before.status.reserved_for)  # another can share or deallocate it
+        return freed or (shared and (settled or allocated)) or fewer or _got_ready(before, now)
 
 
 def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:

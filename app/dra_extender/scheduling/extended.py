@@ -226,11 +226,6 @@ def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     )
 
 
-def is_synthetic(claim: ResourceClaim) -> bool:
-    """True for a claim of `synthetic_claim`: no watch knows it."""
-    return claim.metadata.name == SYNTHETIC_NAME
-
-
 def claim_name(pod: Pod) -> str:
     """The name of the pod's claim, derived from the pod's UID: creating it twice fails."""
     suffix = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:5]

@@ -110,7 +110,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def _is_deleted(self, claim: ResourceClaim) -> bool:
         """A claim without a UID, or one for extended resources, does not exist yet."""
         uid = claim.metadata.uid
-        return bool(uid) and self.ledger.by_uid(uid) is None and not extended.is_synthetic(claim)
+        return bool(uid) and self.ledger.by_uid(uid) is None and claim.metadata.name != extended.SYNTHETIC_NAME
 
     def with_state(self, state: Overlay) -> View:
         """The same, with decisions on this hypothetical state."""

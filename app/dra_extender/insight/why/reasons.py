@@ -312,7 +312,7 @@ class _Nodes:
         holders = [holder for item in covered if item.tally.request in constraint.requests for holder in item.holders]
         return ConstraintUnmet(
             constraint.claim,
-            f"claim {self._entry(constraint.claim)}",
+            f"claim {self._names[constraint.claim].entry if constraint.claim in self._names else constraint.claim}",
             self._scope(group),
             constraint.kind,
             constraint.attribute,
@@ -320,9 +320,6 @@ class _Nodes:
             constraint.best,
             tuple({holder.claim: holder for holder in holders}.values()),
         )
-
-    def _entry(self, claim: str) -> str:
-        return self._names[claim].entry if claim in self._names else claim
 
     def _scope(self, group: NodeGroup) -> Scope:
         elsewhere = (each for other in self._groups for each in other.obstacles if each.rule == "claim elsewhere")

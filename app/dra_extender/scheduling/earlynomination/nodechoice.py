@@ -91,9 +91,10 @@ class NodeLists:
     def get(self, group: Hashable, generation: int) -> NodeList | None:
         """The nodes that are left; None when all nodes have to be filtered again."""
         found = self._known.get(group)
-        if found is None or (not len(found[0]) and self._is_old(found[1], generation > found[2])):
+        if found is None:
             return None
-        return found[0]
+        most = RENEWED_SECONDS if generation > found[2] else OLD_SECONDS
+        return found[0] if len(found[0]) or self._clock.monotonic() - found[1] < most else None
 
     def put(self, group: Hashable, names: Sequence[str], scores: Mapping[str, int], generation: int) -> NodeList:
         """Remember nodes that were found to fit just now, on a state of this generation."""
@@ -104,9 +105,6 @@ class NodeLists:
     def clear(self) -> None:
         """An expected pod does not come: nodes that were dropped may fit again."""
         self._known.clear()
-
-    def _is_old(self, at: float, improved: bool) -> bool:
-        return self._clock.monotonic() - at >= (RENEWED_SECONDS if improved else OLD_SECONDS)
 
 
 class NodeChooser:
