@@ -21,8 +21,6 @@ class Limit(int):
         return made
 
 
-# --- selectors --------------------------------------------------------------------------------------------------------
-
 FRAMES: Final = Limit(
     5_000,
     "Python frames for the deepest selector that Kubernetes accepts, and its callers: what a process that compiles "
@@ -30,7 +28,6 @@ FRAMES: Final = Limit(
     "test_nesting_is_limited_where_upstream_limits_it",
 )
 
-# --- pods -------------------------------------------------------------------------------------------------------------
 
 CLAIMS_OF_POD: Final = Limit(
     1_024, "every decision looks up each claim of the pod", "test_a_pod_names_so_many_claims_and_no_more"
@@ -69,7 +66,6 @@ PARTS_OF_GANG: Final = Limit(
     "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
 )
 
-# --- claims -----------------------------------------------------------------------------------------------------------
 
 DEPTH_OF_PARAMETERS: Final = Limit(
     500,
@@ -78,7 +74,6 @@ DEPTH_OF_PARAMETERS: Final = Limit(
     "test_what_can_be_decoded_before_its_allocation_can_be_decoded_afterwards",
 )
 
-# --- slices -----------------------------------------------------------------------------------------------------------
 
 DEVICES_OF_NODE: Final = Limit(
     32_768,
@@ -87,13 +82,11 @@ DEVICES_OF_NODE: Final = Limit(
     "test_a_node_sees_so_many_devices_and_no_more",
 )
 
-# --- amounts ----------------------------------------------------------------------------------------------------------
 
 DIGITS_OF_QUANTITY: Final = Limit(
     1_000, "exact arithmetic takes more than linear time", "test_what_does_not_parse_is_named_in_the_error"
 )
 
-# --- texts ------------------------------------------------------------------------------------------------------------
 
 CHARACTERS_OF_LINE: Final = Limit(
     16 * 2**10, "more than a selector has; longer values of objects would fill logs and terminals", "test_a_line_is_cut"
@@ -106,7 +99,6 @@ SIZE_OF_DERIVED: Final = Limit(
     "test_a_derived_attribute_has_a_largest_size",
 )
 
-# --- files that commands read -----------------------------------------------------------------------------------------
 
 BYTES_OF_SNAPSHOT: Final = Limit(
     256 * 2**20,
@@ -120,7 +112,6 @@ CHARACTERS_OF_MANIFESTS: Final = Limit(
     "test_manifests_that_expand_too_far_are_refused",
 )
 
-# --- requests ---------------------------------------------------------------------------------------------------------
 
 NODES_OF_REQUEST: Final = Limit(
     65_536, "more than any cluster has", "test_an_invalid_request_gets_an_error_and_no_decision"

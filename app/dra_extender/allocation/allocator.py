@@ -229,9 +229,6 @@ def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: P
     return SearchReply(found.steps, taken)
 
 
-# --- results ----------------------------------------------------------------------------------------------------------
-
-
 def allocations(
     prepared: PreparedClaims, view: NodeView, taken: Sequence[Taken], share_ids: ShareIDs, nodes: Sequence[str] = ()
 ) -> tuple[AllocationResult, ...]:

@@ -190,8 +190,6 @@ class Decisions:
             )
         return found
 
-    # --- many nodes --------------------------------------------------------------------------------------------------
-
     def node_results(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> NodeResults:
         """Which of the nodes can have these unallocated claims, given in the order of the pod's list."""
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
@@ -274,8 +272,6 @@ class Decisions:
     def _score(self, request: SearchRequest, plan: Plan) -> int:
         claims = [prepared.claim for prepared in request.prepared.claims]
         return self.scorer.score(zip(claims, plan.allocations, strict=True), request.view, request.holdings)
-
-    # --- one node ----------------------------------------------------------------------------------------------------
 
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None, *, once: bool = False

@@ -112,9 +112,6 @@ class WeightedScorers:
         return sum(weight * scorer.score(known, view, holdings) for scorer, weight in self._scorers)
 
 
-# --- plans of one node ------------------------------------------------------------------------------------------------
-
-
 class PlanChooser(Protocol):
     """A policy's preferences for one pod on one node. Pure."""
 

@@ -112,8 +112,6 @@ class Search:
             return Position(request, option, option.need, 0)
         return Position(request, None, 0, 0)
 
-    # --- forward -----------------------------------------------------------------------------------------------------
-
     def _down(self, position: Position) -> Position | SearchOutcome:
         request, option, missing, start = position
         if request == len(self._requests):
@@ -217,8 +215,6 @@ class Search:
         name = "/".join(self.task.view.devices[device].id)
         why = "because a claim constraint would not be satisfied"
         return FatalError(f", request {option.ask.label}: cannot add device {name} {why}", option.claim)
-
-    # --- back --------------------------------------------------------------------------------------------------------
 
     def _up(self, frame: _Frame, outcome: SearchOutcome) -> Position | SearchOutcome:
         """Undo the latest choice of the frame and make another one."""

@@ -56,9 +56,6 @@ class ClaimSignatures:
         return found
 
 
-# --- attributes -------------------------------------------------------------------------------------------------------
-
-
 def reads_of(
     filters: Iterable[DeviceFilter], attributes: Iterable[str], budget: WorkBudget = UNLIMITED
 ) -> AttributeReads:
@@ -148,9 +145,6 @@ def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str
 def _domain(name: str, driver: str) -> str:
     domain, slash, _ = name.partition("/")
     return domain if slash else driver
-
-
-# --- pools ------------------------------------------------------------------------------------------------------------
 
 
 class PoolSignature:

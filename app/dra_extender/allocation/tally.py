@@ -200,9 +200,6 @@ def _anonymous(request: RequestTally) -> RequestTally:
     return msgspec.structs.replace(request, held=(), errors=errors)
 
 
-# --- selectors --------------------------------------------------------------------------------------------------------
-
-
 def clause_tallies(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: WorkBudget) -> Iterator[ClauseTally]:
     """Tallies of the request's selectors over the devices of the class. If the class selects no device: tallies of the
     class's selectors over all devices.

@@ -140,9 +140,6 @@ def _is_scarce(task: AllocationTask, taken: Sequence[TakenAway]) -> bool:
     return len(enough) < len(task.options)
 
 
-# --- counts -----------------------------------------------------------------------------------------------------------
-
-
 def _counted(task: AllocationTask, taken: Sequence[TakenAway], found: NodeTally) -> NodeTally:
     """With the counts. Raises what the budget does, and WorkExceeded."""
     texts = Work(WORK)
@@ -275,9 +272,6 @@ def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: i
         return left
     narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [OpenOption(option, left, option.need)])])
     return narrowed[0].mask if narrowed else 0
-
-
-# --- the other rules --------------------------------------------------------------------------------------------------
 
 
 def _taints(ask: Ask, context: _NodeContext, mask: int) -> Iterator[TaintTally]:

@@ -161,9 +161,6 @@ def _kept(value: Any, path: str) -> Any:
     return value
 
 
-# --- outlines ---------------------------------------------------------------------------------------------------------
-
-
 class OutlineError(ValueError):
     """No such part, or too many steps to find it."""
 

@@ -76,9 +76,6 @@ class Undecodable(msgspec.Struct, frozen=True):
 ClusterEvent = Applied | Removed | Undecodable
 
 
-# --- claims that cannot be decoded ------------------------------------------------------------------------------------
-
-
 def partial_allocation(data: bytes | msgspec.Raw) -> PartialAllocation:
     """The devices that the claim in `data` holds."""
     outline = Outline(data)

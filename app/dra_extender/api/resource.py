@@ -35,9 +35,6 @@ Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...]
 
 
-# --- ResourceSlice ----------------------------------------------------------------------------------------------------
-
-
 class DeviceAttribute(StrictObject, frozen=True, gc=False):
     """Exactly one field is set; the plural ones need the gate DRAListTypeAttributes."""
 
@@ -171,9 +168,6 @@ class ResourceSlice(Object, frozen=True, gc=False):
     spec: ResourceSliceSpec
 
 
-# --- DeviceClass ------------------------------------------------------------------------------------------------------
-
-
 class CELDeviceSelector(StrictObject, frozen=True, gc=False):
     expression: str = ""
 
@@ -210,9 +204,6 @@ class DeviceClassSpec(StrictObject, frozen=True, gc=False):
 class DeviceClass(Object, frozen=True, gc=False):
     metadata: ObjectMeta
     spec: DeviceClassSpec = DeviceClassSpec()
-
-
-# --- ResourceClaim ----------------------------------------------------------------------------------------------------
 
 
 class DeviceToleration(Toleration, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -376,9 +367,6 @@ def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
                 yield request.exactly.device_class_name
             for alternative in request.first_available:
                 yield alternative.device_class_name
-
-
-# --- DeviceTaintRule --------------------------------------------------------------------------------------------------
 
 
 class DeviceTaintSelector(StrictObject, frozen=True, gc=False):

@@ -72,8 +72,6 @@ class _Checker:
     def _shown(self, kind: Type) -> str:
         return str(self.bound.resolve(kind, unbound_to_dyn=True))
 
-    # --- Names ------------------------------------------------------------------------------------------------------
-
     def _literal(self, node: syntax.Literal) -> Type:
         return _LITERALS[node.value.__class__]
 
@@ -125,8 +123,6 @@ class _Checker:
         if kind is None:
             raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(self._fields))}")
         return kind
-
-    # --- Calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, node: syntax.Call) -> Type:
         arguments = list(map(self.check, node.args))
@@ -193,8 +189,6 @@ class _Checker:
     def _conditional(self, node: syntax.Conditional) -> Type:
         return self._result(node, "_?_:_", self.check(node.test), self.check(node.then), self.check(node.otherwise))
 
-    # --- Aggregates -------------------------------------------------------------------------------------------------
-
     def _join(self, joined: Type | None, kind: Type) -> Type:
         """The type of elements of both types. Mixed literals are refused later, unless they are for format."""
         if joined is None:
@@ -238,8 +232,6 @@ class _Checker:
                 raise self._error(f"undefined field '{field}'", node)
             self._require(value, wanted, self._unwrapped(value, optional))
         return message.type
-
-    # --- Macros -----------------------------------------------------------------------------------------------------
 
     def _macro(self, node: syntax.Macro) -> Type:
         if node.name == "bind":

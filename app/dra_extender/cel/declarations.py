@@ -149,9 +149,6 @@ def no_such_overload(name: str, values: Iterable[Any]) -> Fault:
     return Fault(f"no such overload: {name}({', '.join(map(type_name, values))})")
 
 
-# --- Signatures -----------------------------------------------------------------------------------------------------
-
-
 def _split(text: str) -> list[str]:
     """The parts between commas that are in no brackets."""
     parts, level, start = [], 0, 0
@@ -192,9 +189,6 @@ def _variables(kind: Type) -> Iterable[str]:
         yield kind.name
     for part in kind.params:
         yield from _variables(part)
-
-
-# --- Guards ---------------------------------------------------------------------------------------------------------
 
 
 def _guard(kind: Type) -> Guard | None:

@@ -222,9 +222,6 @@ def _value(raw: Any, gates: CelGates) -> Any:
     raise ValueError("unsupported attribute value")
 
 
-# --- what an expression reads -----------------------------------------------------------------------------------------
-
-
 class Path(NamedTuple):
     """A part of the device: all of it, a field, all domains of a section, one domain, or one entry.
 

@@ -67,8 +67,6 @@ def environment(gates: CelGates) -> Environment:
     return Environment(functions, fields, results, "bool or the unknown type")
 
 
-# --- qualified names --------------------------------------------------------------------------------------------------
-
 _NANO: Final = 10**9
 
 
@@ -157,8 +155,6 @@ def global_name(name: str) -> tuple[Type, Any] | None:
         return type_of(kind), TypeValue(name)
     return CONSTANTS.get(name)
 
-
-# --- errors and hints -------------------------------------------------------------------------------------------------
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _EQUALITIES: Final = frozenset(("_==_", "_!=_"))

@@ -171,9 +171,6 @@ def _others_equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-# --- Order ----------------------------------------------------------------------------------------------------------
-
-
 def compare(left: Any, right: Any, operator: str = "compare") -> int:
     """-1, 0 or 1. Raises Fault when the values have no order."""
     kind, other = left.__class__, right.__class__

@@ -63,7 +63,6 @@ class Lazy:
         return self._value
 
 
-# --- Selections -------------------------------------------------------------------------------------------------------
 #
 # Rules: cel-go interpreter/attributes.go, v0.26.
 

@@ -69,8 +69,6 @@ class Interpreter:
         evaluate: Evaluate = self._METHODS[node.__class__](self, node)
         return evaluate
 
-    # --- Names ------------------------------------------------------------------------------------------------------
-
     def _literal(self, node: syntax.Literal) -> Evaluate:
         return Constant(node.value)
 
@@ -134,8 +132,6 @@ class Interpreter:
                 return node, tuple(reversed(qualifiers))
             node = node.operand
 
-    # --- Logic ------------------------------------------------------------------------------------------------------
-
     def _logic(self, node: syntax.Logic) -> Evaluate:
         terms = tuple(map(self.build, node.terms))
         decisive = not node.is_and
@@ -185,8 +181,6 @@ class Interpreter:
             return evaluate
         return lambda frame: renewed_if_optional(evaluate(frame))
 
-    # --- Calls ------------------------------------------------------------------------------------------------------
-
     def _call(self, node: syntax.Call) -> Evaluate:
         name = node.function
         if name == "or" or name == "orValue":
@@ -228,8 +222,6 @@ class Interpreter:
             return value.content if unwrap else value
 
         return evaluate
-
-    # --- Aggregates -------------------------------------------------------------------------------------------------
 
     def _list(self, node: syntax.ListNode) -> Evaluate:
         elements = tuple(zip(map(self.build, node.elements), node.optional, strict=True))
@@ -276,8 +268,6 @@ class Interpreter:
             return message.build(values)
 
         return evaluate
-
-    # --- Macros -----------------------------------------------------------------------------------------------------
 
     def _macro(self, node: syntax.Macro) -> Evaluate:
         for variable in node.bound:

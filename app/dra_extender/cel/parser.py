@@ -76,8 +76,6 @@ class _Parser:
         self.depth = 0
         self._expressions = self._relations = self._calculations = 0
 
-    # --- Tokens -----------------------------------------------------------------------------------------------------
-
     def _next(self) -> Token:
         token = self.token
         self._place += 1
@@ -129,8 +127,6 @@ class _Parser:
     def _limit(self, nested: int, what: str = "levels") -> None:
         if nested > MAX_DEPTH:
             raise self._error(f"the expression has more than {MAX_DEPTH} nested {what}", self.token.offset)
-
-    # --- Operators --------------------------------------------------------------------------------------------------
 
     def expression(self) -> Expr:
         """`operators` or `operators ? operators : expression`"""
@@ -202,8 +198,6 @@ class _Parser:
             return node
         return syntax.Call(sign.offset, f"{sign.kind}_", None, (node,))
 
-    # --- Selections -------------------------------------------------------------------------------------------------
-
     def _selection(self, operand: Expr) -> Expr:
         """`.name`, `.?name` or `.name(arguments)`"""
         dot = self._next()
@@ -236,8 +230,6 @@ class _Parser:
         self._expect(")")
         self.depth = deepest
         return tuple(args)
-
-    # --- Operands ---------------------------------------------------------------------------------------------------
 
     def _literal(self) -> Expr:
         kind, text, offset = self.token
@@ -344,7 +336,6 @@ class _Parser:
     }  # fmt: skip
 
 
-# --- Macros -----------------------------------------------------------------------------------------------------------
 # Those of cel-go v0.26: parser/macro.go, ext/comprehensions.go, ext/bindings.go, ext/lists.go, cel/library.go.
 
 _ONE_VARIABLE: Final = {("all", 2), ("exists", 2), ("exists_one", 2), ("map", 2), ("map", 3), ("filter", 2)}

@@ -151,9 +151,6 @@ class Programs:
             return error.again()
 
 
-# --- literals ---------------------------------------------------------------------------------------------------------
-
-
 def validate(expression: str, tree: Expr, meter: Meter) -> None:
     """Refuse literals that cannot work. Raises CelCompileError and WorkExceeded."""
     exempt: set[int] = set()
@@ -227,9 +224,6 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
                     value.offset,
                     "all elements must have the same type; wrap them with dyn(…) where they differ",
                 )
-
-
-# --- constants ------------------------------------------------------------------------------------------------------
 
 
 def fold(expression: str, tree: Expr, functions: Functions, meter: Meter) -> Expr:

@@ -79,8 +79,6 @@ def _unreadable(expression: str, place: int) -> CelCompileError:
     return CelCompileError(f"syntax error: unexpected {character!r}", expression, place, hint, upstream)
 
 
-# --- Literals ---------------------------------------------------------------------------------------------------------
-
 _SIMPLE: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
     "\\": "\\", "'": "'", '"': '"', "`": "`", "?": "?",

@@ -137,9 +137,6 @@ def _names(view: DeviceView) -> list[str]:
     return list(found)
 
 
-# --- texts of selectors -----------------------------------------------------------------------------------------------
-
-
 def clauses(expression: str) -> tuple[str, ...]:
     """The operands of the outermost `&&`, in order; the whole expression if `&&` is not its outermost operator."""
     depth, start = 0, 0
@@ -223,9 +220,6 @@ def _content(token: Token) -> str:
     text = token.text
     simple = token.kind == "string" and text[0] in "\"'" and text[:3] not in ('"""', "'''") and "\\" not in text
     return text[1:-1] if simple else ""
-
-
-# --- one question of `selector --batch` ------------------------------------------------------------------------------
 
 
 class _Case(msgspec.Struct, frozen=True):

@@ -116,8 +116,6 @@ def wrapper_of(kind: Type) -> Type:
     return Type(kind.kind, kind.name, kind.params, nullable=True)
 
 
-# --- Agreement --------------------------------------------------------------------------------------------------------
-
 _SCALARS = frozenset(
     ("bool", "bytes", "double", "int", "string", "uint", "duration", "timestamp", "struct")
 )  # compared by kind and name

@@ -154,7 +154,6 @@ def size_of(value: Any) -> int:
     return 1
 
 
-# --- Maps -----------------------------------------------------------------------------------------------------------
 #
 # In a map 1, 1u, 1.0 and true are four keys, to Python they are one. Keys other than strings and ints are therefore
 # wrapped.

@@ -90,9 +90,6 @@ class Meter:
             self.made += size
 
 
-# --- Sizes ----------------------------------------------------------------------------------------------------------
-
-
 def text_bytes(text: str) -> int:
     """The most that the characters of a text take."""
     return len(text) * (1 if text.isascii() else 4)

@@ -17,9 +17,6 @@ import typer
 
 from dra_extender.kube.credentials import DEFAULT, namespace_of
 
-# --- which cluster ----------------------------------------------------------------------------------------------------
-
-
 WHERE: Final = "Which cluster"
 """The heading of the options that name the cluster."""
 
@@ -48,8 +45,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         """The namespace of objects that are named without one."""
         return DEFAULT if self.from_file else namespace_of(self.kubeconfig, self.context)
 
-
-# --- options ----------------------------------------------------------------------------------------------------------
 
 Form = Literal["text", "json", "yaml"]
 
@@ -103,8 +98,6 @@ DEFAULT_SERVICE: Final = "dra-system/dra-extender"
 Service = Annotated[
     str, typer.Option(metavar="NAMESPACE/NAME", help="the Service, which answers users who may not list nodes")
 ]
-
-# --- commands ---------------------------------------------------------------------------------------------------------
 
 
 Answering = Callable[[Any], Coroutine[Any, Any, int]]

@@ -41,9 +41,6 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: LineAnswer, complai
     return unreadable
 
 
-# --- scenarios --------------------------------------------------------------------------------------------------------
-
-
 Spec = TypeVar("Spec")
 
 

@@ -59,8 +59,6 @@ class Auditor:
         self._pool_of = pool_of
         self._stored = stored
 
-    # --- rivals of one claim ----------------------------------------------------------------------------------------
-
     def rivals(self, uid: str, uses: Uses, node: str, eligible: Callable[[str], bool]) -> list[str]:
         """UIDs of the eligible stored claims in conflict with `uses` of claim `uid` on the node, sorted."""
 
@@ -119,8 +117,6 @@ class Auditor:
         published = pool.device(device[2], node) if pool is not None else None
         return pool is not None and published is not None and (not published.consumes_counters or pool.is_whole(node))
 
-    # --- audit of everything ----------------------------------------------------------------------------------------
-
     def violations(self) -> tuple[Violation, ...]:
         found: list[Violation] = []
         for pool, use in self._usage.pools():
@@ -176,8 +172,6 @@ class Auditor:
             detail = f"counter {counter[0]}/{counter[1]}: {total} consumed of {limit}"
             yield Violation("counter", "/".join(pool), self._names(involved), detail)
 
-    # --- what is stored ---------------------------------------------------------------------------------------------
-
     def _owns(self, uid: str, device: DeviceID) -> bool:
         stored = self._stored(uid)
         return stored is not None and (device, None) in stored[1]
@@ -202,8 +196,6 @@ class Auditor:
 
     def _names(self, uids: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(stored[0].metadata.key for uid in uids if (stored := self._stored(uid)) is not None))
-
-    # --- limits -----------------------------------------------------------------------------------------------------
 
     def _overdrawn_capacity(
         self, device: DeviceID, nodes: Iterable[str], users: set[str]

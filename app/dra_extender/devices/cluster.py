@@ -246,8 +246,6 @@ class Cluster:
         """Undecodable objects, and slices that make pools unusable, sorted by object."""
         return sorted(chain(self.undecodable.problems, self.inventory.problems()))
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
     def apply(self, event: ClusterEvent) -> Effects:
         """Apply an event of a watch, a list or a reply."""
         if isinstance(event, Undecodable):

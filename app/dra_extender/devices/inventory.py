@@ -69,8 +69,6 @@ class Inventory:
         self._problems: dict[PoolID, tuple[ObjectProblem, ...]] = {}
         self._unchecked: dict[PoolID, None] = {}
 
-    # --- slices ------------------------------------------------------------------------------------------------------
-
     def put_slice(self, item: ResourceSlice) -> bool:
         name = item.metadata.name
         pool = item.spec.driver, item.spec.pool.name
@@ -104,8 +102,6 @@ class Inventory:
         self.nodes.pool_changed(pool, *moved)
         self._unchecked[pool] = None
 
-    # --- taint rules -------------------------------------------------------------------------------------------------
-
     def put_rule(self, rule: DeviceTaintRule) -> bool:
         before = self._rules.get(rule.metadata.name)
         if before is not None and before.spec == rule.spec:
@@ -132,8 +128,6 @@ class Inventory:
 
     def _active_rules(self) -> TaintRules:
         return self._rules if self._features.taint_rules else TaintRules()
-
-    # --- questions ---------------------------------------------------------------------------------------------------
 
     def view(self, node: str) -> NodeView | None:
         """All pools of the node in search order; None when the node is not known."""

@@ -111,8 +111,6 @@ class Ledger:
         self._usage = UsageIndex(changed)
         self._auditor = Auditor(self._usage, pool_of, self._stored)
 
-    # --- claims as stored -------------------------------------------------------------------------------------------
-
     def observe(self, claim: ResourceClaim, *, watched: bool, after_gap: bool = False) -> bool:
         """A version of the claim, from the watch or from the reply to our write. True when devices became free, or when
         a claim may have a rival less than was known. `after_gap`: the watch may have missed versions before this one.
@@ -236,8 +234,6 @@ class Ledger:
         record = self._records.get(claim_uid)
         return record.seen if record and record.claim is not None else 0
 
-    # --- holds ------------------------------------------------------------------------------------------------------
-
     def hold(self, claim: ResourceClaim, allocation: AllocationResult, *, owner: str) -> Hold:
         """Promise the devices to the claim from now on. Raises HeldError, and changes nothing, if they are in use."""
         uid, key = identity(claim), claim.metadata.key
@@ -304,8 +300,6 @@ class Ledger:
         record = self._records.get(claim_uid)
         return record.uses if record is not None else {}
 
-    # --- use --------------------------------------------------------------------------------------------------------
-
     def _charge(self, uid: str, record: _Record) -> bool:
         """Bring the index in line with the record. True when devices became free."""
         uses: Uses = record.stored
@@ -345,8 +339,6 @@ class Ledger:
         """Changes exactly when the use of a device in the pool does; 0 = nothing is in use."""
         entry = self._usage.pool(pool)
         return entry.revision if entry else 0
-
-    # --- audit ------------------------------------------------------------------------------------------------------
 
     def _stored(self, uid: str) -> tuple[ResourceClaim, Mapping[Use, Mapping[str, Quantity]]] | None:
         record = self._records.get(uid)

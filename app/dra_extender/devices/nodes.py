@@ -127,8 +127,6 @@ class Nodes(Mapping[str, Node]):
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
-    # --- nodes -------------------------------------------------------------------------------------------------------
-
     def __getitem__(self, name: str) -> Node:
         return self.seen[name].node
 
@@ -175,8 +173,6 @@ class Nodes(Mapping[str, Node]):
                 seeing.discard(seen.index)
             self.changes.note(seen.index)
         return False
-
-    # --- changes of pools --------------------------------------------------------------------------------------------
 
     def pool_changed(self, pool: PoolID, *moved: str | None) -> None:
         """Slices of the pool changed. `moved`: nodes whose own slices were added or removed."""
@@ -268,8 +264,6 @@ class Nodes(Mapping[str, Node]):
         else:
             for index in indexes:
                 self.changes.note(index)
-
-    # --- what a node sees --------------------------------------------------------------------------------------------
 
     def current(self, seen: SeenNode) -> SeenNode:
         """The node, brought up to date."""

@@ -57,8 +57,6 @@ class Overlay:
         self._holdings: dict[PoolID, PoolHoldings | None] = {}
         self._differing: frozenset[str] | None = None
 
-    # --- what differs -----------------------------------------------------------------------------------------------
-
     def with_plans(self, plans: Iterable[Planned]) -> Overlay:
         """The state after these plans are carried out, one after the other. A plan is left out if its claim is decided
         already, or if one of its devices is in use.
@@ -139,8 +137,6 @@ class Overlay:
             any(owner not in self._removed for owner in known.owners)
             or any(taken == share and user not in self._removed for user, taken in known.shares)
         )
-
-    # --- the state --------------------------------------------------------------------------------------------------
 
     @property
     def differing(self) -> frozenset[str]:

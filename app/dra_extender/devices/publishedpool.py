@@ -156,8 +156,6 @@ class PublishedPool:
         """The slice without the rules' taints."""
         return self._published[name][0]
 
-    # --- questions ---------------------------------------------------------------------------------------------------
-
     def __bool__(self) -> bool:
         return bool(self.slices)
 

@@ -127,9 +127,6 @@ def gap_of(item: ResourceSlice, features: FeatureGates) -> str:
     return f"slice {item.metadata.name} has compatibilityGroups, and feature gate DRADeviceCompatibilityGroups is off"
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
-
-
 def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
     """The problems of the slices of a pool's newest generation, by name of the slice within each rule."""
     name = "/".join(pool)

@@ -120,9 +120,6 @@ class QueryQueue:
             self._waiting -= 1
 
 
-# --- parameters -------------------------------------------------------------------------------------------------------
-
-
 def _pod_key(given: str) -> str:
     """Raises PydanticCustomError, which becomes a 400."""
     namespace, slash, name = given.partition("/")
@@ -136,8 +133,6 @@ PodKey = Annotated[
 ]
 NodeNames = Annotated[list[str] | None, Query(description="only this node; may be repeated")]
 
-
-# --- the body of a what-if request ------------------------------------------------------------------------------------
 
 MOST_NAMES: Final = 1_000
 """Nodes to drain, or pods to delete."""
@@ -213,8 +208,6 @@ def body_of(data: bytes) -> Body:
     remedy = _REMEDIES.get(first.group() if first else "", _ELSEWHERE)
     raise InvalidRequestError(field[:_LONGEST] or "the body", what[:_LONGEST], remedy)
 
-
-# --- routes -----------------------------------------------------------------------------------------------------------
 
 MOST_POOLS: Final = 500
 MOST_WANTED: Final = 32

@@ -128,9 +128,6 @@ def with_each_request(spec: ResourceClaimSpec, change: Callable[[Any], Any]) -> 
     return replace(spec, devices=replace(spec.devices, requests=tuple(map(changed, spec.devices.requests))))
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 class Manifests(msgspec.Struct, frozen=True):
     """The pods of a file. The claims and the specs of templates in the same file, by name."""
 

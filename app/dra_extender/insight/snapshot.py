@@ -58,8 +58,6 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     freed: frozenset[str] = frozenset()
     moved: Mapping[str, tuple[Pod, ...]] = {}
 
-    # --- changes ----------------------------------------------------------------------------------------------------
-
     def with_claim(self, claim: ResourceClaim) -> ClusterSnapshot:
         return replace(self, claims={**self.claims, claim.metadata.key: claim})
 
@@ -107,8 +105,6 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             claims = known_claims(pod, ledger) if pod is not None else ledger.owned_by(uid)
             found.update((claim.metadata.uid, claim) for claim in claims)
         return found.values()
-
-    # --- the state --------------------------------------------------------------------------------------------------
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         found = self.claims.get(f"{namespace}/{name}") or self.view.ledger.get(namespace, name)

@@ -53,8 +53,6 @@ class PlacementLearner:
         self.learns = strategy.policy == Fragmentation.name
         """True when some pod's policy uses the workload of pods that came."""
 
-    # --- load -------------------------------------------------------------------------------------------------------
-
     def put(self, obj: Pod | Node) -> None:
         """A version of a pod or a node."""
         if isinstance(obj, Pod):
@@ -65,8 +63,6 @@ class PlacementLearner:
     def drop(self, pod_uid: str) -> None:
         """The pod is gone."""
         self._loads.drop(pod_uid)
-
-    # --- workload ---------------------------------------------------------------------------------------------------
 
     def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
         """A pod is to be placed; `claims` are those to be allocated. A pod that comes again is not counted again."""

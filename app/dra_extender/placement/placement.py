@@ -213,8 +213,6 @@ class Placement:
         """The budget of one question. Nothing is deferred to workers."""
         return TurnBudget(self._replies, allowance=TURN, ceiling=CEILING)
 
-    # --- questions --------------------------------------------------------------------------------------------------
-
     def has_opinion(self, pod: Pod, claims: Sequence[ResourceClaim]) -> bool:
         """False when nothing is to be chosen for the pod: it gets the first devices that fit."""
         return self.policy_of(pod, claims) in self._rankings
@@ -266,8 +264,6 @@ class Placement:
             return names, cast("list[int]", indexes)
         known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
         return [name for name, _ in known], [index for _, index in known]
-
-    # --- shapes of pods ---------------------------------------------------------------------------------------------
 
     @property
     def costly(self) -> Iterable[DeviceFilter]:

@@ -125,8 +125,6 @@ class Fragmentation(Policy):
         return lost, -after.devices.unfragmented
 
 
-# --- which policy is in force -----------------------------------------------------------------------------------------
-
 ANNOTATION: Final = "dra-extender.dev/placement"
 """Of a pod or a DeviceClass: the policy for it."""
 

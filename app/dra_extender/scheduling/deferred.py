@@ -151,8 +151,6 @@ class DeferredWork:
         """How many items are queued or being worked on."""
         return len(self._replies.open)
 
-    # --- decisions ---------------------------------------------------------------------------------------------------
-
     async def decide(self, pod: Pod, decision: Callable[[View], T]) -> tuple[T, bool]:
         """The decision on the state at the moment when this returns. True when a later one may find more: work was
         deferred, or the call has reached `call_work`.
@@ -222,8 +220,6 @@ class DeferredWork:
             return UNAVAILABLE
         return USED_UP if self._is_used_up(content) else ""
 
-    # --- time that claims have used ----------------------------------------------------------------------------------
-
     def _is_used_up(self, content: _Content) -> bool:
         return bool(self._spent) and self._spent.get(content.find(), 0.0) >= self._view.config.worker_claim_seconds
 
@@ -258,8 +254,6 @@ class DeferredWork:
     def _requeue_after(self, seconds: float) -> None:
         """Requeue the pods whose work is refused, when the pause is over."""
         asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
-
-    # --- the queue ---------------------------------------------------------------------------------------------------
 
     def _defer(self, call: _Call) -> None:
         """Queue what the call needs and no earlier call has queued."""

@@ -213,9 +213,6 @@ def _request(need: _Need, device_class: str) -> DeviceRequest:
     return DeviceRequest(name=need.request, exactly=exact)
 
 
-# --- the claim --------------------------------------------------------------------------------------------------------
-
-
 def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     """The claim before it exists. The allocator and the ledger know it by a UID derived from the pod's."""
     return ResourceClaim(
@@ -278,8 +275,6 @@ class ResourceNames:
         self._asked: LRUCache[str, float] = LRUCache(REMEMBERED_NAMES)
         """Other names, and since when pods ask for them (monotonic seconds)."""
 
-    # --- what happened ----------------------------------------------------------------------------------------------
-
     def class_seen(self, device_class: DeviceClass) -> None:
         """A class came or changed."""
         if device_class.spec.extended_resource_name:
@@ -296,8 +291,6 @@ class ResourceNames:
         for name in names:
             if name not in self._provided:
                 self._asked.setdefault(name, now)
-
-    # --- questions --------------------------------------------------------------------------------------------------
 
     def wanted(self, pod: Pod) -> ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""

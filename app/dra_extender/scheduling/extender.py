@@ -172,8 +172,6 @@ class Extender:
         """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""
         self._handle.leading.check = leading
 
-    # --- the verbs --------------------------------------------------------------------------------------------------
-
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The nodes that fit, and a reason for each other node."""
         self.early_nomination.asked(args.Pod)
@@ -206,8 +204,6 @@ class Extender:
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
         return await self._binder.bind(args)
-
-    # --- events -----------------------------------------------------------------------------------------------------
 
     def apply(self, event: ClusterEvent) -> Effects:
         """Apply an event of a watch to the cluster and to the controllers. Returns the effects on the cluster."""
@@ -262,8 +258,6 @@ class Extender:
         elif isinstance(obj, Pod) and obj.spec.node_name:
             known = known_claims(obj, self.view.ledger)
         yield from (claim for claim in known if claim.allocation is not None)
-
-    # --- controllers ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run the controllers until cancelled. Call it after the first list of every kind."""

@@ -45,8 +45,6 @@ class RequeueTrigger:
         """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these; for any, when full."""
         self._due = asyncio.Event()
 
-    # --- what happened ----------------------------------------------------------------------------------------------
-
     def improved(self) -> None:
         """A refused pod may fit now."""
         self.generation += 1
@@ -63,8 +61,6 @@ class RequeueTrigger:
     def appeared(self, claim: str) -> bool:
         """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
         return claim in self._missed or len(self._missed) >= REMEMBERED_CLAIMS
-
-    # --- refused pods -------------------------------------------------------------------------------------------------
 
     def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
         """The pod was refused on some or all nodes, by a decision on the state of `generation`.
@@ -113,8 +109,6 @@ class RequeueTrigger:
                 or any(generation < now for generation in self._refused.values())
             )
         )
-
-    # --- the requeue trigger ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Requeue when it is due, until cancelled."""

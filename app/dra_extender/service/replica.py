@@ -64,8 +64,6 @@ class Replica:
         """Refuse all further calls."""
         self.leaving = self._closed = True
 
-    # --- decisions ----------------------------------------------------------------------------------------------------
-
     def unavailable(self) -> str:
         """Why this replica may not decide now; empty when it may."""
         return SHUTTING_DOWN if self._closed else self._unfit() or self._standby()
@@ -122,8 +120,6 @@ class Replica:
             raise RuntimeError(UNREACHED)
         return self.engine
 
-    # --- probes and metrics -------------------------------------------------------------------------------------------
-
     def live(self) -> Sequence[Check]:
         return [Check("tasks", not self.failure, self.failure)]
 
@@ -150,8 +146,6 @@ class Replica:
             yield from self.engine.readings()
         for place, number in counts().items():
             yield Reading("unexpected_errors_total", number, place)
-
-    # --- questions ----------------------------------------------------------------------------------------------------
 
     def unknown(self) -> str:
         """Why the present state of the cluster is not known; empty when it is. A standby knows it."""

@@ -173,8 +173,6 @@ class WorkerPool:
         log.info("a worker process was stopped", kind=kind_of(request), seconds=self._limits.seconds)
         return TimedReply(Overrun("time", f"needs more than {self._limits.seconds:g} s"), self._limits.seconds)
 
-    # --- processes ---------------------------------------------------------------------------------------------------
-
     async def _process(self) -> WorkerProcess | None:
         """One that has nothing to do, or a new one; None when none can be started."""
         if self._idle:

@@ -60,9 +60,6 @@ class TimedReply(msgspec.Struct, frozen=True):
     seconds: float
 
 
-# --- bytes ------------------------------------------------------------------------------------------------------------
-
-
 _UNREADABLE: Final = (pickle.UnpicklingError, EOFError, ImportError, AttributeError, LookupError, TypeError, ValueError)
 """What unpickling raises for bytes that are not a pickle of this version."""
 
@@ -113,9 +110,6 @@ def decode_reply(payload: bytes) -> TimedReply:
         return _replies.decode(payload)
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as problem:
         raise WireError(str(problem)) from None
-
-
-# --- searches ---------------------------------------------------------------------------------------------------------
 
 
 def _wired(request: SearchRequest) -> SearchWire:

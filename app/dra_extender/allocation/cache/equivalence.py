@@ -192,8 +192,6 @@ class EquivalenceKeys:
             seen_pool.revision, seen_pool.state = revision, self._states.of(pool, ledger.holdings(pool.id))
         return seen_pool.state
 
-    # --- pools -------------------------------------------------------------------------------------------------------
-
     def _part(self, signature: PoolSignature, state: PoolState, budget: WorkBudget) -> int:
         """A number for what the search can read of a pool."""
         if self._remembered >= REMEMBERED:

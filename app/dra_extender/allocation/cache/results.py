@@ -162,8 +162,6 @@ class ResultCache:
             found.setdefault(key, []).append(name)
         return found.values()
 
-    # --- keeping up --------------------------------------------------------------------------------------------------
-
     def _row(self, names: Sequence[str], search: SearchNode, overlay: Overlay, budget: WorkBudget) -> list[int]:
         """The result of each node. After a failed one the others are left out. Raises TurnSpent."""
         self._catch_up()

@@ -148,8 +148,6 @@ class Bounds:
                     return True
         return False
 
-    # --- constraints -------------------------------------------------------------------------------------------------
-
     def narrow(self, state: SearchState, found: list[Demand]) -> list[Demand] | None:
         """The demands without the devices whose attribute values cannot serve a whole claim; None when no devices
         satisfy the constraints of some claim. Raises WorkExceeded.

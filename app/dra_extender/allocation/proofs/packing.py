@@ -77,8 +77,6 @@ class Packing:
         self.steps += self._filling.steps - before
         return fits
 
-    # --- shares ------------------------------------------------------------------------------------------------------
-
     def _shares_fit(self, state: SearchState, narrowed: Sequence[Demand]) -> bool:
         """Several devices for one request count as several shares; each exclusive device takes one share, the largest
         that is left. With admin access several requests can have one exclusive device.
@@ -133,8 +131,6 @@ class Packing:
                         least[name] = min(least.get(name, amount.nano), amount.nano)
                         counts[name] += 1
         return ((name, amount) for name, amount in least.items() if amount and counts[name] == possible)
-
-    # --- groups ------------------------------------------------------------------------------------------------------
 
     def _groups_fit(self, found: Sequence[Demand]) -> bool:
         table = self._common_table(found)

@@ -54,9 +54,6 @@ def string_to_bool(text: str) -> bool:
     raise not_convertible("string", "bool")
 
 
-# --- To numbers ------------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.function("int", "double -> int")
 def double_to_int(value: float) -> int:
     if not -(2.0**63) < value < 2.0**63:
@@ -110,9 +107,6 @@ def _parse_number(text: str) -> float | None:
     return None
 
 
-# --- To text ---------------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.function("string", "bytes -> string")
 def bytes_to_string(value: bytes) -> str:
     try:
@@ -147,8 +141,6 @@ def fixed(text: str) -> str:
 def duration_to_string(span: Duration) -> str:
     return fixed(repr(total_seconds(span))) + "s"
 
-
-# --- Conversions in one expression ----------------------------------------------------------------------------------
 
 LIBRARY.functions(
     {

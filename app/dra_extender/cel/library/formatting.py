@@ -36,9 +36,6 @@ Verb = Callable[[Any, int | None], str]
 """Writes a value with a precision."""
 
 
-# --- The format string ----------------------------------------------------------------------------------------------
-
-
 def _parts(text: str) -> Iterator[str | Clause]:
     """Plain text and clauses, in turn. Raises Fault at an invalid clause."""
     place = 0
@@ -119,9 +116,6 @@ class _Estimate:
         self._size += size
         self._meter.charge(1 + size // _WRITTEN)
         self._meter.room(self._size)
-
-
-# --- Clauses --------------------------------------------------------------------------------------------------------
 
 
 def _refused(what: str, value: Any) -> Fault:
@@ -227,9 +221,6 @@ _TO_STRING: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-# --- Members of lists and maps --------------------------------------------------------------------------------------
-
-
 def _member(value: Any) -> str:
     """A value as it could be written in an expression."""
     kind = value.__class__
@@ -275,8 +266,6 @@ def _go_character(character: str) -> str:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
-
-# --- Checking literals ----------------------------------------------------------------------------------------------
 
 _INTEGERS: Final = ("int", "uint")
 _KINDS: Final = {

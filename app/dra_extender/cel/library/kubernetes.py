@@ -18,7 +18,6 @@ from dra_extender.cel.work import Meter, text_bytes
 LIBRARY: Final = Library()
 INCLUDES: Final = Library()
 
-# --- Quantities -----------------------------------------------------------------------------------------------------
 
 _INT_MIN: Final = -(2**63)
 
@@ -75,7 +74,6 @@ LIBRARY.methods(
     }
 )
 
-# --- Semantic versions ----------------------------------------------------------------------------------------------
 
 _IDENTIFIER: Final = 160
 """Bytes that an identifier takes."""
@@ -126,7 +124,6 @@ LIBRARY.methods(
     }
 )
 
-# --- Lists in place of single values --------------------------------------------------------------------------------
 
 _MAX_EXAMINED: Final = 48
 

@@ -47,9 +47,6 @@ def _look_into(values: list[Any], meter: Meter) -> None:
             pending += [part for part in parts if part.__class__ is list or isinstance(part, dict)]
 
 
-# --- Parts and order ------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.function("lists.range", "int -> list(int)", metered=True)
 def range_(meter: Meter, size: int) -> list[int]:
     _affordable(size)
@@ -154,9 +151,6 @@ LIBRARY.methods(
 )
 
 
-# --- Kubernetes -----------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.method("isSorted", *(f"list({kind}) -> bool" for kind in _COMPARABLE), metered=True)
 def is_sorted(meter: Meter, values: list[Any]) -> bool:
     """Neighbours that have no order among themselves do not count."""
@@ -215,9 +209,6 @@ def _place(name: str, step: int) -> None:
 
 _place("indexOf", 1)
 _place("lastIndexOf", -1)
-
-
-# --- Sets -----------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.function("sets.contains", "list(T), list(T) -> bool", metered=True)

@@ -78,9 +78,6 @@ def _parse_block(text: str) -> Cidr:
     return Cidr(address, int(bits_text))
 
 
-# --- Addresses ------------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.function("ip", "string -> IP")
 def ip(text: str) -> Ip:
     try:
@@ -127,9 +124,6 @@ def is_global_unicast(value: Ip) -> bool:
         or address.is_link_local
         or address == _BROADCAST
     )
-
-
-# --- Blocks ---------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.function("cidr", "string -> CIDR")

@@ -61,9 +61,6 @@ LIBRARY.declare("dyn", "A -> dyn")
 LIBRARY.declare("cel.@mapInsert", "map(K, V), K, V -> map(K, V)", "map(K, V), map(K, V) -> map(K, V)")
 
 
-# --- Results in range -----------------------------------------------------------------------------------------------
-
-
 def int64(value: int) -> int:
     if INT_MIN <= value <= INT_MAX:
         return value
@@ -74,9 +71,6 @@ def uint64(value: int) -> UInt:
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise Fault("unsigned integer overflow")
-
-
-# --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
 def _arithmetic(name: str, runs: Mapping[str, Run]) -> Run:
@@ -206,9 +200,6 @@ def negate(value: Any) -> Any:
     raise Fault("no such overload" if kind is bool else "no such overload: -_")
 
 
-# --- Comparison -----------------------------------------------------------------------------------------------------
-
-
 def _relation(name: str, holds: Callable[[int, int], bool]) -> None:
     def relate(meter: Meter, left: Any, right: Any) -> bool:
         kind = left.__class__
@@ -241,9 +232,6 @@ def is_in(meter: Meter, value: Any, container: Any) -> bool:
     raise Fault("no such overload: @in")
 
 
-# --- Sizes and types ------------------------------------------------------------------------------------------------
-
-
 @LIBRARY.share("size")
 def size(value: Any) -> int:
     kind = value.__class__
@@ -255,7 +243,6 @@ def size(value: Any) -> int:
 LIBRARY.share("type")(lambda value: TypeValue(type_name(value)))
 LIBRARY.share("dyn")(lambda value: value)
 
-# --- Optional values ------------------------------------------------------------------------------------------------
 
 _YEAR_ONE: Final = -62135596800 * 10**9
 

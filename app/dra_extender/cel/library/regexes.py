@@ -44,9 +44,6 @@ LIBRARY.declare("matches", "string, string -> bool")
 LIBRARY.declare("matches", "string, string -> bool", member=True)
 
 
-# --- Patterns -------------------------------------------------------------------------------------------------------
-
-
 class Pattern:
     """A compiled pattern: the size of its program, and the most memory it takes."""
 
@@ -125,9 +122,6 @@ def _compiled(text: str, meter: Meter) -> Pattern:
         return pattern(text, meter)
     except ValueError as error:
         raise Fault(str(error)) from None
-
-
-# --- Functions ------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.share("matches", metered=True)

@@ -33,9 +33,6 @@ _UNITS: Final = {
 }  # fmt: skip
 
 
-# --- Arithmetic -----------------------------------------------------------------------------------------------------
-
-
 def add_duration(left: int, right: int) -> Duration:
     """The sum of two spans in nanoseconds."""
     nanos = left + right
@@ -52,9 +49,6 @@ def _in_range(time: Timestamp) -> Timestamp:
     if not _FIRST_SECOND <= time.nanos // _NANO <= _LAST_SECOND:
         raise Fault("timestamp overflow", "overflow")
     return time
-
-
-# --- Texts ----------------------------------------------------------------------------------------------------------
 
 
 def parse_timestamp(text: str) -> Timestamp:
@@ -134,7 +128,6 @@ def total_seconds(span: Duration) -> float:
     return -seconds if span.nanos < 0 else seconds
 
 
-# --- The calendar ---------------------------------------------------------------------------------------------------
 #
 # datetime ends at the years 1 and 9999, local times may be a few hours beyond. All eras of 400 years are alike.
 
@@ -153,9 +146,6 @@ def _date(days: int) -> tuple[int, int, int]:
     era, day_of_era = divmod(days + _FIRST_DAY - 1, _ERA)
     found = date.fromordinal(day_of_era + 1)
     return found.year + (era + 4) * 400, found.month, found.day
-
-
-# --- Getters --------------------------------------------------------------------------------------------------------
 
 
 def _offset(time: Timestamp, zone: str) -> int:

@@ -63,9 +63,6 @@ class Url(Opaque):
         return self._written
 
 
-# --- Escapes --------------------------------------------------------------------------------------------------------
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
@@ -95,9 +92,6 @@ def _unescape_part(text: str, part: str, may_be_escaped: Callable[[int], bool]) 
     if any(byte < 0x80 and byte not in _HOST and byte != 0x25 for byte in _bytes(text)):
         raise ValueError(f"invalid character in {part}{' name' if part == 'host' else ''}")
     return _unescape(text)
-
-
-# --- Parsing --------------------------------------------------------------------------------------------------------
 
 
 def _parse(text: str, via_request: bool) -> Parts:
@@ -204,9 +198,6 @@ def _escaped(text: str, allowed: frozenset[int]) -> str:
     if all(byte in allowed or byte in _KEPT for byte in _bytes(text)):
         return text
     return _escape(_unescape(text), allowed)
-
-
-# --- Functions ------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.function("isURL", "string -> bool")

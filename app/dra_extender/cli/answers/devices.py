@@ -122,9 +122,6 @@ def _audited(found: Sequence[Violation], allocated: int) -> str:
     return wrapped([*lines, total], terminal_width())
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
 def painted(coloured: bool) -> Paint:
     """Colours for the names of states."""
 

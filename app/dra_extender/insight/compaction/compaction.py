@@ -207,8 +207,6 @@ class Compaction:
             complete = False
         return replace(best, decisions=self.decisions, complete=complete)
 
-    # --- one node -----------------------------------------------------------------------------------------------------
-
     def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
         """The nodes with movable pods. Nodes with the fewest movable pods come first."""
         by_node: dict[str, list[Movable]] = {}
@@ -272,8 +270,6 @@ class Compaction:
             now = now.with_pod_moved(item.pod, item.node)
         return self._suits(now, request.pod, name)
 
-    # --- moves --------------------------------------------------------------------------------------------------------
-
     def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> _AfterMoves | Movable:
         """The state after these pods are moved one after the other; or the first pod that fits no other node."""
         plans = self._plan_without(request, name, chosen)
@@ -305,8 +301,6 @@ class Compaction:
         now = now.with_pod_moved(item.pod, "", target)
         now = replace(now, overlay=now.overlay.with_plans(plans))
         return _AfterMoves(now, (*after.moves, Move(item, target, plans)))
-
-    # --- decisions ----------------------------------------------------------------------------------------------------
 
     def _suits(self, now: ClusterSnapshot, pod: Pod | None, name: str) -> bool:
         """True when nothing but devices can keep the pod, if there is one, from the node."""

@@ -327,9 +327,6 @@ def _holding(holder: DeviceHolder) -> Holding:
     )
 
 
-# --- one device -------------------------------------------------------------------------------------------------------
-
-
 def detailing(view: View, id: DeviceID) -> Turns[DeviceDetails | None]:
     """None if the device does not exist."""
     published = view.cluster.inventory.pools.get(id[:2])

@@ -116,8 +116,6 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[DeviceTaint, ...]
 
 
-# --- sums -------------------------------------------------------------------------------------------------------------
-
 By = Literal["nodes", "drivers", "classes", "namespaces"]
 
 

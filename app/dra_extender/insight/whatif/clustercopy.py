@@ -84,8 +84,6 @@ class ClusterCopy:
         """The pod in the current state of the copy."""
         return SimulatedPod(pod, ClusterSnapshot(view=self.view, tenants=self.tenants, overlay=self.view.overlay()))
 
-    # --- objects ----------------------------------------------------------------------------------------------------
-
     def put(self, item: Node | ResourceSlice | DeviceClass | ResourceClaim) -> None:
         """Add the object, or replace the one of the same name."""
         if isinstance(item, ResourceClaim):
@@ -107,8 +105,6 @@ class ClusterCopy:
         if known is not None:
             self.tenants.drop(known.metadata.uid)
 
-    # --- pods -------------------------------------------------------------------------------------------------------
-
     def evict(self, pod: Pod) -> None:
         """Take the pod off its node, and deallocate the claims that no other pod uses."""
         for claim in known_claims(pod, self.cluster.ledger):
@@ -127,8 +123,6 @@ class ClusterCopy:
             self.cluster.apply(Removed.of(claim))
         self._drop_tenant(pod)
         self.pods.remove(pod.metadata.uid)
-
-    # --- bindings ---------------------------------------------------------------------------------------------------
 
     def revert(self) -> Turns[None]:
         """Undo all bindings."""

@@ -74,8 +74,6 @@ def _validate_object(view: View, item: HypotheticalObject) -> None:
             raise InvalidRequestError("", f"ResourceClaim {meta.key} exists and is allocated", remedy)
 
 
-# --- the answer -------------------------------------------------------------------------------------------------------
-
 Verdict = Literal["fits", "would fit", "no more", "does not fit"]
 
 _TITLES: Final[tuple[tuple[Verdict, str], ...]] = (
@@ -193,9 +191,6 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     )
 
 
-# --- pods -------------------------------------------------------------------------------------------------------------
-
-
 class _Concerned(msgspec.Struct, frozen=True):
     """Pending pods that use devices, by priority; pods that need another node, by priority; pods that are deleted."""
 
@@ -229,9 +224,6 @@ def _order(pod: Pod) -> tuple[int, str]:
 def _is_tied_to_node(pod: Pod) -> bool:
     owner = pod.metadata.controller
     return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
-
-
-# --- changes ----------------------------------------------------------------------------------------------------------
 
 
 def _add_drafts(copy: ClusterCopy, drafts: Sequence[Draft]) -> None:
@@ -285,9 +277,6 @@ def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
         published = copy.cluster.inventory.pools.get(pool)
         for problem in problems_of(pool, tuple(published.newest()), copy.cluster.features) if published else ():
             yield f"{problem.object}: {problem.what}"
-
-
-# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:

@@ -268,9 +268,6 @@ def as_yaml(value: Any) -> str:
     return yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, default_flow_style=False).rstrip()
 
 
-# --- names that are nearly the same -----------------------------------------------------------------------------------
-
-
 def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Turns[list[str]]:
     """The `most` known words that are most similar to the word, the most similar first. Words that only begin with the
     same words are not similar, such as "NVIDIA L4" and "NVIDIA H200".

@@ -242,9 +242,6 @@ def _keys(
     }
 
 
-# --- the report of each group -----------------------------------------------------------------------------------------
-
-
 def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]]:
     """All nodes, the largest groups first. Nodes with the same outcome and the same obstacles are one group."""
     kinds: dict[Hashable, int] = {}

@@ -183,9 +183,6 @@ def _freed(claim: ResourceClaim) -> CandidateChange:
     return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_claim(claim)))
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
-
-
 def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]:
     """One node of each group."""
     nodes = found.view.cluster.nodes

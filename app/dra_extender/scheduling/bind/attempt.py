@@ -124,8 +124,6 @@ class Attempt:
     def _remaining(self) -> float:
         return self.deadline - self._view.clock.monotonic()
 
-    # --- the pod ----------------------------------------------------------------------------------------------------
-
     async def _find_pod(self) -> Pod:
         """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
@@ -150,8 +148,6 @@ class Attempt:
             self._context.event_handler.resources.asked_for(missing)
         if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
-
-    # --- the decision -----------------------------------------------------------------------------------------------
 
     async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
@@ -196,8 +192,6 @@ class Attempt:
                 if claim is not None:
                     self._context.event_handler.replied(claim)
         return pod
-
-    # --- the claims -------------------------------------------------------------------------------------------------
 
     async def _write(self, decision: NodeAllocation) -> None:
         pod, created, requests = decision.prefiltered.pod, self._extended, decision.requests
@@ -254,8 +248,6 @@ class Attempt:
     def _keys(self) -> list[str]:
         return [self._uid, *(write.uid for write in self._writes)]
 
-    # --- binding conditions -----------------------------------------------------------------------------------------
-
     async def _wait_for_devices(self, pod: Pod) -> None:
         context, view = self._context, self._view
         if not view.features.binding_conditions or self._are_ready():
@@ -280,8 +272,6 @@ class Attempt:
                 raise BindFailure(problem, "failed", clear=True)
             ready = ready and readiness.readiness(claim).ready
         return ready
-
-    # --- the binding ------------------------------------------------------------------------------------------------
 
     async def _bind(self) -> None:
         """POST the binding until its outcome is known. Raises BindFailure or Unresolved.
@@ -352,8 +342,6 @@ class Attempt:
         if self._is_outdated:
             self._in_doubt_until = 0.0  # what was sent cannot arrive any more
         return pod.spec.node_name == self.node
-
-    # --- rollback -----------------------------------------------------------------------------------------------------
 
     async def _undo(self, problem: BindFailure) -> str:
         """Roll back what the attempt wrote; the error text for the scheduler."""

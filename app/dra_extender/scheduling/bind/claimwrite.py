@@ -107,8 +107,6 @@ class ClaimWrite:
         except HeldError:
             raise BindFailure(TAKEN, "conflict") from None
 
-    # --- forward ----------------------------------------------------------------------------------------------------
-
     async def write(self, check_active: CheckActive) -> None:
         """Store finalizer, allocation and reservation as needed. Raises BindFailure.
 
@@ -307,8 +305,6 @@ def _names(allocation: AllocationResult) -> list[tuple[str, str, str, str, str |
         for result in allocation.devices.results
     ]
 
-
-# --- the claim for extended resources ---------------------------------------------------------------------------------
 
 IN_THE_WAY: Final = "another claim has the name of the pod's claim for extended resources"
 

@@ -91,8 +91,6 @@ def error_text(error: ApiError) -> str:
     return f"refused with {error.status} {error.reason}".rstrip()
 
 
-# --- repeating requests -----------------------------------------------------------------------------------------------
-
 Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError, NotServedError)
 """Repeat the request. After OutcomeUnknownError it may have been stored; after the others it was not."""
 

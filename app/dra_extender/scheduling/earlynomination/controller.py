@@ -88,8 +88,6 @@ class EarlyNominationController:
         self._news = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
 
-    # --- what happens -----------------------------------------------------------------------------------------------
-
     def seen(self, pod: Pod) -> None:
         """The watch shows a pod."""
         if not self._enabled:
@@ -151,8 +149,6 @@ class EarlyNominationController:
         elif nomination.seen or named:
             self._forget(nomination, "cleared")
             self._queue.failed(nomination.uid)
-
-    # --- work -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -228,8 +224,6 @@ class EarlyNominationController:
                 nomination.plan, nomination.checked = plan, now
                 self._put(nomination)
 
-    # --- new ones ---------------------------------------------------------------------------------------------------
-
     async def _nominate(self) -> None:
         for pod in self._queue.first():
             if len(self._sending) >= CONCURRENT or not self._leading():
@@ -292,8 +286,6 @@ class EarlyNominationController:
         else:
             self._pauses.forget(_API)
             self._observer.count(EARLY_NOMINATIONS, "made")
-
-    # --- the end ----------------------------------------------------------------------------------------------------
 
     def _end(self, nomination: EarlyNomination, how: EarlyNominationResult, after: float = 0.0) -> None:
         """Forget the nomination and remove it from the pod."""

@@ -157,8 +157,6 @@ class EarlyNominationQueue:
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
         self._callers: set[str] = set()
 
-    # --- what happens to pods ---------------------------------------------------------------------------------------
-
     def waits(self, pod: Pod) -> None:
         """The watch shows the pod without a node."""
         ours = not self._view.config.scheduler_names or self._is_ours(pod)
@@ -197,8 +195,6 @@ class EarlyNominationQueue:
     def failed(self, uid: str) -> None:
         """The pod was nominated in vain, or not tried in time."""
         self._pauses.failed(uid)
-
-    # --- who is next ------------------------------------------------------------------------------------------------
 
     def first(self) -> Sequence[Pod]:
         """The pods that are worth a nomination, in order; some of them may have one."""

@@ -60,8 +60,6 @@ class Gangs:
         found = self._kept_by_others(pod)
         return [*found, *self.plans.kept_from(pod)] if len(self.plans) else found
 
-    # --- filter -----------------------------------------------------------------------------------------------------
-
     def gang_of(self, view: View, pod: Pod) -> Gang | None:
         """The gang of the pod; None for a pod without one, and for a gang that uses no devices."""
         gang = gang_of(view, pod)
@@ -113,8 +111,6 @@ class Gangs:
             self.plans.put(key, found.places)
         if found.node:
             self.plans.answered(key, uid)
-
-    # --- events -----------------------------------------------------------------------------------------------------
 
     def seen(self, pod: Pod) -> None:
         """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed."""

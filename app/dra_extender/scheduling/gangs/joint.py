@@ -155,8 +155,6 @@ class _JointSearch:
         if self._work is not None:
             self._work.charge(units)
 
-    # --- one node ---------------------------------------------------------------------------------------------------
-
     def _capacities(self, kind: Kind) -> dict[str, int]:
         """By node, the number of members of the kind that fit there by their devices. Equal nodes are searched once."""
         first, most = kind.members[0], len(kind.members)
@@ -232,8 +230,6 @@ class _JointSearch:
 
     def _members(self, counts: Mapping[int, int]) -> list[Member]:
         return [member for kind, count in counts.items() for member in self.kinds[kind].members[:count]]
-
-    # --- all nodes --------------------------------------------------------------------------------------------------
 
     def _place(self, wanted: Sequence[int]) -> Mapping[str, Place] | None:
         """So many members of each kind, depth first: kind by kind and node by node, as many members on a node as fit,
@@ -314,8 +310,6 @@ class _JointSearch:
             del there[number]
         if not there:
             del self._on[name]
-
-    # --- devices ----------------------------------------------------------------------------------------------------
 
     def _plan(self) -> Mapping[str, Place] | None:
         """Devices for all members where they are now; None when nodes take them from each other."""

@@ -71,8 +71,6 @@ class PreemptionController:
         """How many victims were evicted long ago and are still there."""
         return len(self._evictions.stuck)
 
-    # --- which pods may preempt -------------------------------------------------------------------------------------
-
     def refused(self, pod: Pod, names: Iterable[str]) -> None:
         """Filter has refused the pod on all of these nodes, where it lacks nothing but devices."""
         listed = tuple(names)
@@ -109,8 +107,6 @@ class PreemptionController:
             stuck=self._evictions.stuck,
             spared=self._evictions.refused,
         )
-
-    # --- work -------------------------------------------------------------------------------------------------------
 
     async def restore(self) -> None:
         """Continue with the nominations of the previous leader, by priority."""
@@ -182,8 +178,6 @@ class PreemptionController:
     def _reader(self, pod: Pod) -> Reader:
         return self._view.config.reader(pod.metadata.namespace)
 
-    # --- act --------------------------------------------------------------------------------------------------------
-
     async def _nominate(self, preemptor: Preemptor, found: Preemption) -> None:
         """Keep the devices, check that all evictions are allowed, store the nomination, evict."""
         pod, victims = found.preemptor, [victim.pod for victim in found.victims]
@@ -235,8 +229,6 @@ class PreemptionController:
         self._handle.requeue.improved()
         if result == "failed":  # the write may be stored all the same
             self._lifecycle.records.erase(uid, nomination.node)
-
-    # --- after a restart --------------------------------------------------------------------------------------------
 
     async def _restore(self, pod: Pod) -> None:
         view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name

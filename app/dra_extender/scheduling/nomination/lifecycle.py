@@ -269,8 +269,6 @@ class NominationLifecycle:
         self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
         self.end(nomination, "stuck")
 
-    # --- when all victims are gone ----------------------------------------------------------------------------------
-
     async def _await_binding(self, nomination: Nomination, pod: Pod) -> None:
         """Keep the devices until the claims are deallocated and the scheduler tries the pod again."""
         config, now = self._view.config, self._view.clock.monotonic()
@@ -313,8 +311,6 @@ class NominationLifecycle:
         """True when every pod for which the claim is reserved is gone."""
         pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
         return bool(pods) and all(pod is None for pod in pods)
-
-    # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _fits(self, pod: Pod, nodes: Sequence[str]) -> bool:
         found, _ = await self._handle.deferred.decide(

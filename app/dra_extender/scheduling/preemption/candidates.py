@@ -41,9 +41,6 @@ MOST_DEVICES: Final = 512
 """`resolvable` examines at most this many nodes, and devices in use on them: a few milliseconds."""
 
 
-# --- decisions on hypothetical states ---------------------------------------------------------------------------------
-
-
 def without_claims(view: View, terms: PreemptionTerms, gone: Collection[ResourceClaim]) -> View:
     """The view once these claims are deallocated. Raises TurnSpent and Deferred."""
     kept = [plan for plan in view.kept(terms.preemptor) if not _is_decided(view, plan[0])]
@@ -82,9 +79,6 @@ def plan_without(
     """
     found = try_allocate(without_claims(view, terms, gone), prefiltered, node)
     return tuple(zip(found.pending, found.allocations, strict=True)) if isinstance(found, NodeAllocation) else None
-
-
-# --- where evictions help ---------------------------------------------------------------------------------------------
 
 
 class Candidate(msgspec.Struct, frozen=True):

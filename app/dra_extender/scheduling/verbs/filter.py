@@ -121,8 +121,6 @@ class FilterVerb:
         """The pod is gone or bound."""
         self._refusals.forget(pod_uid)
 
-    # --- claims that are not known ----------------------------------------------------------------------------------
-
     async def _learn_missing(self, pod: Pod) -> None:
         """Read the first few claims that the pod names and no watch has shown: the scheduler's watch may be ahead.
 
@@ -163,8 +161,6 @@ class FilterVerb:
         existing = extended.existing_claim(pod, owned) if owned else None
         if existing is not None and existing.allocation is None and uid not in self._view.binding:
             self._unblocker.offer_leftover(existing)
-
-    # --- the answer -------------------------------------------------------------------------------------------------
 
     async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
