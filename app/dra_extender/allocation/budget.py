@@ -54,6 +54,11 @@ class WorkBudget:
     unfinished: bool = False
     """The call ended here, and another turn would have got further."""
 
+    @property
+    def found(self) -> dict[Hashable, Any]:
+        """What the turns of this call have found, by content: later turns do not look for it again."""
+        return {}
+
     def spend(self, units: int, owed: int = 0) -> None:
         """Charge small work that cannot be interrupted, before it is done. `owed`: units that `settle` charges, because
         the turn must not end before the decision that needs them has a result. Raises TurnSpent and Deferred.
@@ -122,18 +127,17 @@ def search_work(steps: int) -> Work:
 class CallState:
     """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
     `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the
-    reason for decisions that the last turn leaves open. `plans`: what turns have found for one node, by content: the
-    call searches once.
+    reason for decisions that the last turn leaves open. `found`: see `WorkBudget.found`.
     """
 
-    __slots__ = ("plans", "refusal", "requests", "stopped", "waited")
+    __slots__ = ("found", "refusal", "requests", "stopped", "waited")
 
     def __init__(self, refusal: Callable[[], str] = str, stopped: str = SEARCHING) -> None:
         self.refusal = refusal
         self.stopped = stopped
         self.waited: dict[tuple[object, str], str] = {}
         self.requests: dict[Hashable, WorkerRequest] = {}
-        self.plans: dict[Hashable, Any] = {}
+        self.found: dict[Hashable, Any] = {}
 
 
 class TurnBudget(WorkBudget):
@@ -159,6 +163,10 @@ class TurnBudget(WorkBudget):
         self._owed = 0
         self._ceiling = ceiling
         self._last = last
+
+    @property
+    def found(self) -> dict[Hashable, Any]:
+        return self.call.found
 
     def spend(self, units: int, owed: int = 0) -> None:
         if self._left <= 0:

@@ -29,6 +29,9 @@ from dra_extender.devices.pools import NodeView
 
 Token = tuple[str, Any]
 
+Values = tuple[tuple[str, Token], ...]
+"""Attributes, each with a value that devices have."""
+
 
 class ConstraintState(msgspec.Struct, frozen=True):
     """`allowed`: the devices that would be accepted next. `tokens`: what all devices of a matchAttribute share so far;
@@ -115,6 +118,22 @@ def tokens_of(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] |
         attribute = model.traits.attribute(name)
         return model.remember(key, None if attribute is None else split(attribute.value, lists))
     found: tuple[Token, ...] | None = model.memo[key]
+    return found
+
+
+def having(view: NodeView, values: Values, lists: bool) -> int:
+    """The mask of the devices that have all of the values. Remembered by the view."""
+    key = "having", values, lists
+    found: int | None = view.masks.get(key)
+    if found is None:
+        found = view.remember(
+            key,
+            sum(
+                1 << place
+                for place, device in enumerate(view.devices)
+                if all(token in (tokens_of(device.model, name, lists) or ()) for name, token in values)
+            ),
+        )
     return found
 
 

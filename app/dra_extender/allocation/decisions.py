@@ -17,9 +17,10 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from dra_extender.allocation.allocator import Allocator, ShareIDs
-from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
+from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
 from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
@@ -37,18 +38,16 @@ from dra_extender.devices.usage import PoolHoldings, PoolID
 
 PRIORITIZED_LIST: Final = PrioritizedList()
 
-REMEMBERED_CLAIMS = 256
-REMEMBERED_KEYS = 256
+REMEMBERED_CLAIMS = REMEMBERED_KEYS = 256
+REMEMBERED_READS = 16
 REMEMBERED_BYTES: Final = 2**27
 """What results may keep, and what keys may: filters with their compiled selectors."""
-
-REMEMBERED_READS = 16
 
 LATER_SHARE = 8
 """After one search for these claims was too large for a turn, each further search gets one eighth of the ceiling."""
 
-ClaimsKey = tuple[tuple[bytes, ...], tuple[int, ...]]
-"""The signatures of claims, and the versions of the classes that they name."""
+ClaimsKey = tuple[tuple[bytes, ...], tuple[int, ...], Values]
+"""The signatures of claims, the versions of the classes that they name, and the values that devices must have."""
 
 
 def _size(kept: int, entries: int) -> int:
@@ -116,6 +115,7 @@ class Decisions:
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._caches = _Caches(Filters(), ClaimSignatures())
         self._overlay = Overlay(cluster)
+        self._values: Values = ()
         self.budget: WorkBudget = UNLIMITED
         """What the caller charges its own work to, as well."""
 
@@ -139,6 +139,12 @@ class Decisions:
         """
         found = copy(self)
         found._overlay = overlay
+        return found
+
+    def with_values(self, values: Values) -> Decisions:
+        """The decisions on the same state, if all devices must have these values."""
+        found = copy(self)
+        found._values = values
         return found
 
     def with_budget(self, budget: WorkBudget) -> Decisions:
@@ -178,12 +184,9 @@ class Decisions:
         every = (*filters, *(own.filters if own is not None else ()))
         signatures = caches.pools(None if exact else reads_of(every, sorted(names), budget))
         found: dict[str, Hashable] = {}
-        for name in nodes:
-            seen = cluster.inventory.nodes.seen.get(name)
-            if seen is None:
-                continue
-            seen = cluster.inventory.nodes.current(seen)
-            found[name] = seen.error or tuple(
+        for each in filter(None, map(cluster.inventory.nodes.seen.get, nodes)):
+            seen = cluster.inventory.nodes.current(each)
+            found[seen.node.name] = seen.error or tuple(
                 (signatures.of(item, pool, budget), caches.states.of(pool, cluster.ledger.holdings(pool.id)))
                 for item in seen.pools
                 if (pool := item.pool) is not None
@@ -236,7 +239,7 @@ class Decisions:
 
     def _key(self, claims: Sequence[ResourceClaim]) -> ClaimsKey:
         stamp = self._cluster.inventory.classes.stamp
-        return self.signatures(claims), tuple(map(stamp, class_names(claims)))
+        return self.signatures(claims), tuple(map(stamp, class_names(claims))), self._values
 
     def _results_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> ResultCache:
         reads, caches = node_reads(prepared, scorer), self._caches
@@ -287,7 +290,7 @@ class Decisions:
         if request is None:
             return Unfit(NOT_SYNCED, 0)
         key = request.view, tuple(map(self._held_in, request.view.pools)), *self._key(claims)
-        plans = self.budget.call.plans if once and isinstance(self.budget, TurnBudget) else {}
+        plans = self.budget.found if once else {}
         found: Plan | Unfit | Failure | None = plans.get(key)
         if found is None:
             found = plans[key] = self._decide(request, key)[1]
@@ -333,12 +336,10 @@ class Decisions:
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         key, caches, cluster = self._key(claims), self._caches, self._cluster
-        known = caches.prepared.get(key, [])
+        filters, spend, known = caches.filters, self.budget.spend, caches.prepared.get(key, [])
         before = len(known)
         try:
-            return prepare(
-                claims, cluster.classes, cluster.features, caches.filters, begun=known, spend=self.budget.spend
-            )
+            return prepare(claims, cluster.classes, cluster.features, filters, self._values, begun=known, spend=spend)
         finally:
             if len(known) > before:
                 caches.prepared[key] = known
@@ -392,5 +393,4 @@ class Decisions:
         return self._cluster.ledger.revision(pool.id)
 
     def _held(self, view: NodeView) -> dict[PoolID, PoolHoldings]:
-        holdings = self._overlay.holdings
-        return {pool.id: held for pool in view.pools if (held := holdings(pool.id))}
+        return {pool.id: held for pool in view.pools if (held := self._overlay.holdings(pool.id))}

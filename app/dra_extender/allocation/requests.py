@@ -15,6 +15,7 @@ from weakref import ref
 import msgspec
 from cachetools import LRUCache
 
+from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import Failure
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
@@ -236,12 +237,13 @@ Ready = tuple[tuple[PreparedRequest, ...], Mapping[str, DeviceClass]]
 
 
 class PreparedClaims:
-    """All claims of a pod in order; `requests` are those of all claims."""
+    """All claims of a pod in order; `requests` are those of all claims. Their devices must have the `values`."""
 
-    __slots__ = ("claims", "features", "requests")
+    __slots__ = ("claims", "features", "requests", "values")
 
-    def __init__(self, claims: tuple[PreparedClaim, ...], features: FeatureGates) -> None:
+    def __init__(self, claims: tuple[PreparedClaim, ...], features: FeatureGates, values: Values = ()) -> None:
         self.claims = claims
+        self.values = values
         self.features = features
         self.requests = tuple(request for claim in claims for request in claim.requests)
 
@@ -255,11 +257,13 @@ def prepare(
     classes: Mapping[str, DeviceClass],
     features: FeatureGates,
     filters: Filters | None = None,
+    values: Values = (),
     *,
     begun: list[Ready] | None = None,
     spend: Callable[[int], object] = lambda units: None,
 ) -> PreparedClaims | Failure:
-    """Check the claims and look up their classes. `classes` are by name; `filters` are shared with other claims.
+    """Check the claims and look up their classes. `classes` are by name; `filters` are shared with other claims. The
+    devices have to have the `values`.
 
     `begun`: the leading claims, or equal ones, that an earlier turn has prepared; the others are appended to it.
     `spend` is called with the units of work before each claim is prepared, and may raise.
@@ -276,7 +280,7 @@ def prepare(
     except _Invalid as problem:
         return Failure(str(problem))
     ready_claims = (PreparedClaim(claim, *ready) for claim, ready in zip(claims, prepared, strict=True))
-    found = PreparedClaims(tuple(ready_claims), features)
+    found = PreparedClaims(tuple(ready_claims), features, values)
     if len(found.requests) * MAX_ALTERNATIVES > REMEMBERED // 2:
         _make_room(found)
     return found

@@ -11,9 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.capacity import fits
-from dra_extender.allocation.constraints import AttributeConstraint, AttributeTable, Token, attribute_table, split
+from dra_extender.allocation.constraints import (
+    AttributeConstraint,
+    AttributeTable,
+    Token,
+    attribute_table,
+    having,
+    split,
+)
 from dra_extender.allocation.counters import CounterLayout, counter_layout
 from dra_extender.allocation.requests import (
     Ask,
@@ -116,8 +125,9 @@ class AllocationTask:
     """
 
     __slots__ = (
-        "_allowed", "budget", "can_raise", "claim_constraints", "constraints", "counters", "features", "first_groups",
-        "first_left", "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view", "work",
+        "_allowed", "_having", "budget", "can_raise", "claim_constraints", "constraints", "counters", "features",
+        "first_groups", "first_left", "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view",
+        "work",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +149,10 @@ class AllocationTask:
         self.view = view
         self.holdings = holdings
         self.features: FeatureGates = prepared.features
+        self._having = view.all
+        if prepared.values:
+            self.charge(len(view.devices) * len(prepared.values))
+            self._having = having(view, prepared.values, self.features.DRAListTypeAttributes)
         self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
         self.counters: CounterLayout | None = None
         self.first_left: list[int] = []
@@ -236,6 +250,8 @@ class AllocationTask:
         found = candidates(self.view, ask.filter, self.budget)
         if self._allowed:
             found = found.among(self._allowed[number])
+        if self.prepared.values:
+            found = msgspec.structs.replace(found, usable=found.usable & self._having)
         option = RequestOption(ask, number, request, found)
         option.constraints = tuple([base + index for index in ask.covered])
         option.covers = sum([1 << index for index in option.constraints])

@@ -50,12 +50,17 @@ class Traits(PublishedDevice, frozen=True, gc=False, omit_defaults=True):
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """The attribute with this full name (`domain/id`); the driver's own domain may be left out. None without it."""
-        found = self.attributes.get(name)
-        if found is None:
-            domain, _, identifier = name.partition("/")
-            if domain == self.driver:
-                return self.attributes.get(identifier)
-        return found
+        return attribute_of(self.driver, self.attributes, name)
+
+
+def attribute_of(driver: str, attributes: Mapping[str, DeviceAttribute], name: str) -> DeviceAttribute | None:
+    """See `Traits.attribute`."""
+    found = attributes.get(name)
+    if found is None:
+        domain, _, identifier = name.partition("/")
+        if domain == driver:
+            return attributes.get(identifier)
+    return found
 
 
 def traits_of(driver: str, device: Device) -> Traits:

@@ -100,6 +100,7 @@ class Extender:
             budgets=QueryBudgets(replies, config, limited=workers is not None),
             placement=placement.placement if placement is not None else None,
             kept=self.gangs.kept_from,
+            values=self.gangs.plans.values,
             is_planned=self.gangs.plans.__contains__,
             set_aside=self.set_aside.reason,
             preempted=self.nominations.promises,

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
+from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
@@ -75,6 +76,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """True when no bind of any replica relies on the claim's allocation any more."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
     """The devices that `Nominations` keeps from a pod for the preemptors, and plans of gangs for their members."""
+    values: Callable[[Pod], Values] = lambda pod: ()
+    """The values that the devices of the pod must have, because the other pods of its gang have them."""
     is_planned: Callable[[str], bool] = lambda uid: False
     """True when the plan of a gang has a node for the pod of this UID."""
     preempted: Callable[[ResourceClaim, Pod], bool] = lambda claim, pod: False
@@ -100,7 +103,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_pod(self, pod: Pod) -> View:
         """The same for this pod: devices that are kept for other pods count as allocated."""
-        return self.holding(self.kept(pod))
+        found, values = self.holding(self.kept(pod)), self.values(pod)
+        return found.with_values(values) if values else found
+
+    def with_values(self, values: Values) -> View:
+        """The same, if all devices must have these values."""
+        return msgspec.structs.replace(self, decisions=self.decisions.with_values(values))
 
     def holding(self, plans: Sequence[Planned]) -> View:
         """The same; the devices of these plans count as allocated, but for those of claims that were deleted."""

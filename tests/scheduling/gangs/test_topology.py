@@ -120,3 +120,16 @@ async def test_a_preferred_label_counts_within_one_value_of_the_required_one(wor
 async def test_a_label_with_a_value_for_every_node_is_no_problem(world: World) -> None:
     service = world.service(*racks(*[1] * 80), *in_topology(gang("g", 3), **{PREFERRED: RACK}))
     assert all(await offered(service, world, *names("g", 3)))
+
+
+async def test_two_labels_may_have_values_with_the_same_first_node(world: World) -> None:
+    """Node `small` has no CPU for a pod."""
+    first, small, second = labelled("n0", rack="r", zone="z"), labelled("small", rack="r"), labelled("n2", zone="z")
+    small = replace(small, status=replace(small.status, allocatable=make_node("small", cpu="1").status.allocatable))
+    found: list[Any] = [first, small, second, make_node("n3", cpu="100")]
+    slices = [make_slice(each.metadata.name, ["a", "b"] if each.metadata.name == "n3" else ["a"]) for each in found]
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    members = in_topology(gang("g", 2, containers=containers), **{PREFERRED: f"{RACK},{ZONE}"})
+    service = world.service(make_class(), *found, *slices, *members)
+    answers = [await service.filter(world.api.pod(name), "n0", "n2", "n3") for name in ("g-0", "g-1")]
+    assert sorted(str(each.NodeNames) for each in answers) == ["['n0']", "['n2']"]

@@ -2,7 +2,9 @@
 
 Promises: the reference shares no code with the joint decision or the allocator. A scenario has at most 4 members, 3
 nodes and 6 devices: devices of one node or of all nodes, whole GPUs and their partitions with a shared counter, claims
-of one member and claims that members share, one or two devices a request, prioritized lists.
+of one member and claims that members share, one or two devices a request, or all of a kind in claims of one member,
+prioritized lists, and the wish for one clique: all devices of all members have one value of an attribute that some
+devices do not have.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ import msgspec
 
 Kind = str
 Wish = tuple[Kind, int]
-"""(kind of device, how many)"""
+"""(kind of device, how many; `ALL` for all of the kind)"""
+ALL = 0
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A device. `node` is empty for all nodes. `units` of the counter of its pool are consumed."""
+    """A device. `node` is empty for all nodes. `units` of the counter of its pool are consumed. Without a `clique` it
+    does not have the attribute.
+    """
 
     name: str
     node: str
     kind: Kind
     units: int = 0
+    clique: str = ""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -43,6 +49,7 @@ class JointScenario(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...]
     members: tuple[tuple[str, ...], ...]
     needed: int
+    one_clique: bool = False
 
 
 def generate(seed: int) -> JointScenario:
@@ -57,7 +64,7 @@ def generate(seed: int) -> JointScenario:
         if random.random() < 0.3:
             units.setdefault(node, random.randint(1, 3))
             takes = random.randint(1, 2)
-        devices.append(Item(f"d{number}", node, kind, takes))
+        devices.append(Item(f"d{number}", node, kind, takes, random.choice(["x", "x", "y", "y", ""])))
     count = random.randint(2, 4)
     equal = random.random() < 0.4
     made: list[Claim] = []
@@ -68,21 +75,23 @@ def generate(seed: int) -> JointScenario:
         made.append(own)
         members.append((own.name,))
     if random.random() < 0.3:
-        made.append(Claim("shared", _requests(random)))
+        made.append(Claim("shared", _requests(random, shared=True)))
         sharing = random.sample(range(count), 2)
         members = [(*names, "shared") if number in sharing else names for number, names in enumerate(members)]
     if random.random() < 0.2:
         members[0] = members[0][1:] or members[0]
     used = {name for names in members for name in names}
     claims = tuple(claim for claim in made if claim.name in used)
-    return JointScenario(nodes, tuple(devices), units, claims, tuple(members), random.randint(1, count))
+    one_clique = random.random() < 0.4
+    return JointScenario(nodes, tuple(devices), units, claims, tuple(members), random.randint(1, count), one_clique)
 
 
-def _requests(random: Random) -> tuple[tuple[Wish, ...], ...]:
+def _requests(random: Random, *, shared: bool = False) -> tuple[tuple[Wish, ...], ...]:
+    counts = [1] * 8 + [2, 1 if shared else ALL]
     requests = []
     for _ in range(1 if random.random() < 0.7 else 2):
         wishes = 1 if random.random() < 0.7 else 2
-        requests.append(tuple((random.choice("aab"), 1 if random.random() < 0.8 else 2) for _ in range(wishes)))
+        requests.append(tuple((random.choice("aab"), random.choice(counts)) for _ in range(wishes)))
     return tuple(requests)
 
 
@@ -103,33 +112,36 @@ def _fit(scenario: JointScenario, chosen: Sequence[int], where: Sequence[str]) -
         for name in scenario.members[member]:
             on.setdefault(name, set()).add(node)
     claims = [claim for claim in scenario.claims if claim.name in on]
-    return _allocate(
-        scenario, [(request, on[claim.name]) for claim in claims for request in claim.requests], frozenset()
-    )
+    requests = [(request, on[claim.name]) for claim in claims for request in claim.requests]
+    cliques = {device.clique for device in scenario.devices} - {""} if scenario.one_clique else {""}
+    return any(_allocate(scenario, requests, frozenset(), clique) for clique in cliques)
 
 
 def _allocate(
-    scenario: JointScenario, requests: Sequence[tuple[tuple[Wish, ...], set[str]]], taken: frozenset[Item]
+    scenario: JointScenario, requests: Sequence[tuple[tuple[Wish, ...], set[str]]], taken: frozenset[Item], clique: str
 ) -> bool:
+    """Whether the requests can have devices of the clique; of any clique if it is empty."""
     if not requests:
         return True
     (wishes, nodes), rest = requests[0], requests[1:]
     return any(
-        _allocate(scenario, rest, taken | devices)
+        _allocate(scenario, rest, taken | devices, clique)
         for wish in wishes
         for devices in _choices(scenario, wish, nodes, taken)
+        if not clique or all(device.clique == clique for device in devices)
     )
 
 
 def _choices(scenario: JointScenario, wish: Wish, nodes: set[str], taken: frozenset[Item]) -> Iterator[frozenset[Item]]:
     """A device of one node serves members of this node only."""
     kind, count = wish
-    usable = [
-        device
-        for device in scenario.devices
-        if device.kind == kind and device not in taken and (not device.node or nodes == {device.node})
+    seen = [
+        device for device in scenario.devices if device.kind == kind and (not device.node or nodes == {device.node})
     ]
-    for devices in combinations(usable, count):
+    usable = [device for device in seen if device not in taken]
+    if count == ALL and (not seen or usable != seen):
+        return
+    for devices in combinations(usable, count or len(seen)):
         used = taken | frozenset(devices)
         if all(
             sum(device.units for device in used if device.node == node) <= units

@@ -80,6 +80,7 @@ def node_reads(prepared: PreparedClaims, scorer: Scorer | None = None) -> NodeRe
         for constraint in claim.constraints
         if (name := constraint.match_attribute or constraint.distinct_attribute)
     }
+    attributes.update(name for name, _ in prepared.values)
     every = scorer is not None and scorer.reads_use
     if scorer is not None:
         attributes.update(scorer.attributes)

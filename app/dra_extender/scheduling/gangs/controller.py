@@ -108,7 +108,7 @@ class Gangs:
         if found.lost:
             self.plans.drop(key, "lost")
         if found.places is not None:
-            self.plans.put(key, found.places)
+            self.plans.put(key, found.places, found.values)
         if found.node:
             self.plans.answered(key, uid)
 

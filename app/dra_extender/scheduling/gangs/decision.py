@@ -7,15 +7,19 @@ if the others fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar
 
 import msgspec
 
+from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, Failure
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.claims import Unschedulable, claim_names
+from dra_extender.api.resource import DeviceID, ResourceClaim
+from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
+from dra_extender.scheduling.gangs.attributes import values_of
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
@@ -35,12 +39,23 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Why the attempt has to be aborted."""
     places: Mapping[str, Place] | None = None
     """The new plan; None: the plan stays as it is."""
+    values: Values = ()
+    """What the devices of the new plan have in common."""
+    complete: bool = False
+    """It places all members that can be placed at all."""
     lost: bool = False
     """The plan that there was cannot be carried out."""
     waiting: bool = False
     missing: Sequence[str] = ()
     """Claims (namespace/name) of members that are not known yet."""
 
+    @property
+    def rank(self) -> int:
+        """How many members the new plan places; 0 without one."""
+        return len(self.places or ())
+
+
+T = TypeVar("T")
 
 UsedOn = Callable[[str, frozenset[str]], Used]
 """What pods use on the node of this name, those of these UIDs left out."""
@@ -80,7 +95,7 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     refused = deciding.missing()
     for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
-        if found.node or found.error or found.places is not None:
+        if found.error or found.rank:
             return found
         refused = refused or found
     return refused or GangDecision(reason=f"{gang.key}: {NO_SOLUTION}")
@@ -117,11 +132,11 @@ class _Deciding:
         self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
         self._placed_before = sum(uid in self._fixed for uid in waiting)
         self._needed = gang.needed - self._placed_before
+        self._parts = frozenset(waiting), frozenset((uid, each.node) for uid, each in self._fixed.items())
         self._rules = Wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
-        self._capacities: tuple[Mapping[str, int] | None] | None = None
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
@@ -138,51 +153,95 @@ class _Deciding:
         return None if enough else _missing(self._gang, len(known) + self._placed_before, self._refused)
 
     def at_level(self, labels: Level) -> GangDecision:
-        """The decision if all members are on nodes with one value of each of these labels."""
+        """The decision if all members are on nodes with one value of each of these labels, and their devices have one
+        value of each attribute. The first domain that has room for all members is taken, else one with room for most.
+        """
+        gang = self._gang
+        best: GangDecision | None = None
+        why = f"no value of node label {' and '.join(labels)} has room for all pods"
+        choices: Sequence[Values] = ((),)
+        if gang.attributes:
+            choices, why_not = values_of(self._state.free, gang.attributes, self._fixed_devices())
+            why = why_not if not (labels and choices) else f"{why_not}, or {why}"
+        for values in choices:
+            for domain in self._domains(labels, values):
+                found = self._among(domain, values)
+                if found.error or found.complete:
+                    return found
+                if best is None or (found.rank, found.waiting) > (best.rank, best.waiting):
+                    best = found
+        best = best or GangDecision(lost=self._needed > 0)
+        if best.rank or not (labels or gang.attributes):
+            return best
+        return msgspec.structs.replace(best, reason=f"{gang.key}: {why}")
+
+    def _domains(self, labels: Level, values: Values) -> Iterable[Sequence[str]]:
         nodes = self._state.free.cluster.nodes
         if not labels:
-            return self._among(self._names, list(nodes))
+            return (list(nodes),)
         bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
         bound += [each.node for each in self._fixed.values()]
         self._state.free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
-        if self._capacities is None:
-            self._capacities = (capacities(self._state.free, self._members(*[list(nodes)] * 3)),)
-        refused: GangDecision | None = None
-        for domain in domains(labels, nodes, *self._capacities, self._needed, bound):
-            inside = frozenset(domain)
-            found = self._among([name for name in self._names if name in inside], domain)
-            if found.node or found.error or found.places is not None:
-                return found
-            refused = refused or found
-        why = f"no value of node label {' and '.join(labels)} has room for all pods"
-        return msgspec.structs.replace(refused or GangDecision(), reason=f"{self._gang.key}: {why}")
+        free = self._state.free.with_values(values)
+        places = self._once(values, lambda: capacities(free, self._members(*[list(nodes)] * 3)))
+        return domains(labels, nodes, places, self._needed, bound)
 
-    def _among(self, names: Sequence[str], nodes: Sequence[str]) -> GangDecision:
+    def _once(self, what: Hashable, find: Callable[[], T]) -> T:
+        """The turns of a call find each part of the decision once; a plan counts as long as its devices are free."""
+        found, key = self._state.free.decisions.budget.found, (*self._parts, what)
+        if key not in found:
+            found[key] = find()
+        result: T = found[key]
+        return result
+
+    def _fixed_devices(self) -> Iterator[DeviceID]:
+        """The devices that members have, or keep."""
+        view = self._state.free
+        claims = chain.from_iterable(
+            known_claims(pod, view.ledger) for pod in (*self._gang.placed, *self._gang.waiting)
+        )
+        stored = [claim.allocation for claim in claims if claim.allocation is not None]
+        planned = [allocation for each in self._fixed.values() for _, allocation in each.planned]
+        for allocation in (*stored, *planned):
+            yield from (result.id for result in allocation.devices.results)
+
+    def _among(self, nodes: Sequence[str], values: Values) -> GangDecision:
         """The decision if all members are on these nodes. Members like the asked one use the nodes of the call first:
         kube-scheduler lets it pass there.
         """
-        found = self._placed(names, names, nodes)
-        if found.node or found.error or found.places is not None or len(nodes) <= len(names):
+        inside = frozenset(nodes)
+        names = [name for name in self._names if name in inside]
+        found = self._placed(names, names, nodes, values)
+        if found.error or found.complete or len(nodes) <= len(names):
             return found
-        return self._placed(names, nodes, nodes)
+        return max(found, self._placed(names, nodes, nodes, values), key=lambda each: each.rank)
 
-    def _placed(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]) -> GangDecision:
+    def _placed(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str], values: Values) -> GangDecision:
         """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
         `nodes` those for the others.
         """
-        gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free
+        gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free.with_values(values)
         free.decisions.budget.spend(len(self._candidates) // NODES_PER_UNIT)
         members, needed = self._members(names, alike, nodes), self._needed
         planned = [each for other in fixed.values() for each in other.planned]
-        found = place(free.with_state(free.overlay().holding(planned)), members, max(1, needed), self._room(names))
+        state = free.with_state(free.overlay().holding(planned))
+        where = values, tuple(nodes), alike is names
+        found = self._once(where, lambda: place(state, members, max(1, needed), self._room(names)))
+        if isinstance(found, Mapping) and len(_standing(free, found)) < len(found):
+            found = place(state, members, max(1, needed), self._room(names))
         if isinstance(found, Failure):
             return GangDecision(error=found.error)
         if isinstance(found, CannotPlace):
             return _refused(gang, found, self._placed_before, lost=needed > 0)
-        if self._uid not in found:
-            return GangDecision(reason=f"{gang.key}: {len(found)} other pods fit", places={**fixed, **found})
-        uses_none = not asked.order and asked.wanted is None
-        return GangDecision(node=found[self._uid].node, anywhere=uses_none, places={**fixed, **found})
+        node = found[self._uid].node if self._uid in found else ""
+        return GangDecision(
+            node=node,
+            anywhere=bool(node) and not asked.order and asked.wanted is None,
+            reason="" if node else f"{gang.key}: {len(found)} other pods fit",
+            places={**fixed, **found},
+            values=values,
+            complete=len(found) == len(members),
+        )
 
     def _members(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str]) -> list[Member]:
         """The members to place, with the nodes they may use."""

@@ -14,6 +14,7 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import MOST_SHOWN, SIZES, GroupKey, group_of
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
+from dra_extender.scheduling.gangs.attributes import SAME, attributes_of, problem_of
 from dra_extender.scheduling.gangs.topology import ANNOTATIONS, ANYWHERE, Level, levels
 from dra_extender.scheduling.noderules import parts_of
 from dra_extender.scheduling.view import View
@@ -34,6 +35,8 @@ class Gang(msgspec.Struct, frozen=True):
     """Why no member may get a node; empty when they may."""
     levels: Sequence[Level] = (ANYWHERE,)
     """See `topology.levels`."""
+    attributes: Sequence[str] = ()
+    """The attributes of which the devices of all members need one value."""
 
     @property
     def needed(self) -> int:
@@ -67,8 +70,10 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
     waiting = [each for each in members if each.metadata.uid not in taken and not each.finished]
     waiting = [each for each in waiting if not each.spec.scheduling_gates]
     waiting.sort(key=lambda each: (-each.spec.priority, each.metadata.creation_timestamp or "", each.metadata.name))
-    problem = _problem(key, size, len(placed), waiting)
-    return Gang(key, size, placed, waiting, problem, levels(pod, group.topology_key if group is not None else ""))
+    written = {**(group.metadata.annotations if group is not None else {}), **pod.metadata.annotations}
+    attributes, required = attributes_of(written), group.topology_key if group is not None else ""
+    problem = _problem(key, size, len(placed), waiting, attributes)
+    return Gang(key, size, placed, waiting, problem, levels(written, required), attributes)
 
 
 def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
@@ -110,15 +115,18 @@ def _size(view: View, key: GroupKey, members: Sequence[Pod]) -> int | str | None
     return int(text)
 
 
-def _problem(key: GroupKey, size: int, placed: int, waiting: Sequence[Pod]) -> str:
+def _problem(key: GroupKey, size: int, placed: int, waiting: Sequence[Pod], attributes: Sequence[str]) -> str:
     differing: tuple[tuple[str, Callable[[Pod], object]], ...] = (
         ("schedulers", lambda pod: pod.spec.scheduler_name),
         ("priorities", lambda pod: pod.spec.priority),
         ("topology annotations", lambda pod: tuple(map(pod.metadata.annotations.get, ANNOTATIONS))),
+        (f"annotations {SAME}", lambda pod: pod.metadata.annotations.get(SAME)),
     )
     for what, read in differing:
         if len({read(each) for each in waiting}) > 1:
             return f"{key}: its pods have different {what}"
+    if wrong := problem_of(attributes):
+        return f"{key}: {wrong}"
     if placed + len(waiting) < size:
         return f"{key}: {placed + len(waiting)} of {size} pods exist"
     return ""

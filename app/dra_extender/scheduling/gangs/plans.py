@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.allocation.constraints import Values
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.api.meta import parse_time
@@ -31,11 +32,13 @@ from dra_extender.scheduling.waiting import Pauses
 
 class GangPlan(msgspec.Struct):
     """`places`: by UID of the member. `answered`: the members that a scheduler has a node for. `until`: monotonic
-    seconds. `bound`: the members that have left the plan because they are bound; `created`: when the first of them was.
+    seconds. `values`: of all its devices. `bound`: the members that have left the plan because they are bound;
+    `created`: when the first of them was.
     """
 
     places: dict[str, Place]
     until: float
+    values: Values = ()
     answered: set[str] = msgspec.field(default_factory=set)
     bound: set[str] = msgspec.field(default_factory=set)
     created: str = ""
@@ -67,14 +70,20 @@ class GangPlans:
     def get(self, key: GroupKey) -> GangPlan | None:
         return self._plans.get(key)
 
-    def put(self, key: GroupKey, places: Mapping[str, Place]) -> None:
+    def put(self, key: GroupKey, places: Mapping[str, Place], values: Values) -> None:
         """The gang has a new plan. Members that it leaves out have no place any more."""
         known = self._plans.get(key)
         if known is None:
             self._observer.count(GANG_PLANS, "made")
-            self._plans[key] = GangPlan(dict(places), self._clock.monotonic() + self.SECONDS)
+            self._plans[key] = GangPlan(dict(places), self._clock.monotonic() + self.SECONDS, values)
         else:
-            known.places = dict(places)
+            known.places, known.values = dict(places), values
+
+    def values(self, pod: Pod) -> Values:
+        """The values that the devices of the pod must have."""
+        key = group_of(pod) if self._plans else None
+        plan = self._plans.get(key) if key is not None else None
+        return plan.values if plan is not None else ()
 
     def answered(self, key: GroupKey, pod_uid: str) -> None:
         """A scheduler has a node for the member now."""

@@ -4,7 +4,8 @@ Promises: pure. A required label is never given up: a preferred label counts wit
 preferred labels the first one counts for which one value holds the gang. Of the values that hold the gang the one with
 fewest free places is taken, so that whole domains stay whole. Once a member is bound, the others follow it.
 
-Sources: annotations of this project and of Kueue on the pods, and `spec.schedulingConstraints` of PodGroups.
+Sources: annotations of this project and of Kueue on the pods or the PodGroup, and `spec.schedulingConstraints` of
+PodGroups.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node
 
 REQUIRED: Final = "dra-extender.dev/topology-required"
 PREFERRED: Final = "dra-extender.dev/topology-preferred"
@@ -29,9 +30,10 @@ MOST_LEVELS: Final = 4
 MOST_DOMAINS: Final = 64
 
 
-def levels(pod: Pod, required: str) -> tuple[Level, ...]:
-    """What to try, the narrowest first. `required`: the label that the PodGroup requires, or empty."""
-    written = pod.metadata.annotations
+def levels(written: Mapping[str, str], required: str) -> tuple[Level, ...]:
+    """What to try, the narrowest first, by these annotations. `required`: the label that the PodGroup requires, or
+    empty.
+    """
     must = (required or written.get(REQUIRED) or written.get(KUEUE_REQUIRED) or "")[:CHARACTERS_OF_LABEL]
     wishes = (written.get(PREFERRED) or written.get(KUEUE_PREFERRED) or "").split(",")[:MOST_LEVELS]
     wishes = list(dict.fromkeys(each.strip()[:CHARACTERS_OF_LABEL] for each in wishes))

@@ -231,12 +231,15 @@ class FilterVerb:
         )
 
     def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
-        """A refusal is not remembered: it depends on the claims of all members."""
+        """A refusal is not remembered: it depends on the claims of all members. It is of the generation of the first
+        turn, because later turns use what this one has found.
+        """
+        generation = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.generation)
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
         refused = dict.fromkeys(names, found.reason) if not fits and not found.error else {}
         return _Decided(
-            generation=self._handle.requeue.generation,
+            generation=generation,
             key=(),
             claims_missing=False,
             prefiltered=prefiltered,
