@@ -15,11 +15,13 @@ from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
+from dra_extender.scheduling.gangs.attributes import SAME
 from dra_extender.scheduling.turns import QueryBudget, run_at_once
 from tests.support.counting import calls
 from tests.support.diagnosis.gangscenes import (
     CLASS,
     GANG,
+    GPU,
     MEMBER,
     REQUIRED,
     SIZE,
@@ -111,6 +113,11 @@ def from_template(count: int, devices: int, **spec: Any) -> list[Json]:
                 "add a node like n0", "add a node like n1", "prefer label rack instead of requiring it",
                 "reduce the gang to 2 pods",
             ],
+        ),
+        (
+            [CLASS, *host("n0", 4), *gang_of(3, 3, 0, **{SAME: f"{GPU}/model"})],
+            "2 of 3 pods fit together with one value of device attribute gpu.example.com/model",
+            ["add a node like n0", "reduce the gang to 2 pods"],
         ),
         (
             [CLASS, *host("n0", 2), claim("g-0"), claim("g-1", 1, "Z"), member(0, 2), member(1, 2)],

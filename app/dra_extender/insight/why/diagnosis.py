@@ -129,7 +129,14 @@ def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement,
         return PodRefused("gang", decision.reason or decision.error), ()
     mate = next((each for each in gang.waiting if each.metadata.uid not in places), trials.pod.pod)
     labels = gang.levels[-1]
-    statement = GangUnplaced(str(gang.key), len(gang.placed), max(1, gang.needed), tuple(gang_places(places)), labels)
+    statement = GangUnplaced(
+        str(gang.key),
+        len(gang.placed),
+        max(1, gang.needed),
+        tuple(gang_places(places)),
+        labels,
+        attributes=tuple(gang.attributes),
+    )
     beside = placed_beside(trials.pod, places, mate)
     helping: tuple[Remedy, ...] = ()
     if beside is not None:

@@ -229,8 +229,9 @@ OwnStatement = (
 
 class GangUnplaced(msgspec.Struct, frozen=True, tag="gang unplaced"):
     """Of the gang's pods that wait, no more than those in `places` fit at the same time, and it needs `needed` of them,
-    because `placed` pods have nodes. `labels`: labels of which all its pods need one value. `pod` (namespace/name):
-    another of its pods; `reasons`: why it fits no node while these pods have their places.
+    because `placed` pods have nodes. All its pods need one value of each of the `labels` of nodes, and their devices
+    one of each of the `attributes`. `pod` (namespace/name): another of its pods; `reasons`: why it fits no node while
+    these pods have their places.
     """
 
     gang: str
@@ -240,6 +241,7 @@ class GangUnplaced(msgspec.Struct, frozen=True, tag="gang unplaced"):
     labels: tuple[str, ...] = ()
     pod: str = ""
     reasons: tuple[OwnStatement, ...] = ()
+    attributes: tuple[str, ...] = ()
 
 
 Statement = OwnStatement | GangUnplaced

@@ -110,6 +110,8 @@ def _gang(statement: GangUnplaced) -> str:
     have = f"{counted(placed, 'pod')} {'has a node' if placed == 1 else 'have nodes'}, " if placed else ""
     pods = f"{len(statement.places)} of {statement.needed} {'others' if placed else 'pods'}"
     where = f"on nodes with one value of label {labels}" if labels else "together"
+    if statement.attributes:
+        where += f" with one value of device attribute {' and '.join(statement.attributes)}"
     rest = f"; not pod {statement.pod.partition('/')[2]}: {text_of(statement.reasons)}" if statement.reasons else ""
     return f"{statement.gang}: {have}{pods} fit {where}{rest}"
 
