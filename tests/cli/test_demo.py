@@ -32,7 +32,7 @@ def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     command = demo(tmp_path, "--once", "--timeout", f"{LONGEST:g}")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WHOLE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 pods run, 2 wait and say why" in done.stdout
+    assert "18 pods run, 2 wait and say why" in done.stdout
     assert (
         "dra-samples/unschedulable waits, as expected\n  claim no-such-gpu: no device of class gpu.example.com"
         in done.stdout

@@ -61,4 +61,4 @@ async def test_samples_get_their_devices_in_order_however_slow_the_scheduler_is(
     told = StringIO()
     once = DemoOptions(4, 8, 0, 0, tmp_path, with_samples=True, once=True, timeout=LONGEST)
     assert await Show(once, Console(file=told, width=160)).run() == 0, told.getvalue()
-    assert "16 pods run, 2 wait and say why" in told.getvalue()
+    assert "18 pods run, 2 wait and say why" in told.getvalue()
