@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import event, given, settings
 
+from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.groups import LWS_GROUP, LWS_NAME, LWS_SIZE
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
@@ -16,7 +18,7 @@ from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
 from dra_extender.scheduling.gangs.attributes import SAME
-from dra_extender.scheduling.turns import QueryBudget, run_at_once
+from dra_extender.scheduling.turns import QueryBudget, QueryBudgets, run_at_once
 from tests.support.counting import calls
 from tests.support.diagnosis.gangscenes import (
     CLASS,
@@ -136,10 +138,14 @@ def from_template(count: int, devices: int, **spec: Any) -> list[Json]:
 def test_it_is_said_how_many_pods_fit_which_does_not_and_what_helps(
     documents: list[Json], reason: str, helps: list[str]
 ) -> None:
-    found = Scene(documents).diagnose(MEMBER)
-    assert (found.state, found.rule) == ("refused", "gang")
-    assert found.summary == f"gang default/g: {reason}"
-    assert [remedy.short for remedy in found.remedies] == helps, shown(found.remedies)
+    view = Scene(documents).view()
+    pod = view.pods.named("default", MEMBER)
+    assert pod is not None
+    in_turns = msgspec.structs.replace(view, budgets=QueryBudgets(WorkerReplies(), view.config))
+    for found in (diagnose(view, pod), diagnose(in_turns, pod)):
+        assert (found.state, found.rule) == ("refused", "gang")
+        assert found.summary == f"gang default/g: {reason}"
+        assert [remedy.short for remedy in found.remedies] == helps, shown(found.remedies)
 
 
 def test_a_pod_that_does_not_fit_alone_has_its_own_reason_and_remedies_for_the_gang() -> None:

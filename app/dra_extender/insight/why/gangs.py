@@ -67,10 +67,12 @@ class JointTrials:
         placed = [each for each in self.gang.placed if each.metadata.uid not in snapshot.removed]
         gang = replace(self.gang, **{"waiting": waiting, "placed": placed, **instead})
         names = list(dict.fromkeys((*self._names, *snapshot.nodes)))
+        supposed = object()
 
         def decided(view: View) -> GangDecision:
             free = snapshot.seen_by(view)
-            return decide(free, gang, prefiltered, names, GangState(free=free, used=snapshot.used, judged=False))
+            state = GangState(free=free, used=snapshot.used, judged=False, supposed=supposed)
+            return decide(free, gang, prefiltered, names, state)
 
         return (yield from budget.turn(decided))
 

@@ -73,6 +73,8 @@ class GangState(msgspec.Struct, frozen=True):
     avoided: Mapping[str, Collection[str]] = {}
     judged: bool = True
     """kube-scheduler has let the pod pass on the nodes of the call."""
+    supposed: Hashable = ()
+    """What is supposed where the state is hypothetical: a call may decide on several such states."""
 
 
 def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str], state: GangState) -> GangDecision:
@@ -132,7 +134,8 @@ class _Deciding:
         self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
         self._placed_before = sum(uid in self._fixed for uid in waiting)
         self._needed = gang.needed - self._placed_before
-        self._parts = frozenset(waiting), frozenset((uid, each.node) for uid, each in self._fixed.items())
+        fixed = frozenset((uid, each.node) for uid, each in self._fixed.items())
+        self._parts = state.supposed, frozenset(waiting), fixed
         self._rules = Wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""
