@@ -53,6 +53,13 @@ def test_lists_can_be_read_when_their_gate_is_on() -> None:
     assert evaluate("device.attributes['d.example.com'].list.includes(2)", {"list": [1, 2]}, LISTS)
 
 
+def test_includes_examines_48_elements_and_from_1_37_on_all_of_them() -> None:
+    expression = "lists.range(49).includes(48)"
+    with pytest.raises(CelRuntimeError, match="lists longer than 48 values"):
+        evaluate(expression, {}, LISTS)
+    assert evaluate(expression, {}, CelGates(stored=True, is_1_37=True))
+
+
 # --- Reads ---------------------------------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ _LIBRARIES: Final = tuple(
     )
 )  # fmt: skip
 _WITHOUT_INCLUDES: Final = functions_of(_LIBRARIES)
-_ALL: Final = functions_of((*_LIBRARIES, kubernetes.INCLUDES))
+_WITH_INCLUDES: Final = tuple(functions_of((*_LIBRARIES, kubernetes.includes_of(is_1_37))) for is_1_37 in (False, True))
 
 
 class Environment(NamedTuple):
@@ -60,7 +60,8 @@ def environment(gates: CelGates) -> Environment:
         "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
         **{name: field.type for name, field in FIELDS.items() if field.exists(gates)},
     }
-    functions = _ALL if gates.list_attributes or gates.stored else _WITHOUT_INCLUDES
+    has_includes = gates.list_attributes or gates.stored
+    functions = _WITH_INCLUDES[gates.is_1_37] if has_includes else _WITHOUT_INCLUDES
     if gates.derived:
         return Environment(functions, fields, RESULTS, EXPECTED)
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)

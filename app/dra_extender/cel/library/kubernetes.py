@@ -16,8 +16,6 @@ from dra_extender.cel.values import SumQuantity
 from dra_extender.cel.work import Meter, text_bytes
 
 LIBRARY: Final = Library()
-INCLUDES: Final = Library()
-
 
 _INT_MIN: Final = -(2**63)
 
@@ -125,18 +123,21 @@ LIBRARY.methods(
 )
 
 
-_MAX_EXAMINED: Final = 48
+def includes_of(is_1_37: bool) -> Library:
+    """`includes`, which examines 48 elements in Kubernetes 1.36 and all of them from 1.37 on."""
+    library = Library()
 
-
-@INCLUDES.method("includes", "dyn, dyn -> bool", metered=True)
-def includes(meter: Meter, target: Any, value: Any) -> bool:
-    """True when a list contains the value, or a single value equals it. What cannot be compared is not equal."""
-    if target.__class__ is not list:
-        return same(target, value, meter)
-    meter.charge(_MAX_EXAMINED * compared(value))
-    for element in target[:_MAX_EXAMINED]:
-        if same(element, value, meter):
+    @library.method("includes", "dyn, dyn -> bool", metered=True)
+    def includes(meter: Meter, target: Any, value: Any) -> bool:
+        """True when a list contains the value, or a single value equals it. What cannot be compared is not equal."""
+        if target.__class__ is not list:
+            return same(target, value, meter)
+        examined = len(target) if is_1_37 else 48
+        meter.charge(examined * compared(value))
+        if any(same(element, value, meter) for element in target[:examined]):
             return True
-    if len(target) > _MAX_EXAMINED:
-        raise Fault(f"'includes' function cannot be applied to lists longer than {_MAX_EXAMINED} values")
-    return False
+        if len(target) > examined:
+            raise Fault(f"'includes' function cannot be applied to lists longer than {examined} values")
+        return False
+
+    return library
