@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
+from itertools import product
 from operator import and_
 
 from msgspec.structs import replace
@@ -92,23 +93,30 @@ class Allocator:
         holdings: Callable[[NodeView], NodeHoldings],
         work: Work | None,
     ) -> Plan | Unfit | Failure:
-        """Devices for claims on several nodes at once; `nodes[i]`: where claim i is used. Unfit as well where the nodes
-        cannot be looked at together (`seen_together`). Raises WorkExceeded.
+        """Devices for claims on several nodes at once; `nodes[i]`: where claim i is used. Mode All means the matching
+        devices that one of these nodes sees, and the others have to see them too. Unfit as well where the nodes cannot
+        be looked at together (`seen_together`). Raises WorkExceeded.
         """
-        together = seen_together(list(views.values()))
+        together, found = seen_together(list(views.values())), Unfit(NO_SOLUTION, 0)
         if together is None:
-            return Unfit(NO_SOLUTION, 0)
+            return found
         view, masks = together
         seen = dict(zip(views, masks, strict=True))
-        allowed = [reduce(and_, (seen[name] for name in names)) for names in nodes]
+        shared = [reduce(and_, (seen[name] for name in names)) for names in nodes]
+        choices = (
+            dict.fromkeys(names) if any(ask.all for each in claim.requests for ask in each.asks) else names[:1]
+            for names, claim in zip(nodes, prepared.claims, strict=True)
+        )
         try:
-            found = self._find(AllocationTask(prepared, view, holdings(view), UNLIMITED, work, allowed))
-            if isinstance(found, Unfit):
-                return found
-            first = [names[0] for names in nodes]
-            return self._plan(prepared, view, found.state.taken, found.steps, first)
+            for chosen in product(*choices):
+                allowed = [(mask, seen[name]) for mask, name in zip(shared, chosen, strict=True)]
+                search = self._find(AllocationTask(prepared, view, holdings(view), UNLIMITED, work, allowed))
+                if not isinstance(search, Unfit):
+                    return self._plan(prepared, view, search.state.taken, search.steps, chosen)
+                found = search
         except FatalError as failure:
             return Failure(failure.text(prepared), 0)
+        return found
 
     def find(
         self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, budget: WorkBudget, work: Work | None

@@ -137,10 +137,10 @@ class AllocationTask:
         holdings: NodeHoldings,
         budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
-        allowed: Sequence[int] = (),
+        allowed: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """`allowed`: by claim, the mask of the devices that it may have; empty for all devices. Raises FatalError, what
-        the budget does, and WorkExceeded.
+        """`allowed`: by claim, the masks of the devices that it may have and of those that mode All considers; empty
+        for all devices. Raises FatalError, what the budget does, and WorkExceeded.
         """
         self.budget = budget
         self._allowed = allowed
@@ -249,7 +249,8 @@ class AllocationTask:
         self.charge(OPTION + len(ask.covered) // 2 + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.budget)
         if self._allowed:
-            found = found.among(self._allowed[number])
+            allowed, considered = self._allowed[number]
+            found = found.among(0 if ask.all and found.collected & considered & ~allowed else allowed)
         if self.prepared.values:
             found = msgspec.structs.replace(found, usable=found.usable & self._having)
         option = RequestOption(ask, number, request, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -135,3 +136,31 @@ def check(seed: int) -> str:
 async def test_the_joint_decision_agrees_with_the_reference(part: int) -> None:
     outcomes = Counter([check(seed) for seed in range(part * CASES // PARTS, (part + 1) * CASES // PARTS)])
     assert min(outcomes["fits"], outcomes["does not fit"], outcomes["fits in one clique"]) > CASES // PARTS // 15
+
+
+@pytest.mark.parametrize(
+    ("local", "devices"),
+    [((), ["x"]), (("n1",), ["x"]), (("n2",), ["x"]), (("n1", "n2"), None)],
+    ids=["no node sees more", "n1 sees more", "n2 sees more", "both nodes see more"],
+)
+async def test_mode_all_of_a_shared_claim_means_what_one_of_its_nodes_sees(
+    local: Sequence[str], devices: list[str] | None
+) -> None:
+    """As in the in-tree plugin, which allocates the claim for one pod and then checks the node of the other."""
+    own = [Item(f"own-{node}", node, "b") for node in ("n1", "n2")]
+    more = [Item(f"more-{node}", node, "a") for node in local]
+    claims = [Claim("c0", ((("b", 1),),)), Claim("c1", ((("b", 1),),)), Claim("shared", ((("a", ALL),),))]
+    scenario = JointScenario(
+        nodes=("n1", "n2"),
+        devices=(Item("x", "", "a"), *own, *more),
+        units={},
+        claims=tuple(claims),
+        members=(("c0", "shared"), ("c1", "shared")),
+        needed=2,
+    )
+    found = decided(scenario)
+    assert most_placed(scenario) == (2 if devices else 1)
+    assert (found.places is not None) == (devices is not None)
+    planned = [planned for place in (found.places or {}).values() for planned in place.planned]
+    shared = [allocation for claim, allocation in planned if claim.metadata.name == "shared"]
+    assert all([result.device for result in each.devices.results] == devices for each in shared)

@@ -2,9 +2,9 @@
 
 Promises: the reference shares no code with the joint decision or the allocator. A scenario has at most 4 members, 3
 nodes and 6 devices: devices of one node or of all nodes, whole GPUs and their partitions with a shared counter, claims
-of one member and claims that members share, one or two devices a request, or all of a kind in claims of one member,
-prioritized lists, and the wish for one clique: all devices of all members have one value of an attribute that some
-devices do not have.
+of one member and claims that members share, one or two devices a request, or all of a kind, prioritized lists, and the
+wish for one clique: all devices of all members have one value of an attribute that some devices do not have.
+All of a kind are those that one of the nodes of the claim sees.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def generate(seed: int) -> JointScenario:
         made.append(own)
         members.append((own.name,))
     if random.random() < 0.3:
-        made.append(Claim("shared", _requests(random, shared=True)))
+        made.append(Claim("shared", _requests(random)))
         sharing = random.sample(range(count), 2)
         members = [(*names, "shared") if number in sharing else names for number, names in enumerate(members)]
     if random.random() < 0.2:
@@ -86,8 +86,8 @@ def generate(seed: int) -> JointScenario:
     return JointScenario(nodes, tuple(devices), units, claims, tuple(members), random.randint(1, count), one_clique)
 
 
-def _requests(random: Random, *, shared: bool = False) -> tuple[tuple[Wish, ...], ...]:
-    counts = [1] * 8 + [2, 1 if shared else ALL]
+def _requests(random: Random) -> tuple[tuple[Wish, ...], ...]:
+    counts = [1] * 8 + [2, ALL]
     requests = []
     for _ in range(1 if random.random() < 0.7 else 2):
         wishes = 1 if random.random() < 0.7 else 2
@@ -112,34 +112,54 @@ def _fit(scenario: JointScenario, chosen: Sequence[int], where: Sequence[str]) -
         for name in scenario.members[member]:
             on.setdefault(name, set()).add(node)
     claims = [claim for claim in scenario.claims if claim.name in on]
-    requests = [(request, on[claim.name]) for claim in claims for request in claim.requests]
     cliques = {device.clique for device in scenario.devices} - {""} if scenario.one_clique else {""}
-    return any(_allocate(scenario, requests, frozenset(), clique) for clique in cliques)
+    return any(
+        _allocate(
+            scenario,
+            [
+                (wishes, on[claim.name], first)
+                for claim, first in zip(claims, chosen, strict=True)
+                for wishes in claim.requests
+            ],
+            frozenset(),
+            clique,
+        )
+        for chosen in product(*(sorted(on[claim.name]) for claim in claims))
+        for clique in cliques
+    )
 
 
 def _allocate(
-    scenario: JointScenario, requests: Sequence[tuple[tuple[Wish, ...], set[str]]], taken: frozenset[Item], clique: str
+    scenario: JointScenario,
+    requests: Sequence[tuple[tuple[Wish, ...], set[str], str]],
+    taken: frozenset[Item],
+    clique: str,
 ) -> bool:
-    """Whether the requests can have devices of the clique; of any clique if it is empty."""
+    """Whether the requests, each with the nodes of its claim and the one that says which devices are all, can have
+    devices of the clique; of any clique if it is empty.
+    """
     if not requests:
         return True
-    (wishes, nodes), rest = requests[0], requests[1:]
+    (wishes, nodes, first), rest = requests[0], requests[1:]
     return any(
         _allocate(scenario, rest, taken | devices, clique)
         for wish in wishes
-        for devices in _choices(scenario, wish, nodes, taken)
+        for devices in _choices(scenario, wish, nodes, first, taken)
         if not clique or all(device.clique == clique for device in devices)
     )
 
 
-def _choices(scenario: JointScenario, wish: Wish, nodes: set[str], taken: frozenset[Item]) -> Iterator[frozenset[Item]]:
+def _choices(
+    scenario: JointScenario, wish: Wish, nodes: set[str], first: str, taken: frozenset[Item]
+) -> Iterator[frozenset[Item]]:
     """A device of one node serves members of this node only."""
     kind, count = wish
     seen = [
         device for device in scenario.devices if device.kind == kind and (not device.node or nodes == {device.node})
     ]
     usable = [device for device in seen if device not in taken]
-    if count == ALL and (not seen or usable != seen):
+    everything = [device for device in scenario.devices if device.kind == kind and device.node in ("", first)]
+    if count == ALL and (not seen or usable != everything):
         return
     for devices in combinations(usable, count or len(seen)):
         used = taken | frozenset(devices)

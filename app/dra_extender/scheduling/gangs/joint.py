@@ -22,7 +22,7 @@ import msgspec
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.plan import NO_SOLUTION, Failure, Unfit
 from dra_extender.api.core import Pod
-from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import parse
@@ -361,8 +361,7 @@ class _JointSearch:
             plans = list(zip(own, found.allocations, strict=True))
             state = state.holding(plans)
             planned.update(zip(map(identity, own), plans, strict=True))
-        used = ((key, name) for key, names in nodes.items() for name in names[1:])
-        return planned if all(_usable(view, name, planned[key][1]) for key, name in used) else None
+        return planned if self._are_usable(planned, nodes) else None
 
     def _together(
         self, claims: Mapping[str, ResourceClaim], nodes: Mapping[str, Sequence[str]]
@@ -373,12 +372,17 @@ class _JointSearch:
         if isinstance(found, Unfit):
             return None
         self._taken = dict(zip(claims, found.amounts, strict=False))
-        return dict(zip(claims, zip(claims.values(), found.allocations, strict=True), strict=True))
+        planned = dict(zip(claims, zip(claims.values(), found.allocations, strict=True), strict=True))
+        return planned if self._are_usable(planned, nodes) else None
 
-
-def _usable(view: View, name: str, allocation: AllocationResult) -> bool:
-    selector = allocation.node_selector
-    return selector is None or parse(selector)(name, view.cluster.nodes[name].metadata.labels)
+    def _are_usable(self, planned: Mapping[str, Planned], nodes: Mapping[str, Sequence[str]]) -> bool:
+        """Whether each claim can be used on all of its nodes."""
+        known = self._view.cluster.nodes
+        selectors = ((planned[key][1].node_selector, names) for key, names in nodes.items() if len(names) > 1)
+        return all(
+            selector is None or all(parse(selector)(name, known[name].metadata.labels) for name in names)
+            for selector, names in selectors
+        )
 
 
 def _together(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
