@@ -139,7 +139,7 @@ class AllocationTask:
         work: Work | None = None,
         allowed: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """`allowed`: by claim, the masks of the devices that it may have and of those that mode All considers; empty
+        """`allowed`: by claim, the masks of the devices that it may have, and of all devices for mode All; empty
         for all devices. Raises FatalError, what the budget does, and WorkExceeded.
         """
         self.budget = budget

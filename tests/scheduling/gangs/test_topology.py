@@ -8,7 +8,16 @@ import pytest
 from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.scheduling.gangs.topology import KUEUE_REQUIRED, PREFERRED, REQUIRED
+from dra_extender.api.events import Applied
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.scheduling import (
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupSchedulingConstraints,
+    PodGroupSpec,
+    TopologyConstraint,
+)
+from dra_extender.scheduling.gangs.topology import KUEUE_REQUIRED, MOST_DOMAINS, PREFERRED, REQUIRED
 from tests.support.scheduling.gangs import gang, names, offered, reasons
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata
@@ -133,3 +142,54 @@ async def test_two_labels_may_have_values_with_the_same_first_node(world: World)
     service = world.service(make_class(), *found, *slices, *members)
     answers = [await service.filter(world.api.pod(name), "n0", "n2", "n3") for name in ("g-0", "g-1")]
     assert sorted(str(each.NodeNames) for each in answers) == ["['n0']", "['n2']"]
+
+
+HALF_A_NODE = [{"name": "main", "resources": {"requests": {"cpu": "60"}}}]
+
+
+async def test_the_reason_says_that_not_all_values_were_tried(world: World) -> None:
+    """Each rack has two devices, and CPU for one pod."""
+    members = in_topology(gang("g", 2, containers=HALF_A_NODE), **{REQUIRED: RACK})
+    service = world.service(*racks(*[1] * (MOST_DOMAINS + 1)), *members)
+    assert await reasons(service, world, "g-0") == {
+        f"gang default/g: none of the {MOST_DOMAINS} values that were tried of node label {RACK} has room for all pods"
+    }
+
+
+async def test_the_values_with_most_places_are_among_those_that_are_tried(world: World) -> None:
+    members = in_topology(gang("g", 2, containers=HALF_A_NODE), **{REQUIRED: RACK})
+    service = world.service(*racks(*[1] * (2 * MOST_DOMAINS), 2), *members)
+    (first,), (second,) = await offered(service, world, "g-0", "g-1")
+    assert {first, second} == {f"n{2 * MOST_DOMAINS}-0", f"n{2 * MOST_DOMAINS}-1"}
+
+
+def grouped(key: str, **annotations: str) -> PodGroup:
+    """PodGroup g of two pods, which requires the label if there is one."""
+    constraints = PodGroupSchedulingConstraints((TopologyConstraint(key),) if key else ())
+    policy = {"gang": GangSchedulingPolicy(2)}
+    meta = ObjectMeta(name="g", namespace="default", uid="uid-g", annotations=annotations)
+    return PodGroup(meta, PodGroupSpec(scheduling_policy=policy, scheduling_constraints=constraints))
+
+
+@pytest.mark.parametrize(
+    ("group", "pods", "label"),
+    [
+        (grouped(RACK), {}, RACK),
+        (grouped(RACK), {REQUIRED: ZONE}, RACK),
+        (grouped(RACK, **{REQUIRED: ZONE}), {}, RACK),
+        (grouped("", **{REQUIRED: ZONE}), {}, ZONE),
+        (grouped("", **{REQUIRED: ZONE}), {REQUIRED: RACK}, RACK),
+        (grouped("", **{REQUIRED: RACK}), {KUEUE_REQUIRED: ZONE}, RACK),
+        (grouped(""), {REQUIRED: RACK, KUEUE_REQUIRED: ZONE}, RACK),
+    ],
+)
+async def test_the_pod_group_comes_before_annotations_and_pods_before_its_annotations(
+    world: World, group: PodGroup, pods: dict[str, str], label: str
+) -> None:
+    """Annotations of this project come before Kueue's. No value of either label has room."""
+    members = [make_pod(name, name, schedulingGroup={"podGroupName": "g"}) for name in ("a", "b")]
+    service = world.service(*racks(1, devices=1), make_claim("a"), make_claim("b"), *in_topology(members, **pods))
+    service.extender.apply(Applied(group))
+    assert await reasons(service, world, "a") == {
+        f"PodGroup default/g: no value of node label {label} has room for all pods"
+    }

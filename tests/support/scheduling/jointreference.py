@@ -4,7 +4,7 @@ Promises: the reference shares no code with the joint decision or the allocator.
 nodes and 6 devices: devices of one node or of all nodes, whole GPUs and their partitions with a shared counter, claims
 of one member and claims that members share, one or two devices a request, or all of a kind, prioritized lists, and the
 wish for one clique: all devices of all members have one value of an attribute that some devices do not have.
-All of a kind are those that one of the nodes of the claim sees.
+Mode All means all devices of a kind that one of the nodes of the claim sees.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _allocate(
     taken: frozenset[Item],
     clique: str,
 ) -> bool:
-    """Whether the requests, each with the nodes of its claim and the one that says which devices are all, can have
+    """Whether the requests, each with the nodes of its claim and the node for mode All, can have
     devices of the clique; of any clique if it is empty.
     """
     if not requests:

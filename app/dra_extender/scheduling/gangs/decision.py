@@ -7,7 +7,7 @@ if the others fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from dra_extender.scheduling.gangs.attributes import values_of
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
-from dra_extender.scheduling.gangs.topology import Level, domains
+from dra_extender.scheduling.gangs.topology import MOST_DOMAINS, Level, domains
 from dra_extender.scheduling.noderules import Used, Wants, together
 from dra_extender.scheduling.view import View
 
@@ -161,13 +161,14 @@ class _Deciding:
         """
         gang = self._gang
         best: GangDecision | None = None
-        why = f"no value of node label {' and '.join(labels)} has room for all pods"
         choices: Sequence[Values] = ((),)
+        label, which, why = f"node label {' and '.join(labels)}", "no value", ""
         if gang.attributes:
-            choices, why_not = values_of(self._state.free, gang.attributes, self._fixed_devices())
-            why = why_not if not (labels and choices) else f"{why_not}, or {why}"
+            choices, why = values_of(self._state.free, gang.attributes, self._fixed_devices())
         for values in choices:
-            for domain in self._domains(labels, values):
+            among = self._domains(labels, values)
+            which = which if len(among) < MOST_DOMAINS else f"none of the {MOST_DOMAINS} values that were tried"
+            for domain in among:
                 found = self._among(domain, values)
                 if found.error or found.complete:
                     return found
@@ -176,9 +177,11 @@ class _Deciding:
         best = best or GangDecision(lost=self._needed > 0)
         if best.rank or not (labels or gang.attributes):
             return best
+        if labels and choices:
+            why = f"{why}{', or ' if why else ''}{which} of {label} has room for all pods"
         return msgspec.structs.replace(best, reason=f"{gang.key}: {why}")
 
-    def _domains(self, labels: Level, values: Values) -> Iterable[Sequence[str]]:
+    def _domains(self, labels: Level, values: Values) -> Sequence[Sequence[str]]:
         nodes = self._state.free.cluster.nodes
         if not labels:
             return (list(nodes),)

@@ -44,9 +44,10 @@ def levels(written: Mapping[str, str], required: str) -> tuple[Level, ...]:
 def domains(
     level: Level, nodes: Mapping[str, Node], places: Mapping[str, int] | None, needed: int, bound: Iterable[str]
 ) -> Sequence[Sequence[str]]:
-    """The names of the nodes with the same values, those of the best values first, at most `MOST_DOMAINS`. `places`:
-    how many members fit on a node, where that is known: values with fewer than `needed` are left out. `bound`: the
-    nodes of members that are bound, whose values are the only ones.
+    """The names of the nodes with the same values, those of the best values first. Of more than `MOST_DOMAINS` values
+    these are the ones with fewest and with most places. `places`: how many members fit on a node, where that is known:
+    values with fewer than `needed` are left out. `bound`: the nodes of members that are bound, whose values are the
+    only ones.
     """
     by_value: dict[Level, list[str]] = {}
     for name, node in nodes.items():
@@ -59,7 +60,9 @@ def domains(
         return list(by_value.values())[:MOST_DOMAINS]
     room = {values: sum(places.get(name, 0) for name in found) for values, found in by_value.items()}
     fitting = sorted((values for values in room if room[values] >= needed), key=room.__getitem__)
-    return [by_value[values] for values in fitting[:MOST_DOMAINS]]
+    if len(fitting) > MOST_DOMAINS:
+        fitting = fitting[: MOST_DOMAINS // 2] + fitting[-MOST_DOMAINS // 2 :]
+    return [by_value[values] for values in fitting]
 
 
 def _values(level: Level, node: Node) -> tuple[str, ...]:
