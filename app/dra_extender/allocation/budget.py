@@ -60,8 +60,8 @@ class WorkBudget:
         return {}
 
     def spend(self, units: int, owed: int = 0) -> None:
-        """Charge small work that cannot be interrupted, before it is done. `owed`: units that `settle` charges, because
-        the turn must not end before the decision that needs them has a result. Raises TurnSpent and Deferred.
+        """Charge small work that cannot be interrupted, before it is done. `owed`: units that `settle` charges later;
+        until then they do not end the turn. Raises TurnSpent and Deferred.
         """
 
     def settle(self) -> None:

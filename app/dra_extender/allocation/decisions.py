@@ -279,9 +279,9 @@ class Decisions:
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None, *, once: bool = False
     ) -> Plan | Unfit | Failure:
-        """How to allocate the claims on the node now: with the first devices that fit, or the cheapest ones
-        that take nothing of the node: filter compares what the first ones take. `once`: the turns of a call search
-        once, and get the same share IDs. Raises Deferred.
+        """How to allocate the claims on the node now. The search takes the first devices that fit. With a `chooser`, it
+        takes the cheapest ones, unless these take CPU or memory of the node: filter has compared only what the first
+        ones take. `once`: the turns of a call search once, and get the same share IDs. Raises Deferred.
         """
         prepared = self._prepare(claims)
         if isinstance(prepared, Failure):

@@ -76,8 +76,9 @@ def gather_pool(
     devices_of: DevicesOf,
     generations: Callable[[], Generations] | None = None,
 ) -> Pool | None:
-    """The pool as the node sees it; None when the node does not see it. `slices` has all slices of the pool, or, with
-    `generations`, all but other nodes' own slices; called if the node sees an incomplete pool. Raises GatherError.
+    """The pool as the node sees it; None when the node does not see it. `slices`: all slices that the node may see.
+    `generations` counts the slices of the whole cluster; it is called only if the pool looks incomplete. Without it,
+    `slices` has all slices of the pool. Raises GatherError.
     """
     collected: list[ResourceSlice] = []
     generation = 0

@@ -310,7 +310,8 @@ class Cluster:
 
     def _observe(self, claim: ResourceClaim, event: Applied) -> bool:
         """True when devices became free, when a shared claim was allocated, or when more pods can use the claim. A
-        version older than the known one changes nothing: watches deliver these after our own write replies.
+        version older than the known one changes nothing: a watch can deliver an old version after our write was
+        answered.
         """
         uid = claim.metadata.uid
         before, in_flight = self.ledger.by_uid(uid), self.ledger.held(uid)

@@ -155,7 +155,7 @@ class Inventory:
             yield from (item for item in self.pools[id].slices.values() if item.spec.node_name == node)
 
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
-        """The known nodes that see the pool and are not stale."""
+        """The known nodes that see the pool; `Nodes.seeing` says which stale ones."""
         return self.nodes.seeing(pool)
 
     def slices(self) -> Iterator[ResourceSlice]:

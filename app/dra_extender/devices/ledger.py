@@ -113,7 +113,7 @@ class Ledger:
 
     def observe(self, claim: ResourceClaim, *, watched: bool, after_gap: bool = False) -> bool:
         """A version of the claim, from the watch or from the reply to our write. True when devices became free, or when
-        a claim may have a rival less than was known. `after_gap`: the watch may have missed versions before this one.
+        a conflict with another claim may be over. `after_gap`: the watch may have missed versions before this one.
         """
         uid, version = identity(claim), claim.metadata.version
         self.newest = max(version, self.newest)

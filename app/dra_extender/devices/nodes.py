@@ -4,8 +4,8 @@ Promises: a node sees at most `DEVICES_OF_NODE` devices. A node's own slices cha
 evaluated for each node, and nodes with the same outcome share one pool. `changes` has every node on which the result
 for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
 
-A pool with open slices of shared counters only has no devices on other nodes. They do not see it, unless it is
-incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
+If the open slices of a pool have only counters, nodes without own slices in the pool have no devices of it. They do not
+see it, unless it is incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
 structured/internal/incubating/pools_incubating.go).
 """
 
@@ -71,7 +71,9 @@ HYPOTHETICAL = -1
 """The index of a hypothetical node."""
 
 Visible = tuple[Hashable, ...]
-"""What a node sees of a pool: names of its own slices, and the visibility of each open slice."""
+"""What a node sees of a pool: the names of its own slices, which open slices it sees, and whether it can skip
+operations of the kubelet.
+"""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -123,7 +125,7 @@ class Nodes(Mapping[str, Node]):
         self._deviceless: dict[PoolID, _Ordered] = {}
         """In search order."""
         self._computed: set[PoolID] = set()
-        """Pools that some node has computed since their last change: every node has the other pools in `stale`."""
+        """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
@@ -250,7 +252,7 @@ class Nodes(Mapping[str, Node]):
                 self.changes.note(seen.index)
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
-        """The known nodes that see the pool and are not stale."""
+        """The known nodes that see the pool. Nodes that see only its open slices count unless they are stale."""
         indexes = self._open.get(pool)
         if indexes is not None:
             yield from (seen.node.name for index in indexes if (seen := self.by_index[index]) is not None)

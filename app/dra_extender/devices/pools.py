@@ -55,7 +55,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
     elsewhere: int = 0
     """Mask of the devices whose own node selection excludes this node."""
     unserved: int = 0
-    """Mask of the devices that skip operations of the kubelet which the node does not do without."""
+    """Mask of the devices that need a kubelet that skips operations, while the node's kubelet does not skip them."""
     skips: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=_nothing)
     """The operations that a device skips."""
     unmatchable: Mapping[int, str] = msgspec.field(default_factory=_nothing)

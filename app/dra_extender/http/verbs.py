@@ -15,10 +15,9 @@ Promises to kube-scheduler (extender protocol v1, as its client in pkg/scheduler
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -53,7 +52,6 @@ log = structlog.get_logger(__name__)
 
 A = TypeVar("A")
 R = TypeVar("R")
-Decided: TypeAlias = R | Awaitable[R]
 
 NEEDS_VICTIMS: Final = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
 INTERNAL_ERROR: Final = "dra-extender: internal error, see its log"
@@ -65,15 +63,15 @@ MAX_BODY: Final = 8 * 2**20
 class Decider(Protocol):
     """The decisions of the verbs. An exception is a bug, and the response says so."""
 
-    def filter(self, args: ExtenderArgs) -> Decided[ExtenderFilterResult]: ...
+    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult: ...
 
-    def prioritize(self, args: ExtenderArgs) -> Decided[Sequence[HostPriority]]: ...
+    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]: ...
 
-    def advise(self, args: ExtenderArgs) -> Decided[Sequence[HostPriority]]: ...
+    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]: ...
 
-    def preempt(self, args: ExtenderPreemptionArgs) -> Decided[ExtenderPreemptionResult]: ...
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult: ...
 
-    def bind(self, args: ExtenderBindingArgs) -> Decided[ExtenderBindingResult]: ...
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult: ...
 
 
 class VerbTerms(msgspec.Struct, frozen=True):
@@ -99,7 +97,7 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
 
     name: VerbName
     args: type[A]
-    decide: Callable[[Decider, A], Decided[R]]
+    decide: Callable[[Decider, A], Awaitable[R]]
     invalid: Callable[[A], str]
     describe: Callable[[A, R], Described]
     refuse: Callable[[int, str], RawResponse] = error_response
@@ -155,8 +153,7 @@ class _Verb(Generic[A, R]):
         if invalid:
             return kind.refuse(400, invalid), "malformed"
         try:
-            decided = kind.decide(self._decider(), args)
-            result = await self._wait(decided) if inspect.isawaitable(decided) else decided
+            result = await self._wait(kind.decide(self._decider(), args))
             response = RawResponse(encode(result))
         except Exception as mistake:
             unexpected("verb", mistake, verb=kind.name)

@@ -86,8 +86,8 @@ class KnownObjects(Generic[T]):
             self._continuity.begin_list(self._resource.kind)
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
-        """Decode some objects of a list in progress. `report` applies those whose version is not known later: it has
-        no await, so it must be short. Raises SetBackError.
+        """Decode some objects of a list in progress. `report` later applies the objects with a new version. It must
+        be fast, because it does not await. Raises SetBackError.
         """
         for raw in items:
             identity = identify(raw)

@@ -145,11 +145,11 @@ class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     nominate_from_nodes: int = 1_000
 
     nominated_seconds: float = 10.0
-    """A pod that was nominated early and is not bound loses its nomination when no scheduler has called in this time,
+    """A pod that was nominated early and is not bound loses its nomination when no scheduler has called in this time.
     """
 
     nominated_most_seconds: float = 60.0
-    """and after this time in any case."""
+    """After this time, the pod loses its nomination in any case."""
 
     def reader(self, namespace: str) -> Reader:
         """Who reads what is written to objects of this namespace."""

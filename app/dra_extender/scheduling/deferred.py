@@ -6,9 +6,8 @@ Promises
 - Deferred work is done once, however many pods, nodes and calls need it. The namespace that has used least of the
   workers' time is next; within a namespace the claims of one content take turns. When the queue is full, the namespace
   and the content with most items lose one.
-- Calls for a namespace take one turn each while its calls have taken more than `NAMESPACE_CLAIMS` times
-  `worker_claim_seconds` beyond their first turns, with what they waited for reads. Their pods are requeued, so they
-  still get further.
+- A namespace has an allowance of `NAMESPACE_CLAIMS` times `worker_claim_seconds`. Later turns of its calls, and their
+  reads, use it up. Without allowance, each call gets one turn. The pods are requeued, so they still get further.
 - Claims of one content get `worker_claim_seconds` of the workers' time and of calls that reach `call_work`. After that
   their queued work is dropped, and for `worker_forgiving_seconds` nothing is deferred for them.
 - A pod that was refused because of deferred work is requeued when all work of one content is done; a pod that was
@@ -53,7 +52,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 NAMESPACE_CLAIMS: Final = 3
-"""Calls for a namespace get this many times the time of claims with equal content, however many claims it has."""
+"""The allowance of a namespace, in multiples of `worker_claim_seconds`."""
 
 WORKERS: Final = "workers"
 """What a pod awaits, instead of the UID of a claim or a pod."""

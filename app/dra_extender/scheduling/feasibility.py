@@ -79,7 +79,7 @@ class NodeStatuses(msgspec.Struct, frozen=True):
     blocking: tuple[ResourceClaim, ...] = ()
     """Allocated claims that are the only obstacle on some node, and claims that are being deleted."""
     awaiting: str = ""
-    """UID of the claim in flight because of which the pod was refused."""
+    """What the refused pod waits for: the UID of a claim in flight, the key of a gang, or `WORKERS`."""
     waiting: bool = False
     """Some nodes are refused only because work was deferred, or the call has reached `call_work`."""
 

@@ -106,8 +106,8 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         self.signals.notify(uid)
 
     def _confirms_claim(self, pod: Pod) -> bool:
-        """True when the bound pod has a claim whose verification was not confirmed: the pod was bound, so the claim is
-        verified, and other pods may share it.
+        """True when the bound pod uses a claim that the ledger cannot verify. The binding proves the claim, so other
+        pods may share it.
         """
         ledger = self.cluster.ledger
         return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))

@@ -40,7 +40,7 @@ class RequeueTrigger:
         self._oldest_forgotten = -2
         """The oldest generation of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
-        """UIDs of claims in flight and of pods being bound: refused pods wait for these to end."""
+        """What refused pods wait for: UIDs of claims in flight and of pods being bound, keys of gangs, `WORKERS`."""
         self._missed: set[str] = set()
         """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these; for any, when full."""
         self._due = asyncio.Event()
@@ -54,7 +54,7 @@ class RequeueTrigger:
             self._due.set()
 
     def ended(self, uid: str) -> None:
-        """The bind of this pod, or the write of this claim, has ended."""
+        """What refused pods may wait for under this name has ended: a bind, a write of a claim, a plan of a gang."""
         if uid in self._awaited:
             self.improved()
 

@@ -75,7 +75,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     is_abandoned: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind of any replica relies on the claim's allocation any more."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
-    """The devices that `Nominations` keeps from a pod for the preemptors, and plans of gangs for their members."""
+    """The devices that the pod must not use, because preemptors or members of gangs get them."""
     values: Callable[[Pod], Values] = lambda pod: ()
     """The values that the devices of the pod must have, because the other pods of its gang have them."""
     is_planned: Callable[[str], bool] = lambda uid: False

@@ -5,9 +5,9 @@ and their scheduler is known to call the service.
 
 Promises: diagnoses do not delay the verbs: they run one at a time, in turns, in a sixth of the time. The namespace
 whose diagnoses have taken fewest turns is next. Pods that differ only in their names, their namespaces and the names of
-their claims share a diagnosis; pods of several namespaces do unless its text names an object of one of them. The
-service writes an event when its text changes, and at most once in `REPORT_SECONDS` per pod unless another rule refuses
-the pod.
+their claims share a diagnosis. Pods of different namespaces share it only if its text names no object of these
+namespaces. The service writes an event when its text changes, and at most once in `REPORT_SECONDS` per pod unless
+another rule refuses the pod.
 """
 
 from __future__ import annotations

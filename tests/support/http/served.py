@@ -32,7 +32,7 @@ class ScriptedVerbs:
         self.asked: list[Any] = []
         self.bind_with: Callable[[ExtenderBindingArgs], Awaitable[ExtenderBindingResult]] = self.bind_at_once
 
-    def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
+    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         self.asked.append(args)
         if args.Pod.metadata.name == "bomb":
             raise RuntimeError("boom")
@@ -42,16 +42,16 @@ class ScriptedVerbs:
             FailedAndUnresolvableNodes={name: "cannot allocate all claims" for name in names if name == "bad"},
         )
 
-    def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
         self.asked.append(args)
         if args.Pod.metadata.name == "bomb":
             raise RuntimeError("boom")
         return [HostPriority(name, index % 11) for index, name in enumerate(args.NodeNames or ())]
 
-    def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
-        return self.prioritize(args)
+    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return await self.prioritize(args)
 
-    def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         self.asked.append(args)
         return ExtenderPreemptionResult(args.NodeNameToMetaVictims or {})
 

@@ -27,7 +27,7 @@ from dra_extender.devices.overlay import Overlay
 
 REMEMBERED_KEYS = 50_000
 REMEMBERED_RESULTS = 50_000
-"""There are as many as scores."""
+"""The most results of one claim: each distinct score makes one."""
 
 UNDECIDED = 0
 """Number of the result of a node for which it is not known, or not any more."""
@@ -46,8 +46,8 @@ argument, have the same answer. Raises TurnSpent and Deferred.
 class NodeResults(msgspec.Struct, frozen=True):
     """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
 
-    `waiting`: some are refused only because workers have to answer first, or for want of time. `amounts`: of the nodes
-    that fit and of which devices take something.
+    `waiting`: some are refused only because workers have to answer first, or because the time is over. `amounts`: what
+    the devices take of the CPU and memory of a node that fits, if they take any.
     """
 
     fits: list[str]

@@ -166,7 +166,7 @@ class PageUpdates:
         self._view: View | None = None
         self._pending: dict[str, Pod] = {}
         self._contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}
-        """By UID: what pods and their claims have in common with equal ones, and for which objects that holds."""
+        """By UID: the pod, its claims, and the key that equal pods share."""
         self._kinds: dict[Hashable, str] = {}
         """UIDs of the diagnosed pods."""
         self._nodes: dict[str, NodePart] = {}

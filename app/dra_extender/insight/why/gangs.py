@@ -57,7 +57,7 @@ class JointTrials:
     def decide(
         self, changed: SimulatedPod, budget: QueryBudget, mates: Mapping[str, Pod] | None = None, **instead: Any
     ) -> Turns[GangDecision | None]:
-        """The decision on the changed pod, if fields of the gang are these `instead`; None while it is unknown."""
+        """Decide on the changed pod. `instead` replaces fields of the gang. None while the answer is unknown."""
         budget.trials += TRIALS
         prefiltered, snapshot = changed.prefiltered, changed.snapshot
         if changed.is_kept_out() or not isinstance(prefiltered, PreFilterState):
@@ -129,7 +129,7 @@ class JointTrials:
 
 
 def trials_of(view: View, found: SimulatedPod, names: Sequence[str]) -> JointTrials | None:
-    """None for a pod without a gang, or with a place in its plan. `view`: with the devices kept for other pods free."""
+    """None if the pod has no gang, or has a node in its plan. `view` counts devices kept for other pods as free."""
     gang = gang_of(view, found.pod)
     if gang is None or view.is_planned(found.pod.metadata.uid):
         return None

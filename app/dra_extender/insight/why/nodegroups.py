@@ -269,8 +269,8 @@ def node_groups(nodes: NodeGroups, budget: QueryBudget) -> Turns[list[NodeGroup]
 
 
 def _outcome(nodes: NodeGroups, group: Sequence[str], budget: QueryBudget) -> Turns[NodeTally]:
-    """The decision about the devices of a group, with its tally if the search was reached. What the devices would take
-    of a node, and the node does not have, is added to its obstacles.
+    """The decision about the devices of a group, with its tally if the search was reached. Adds an
+    obstacle if the devices need more CPU or memory than the node has.
     """
     pod, name = nodes.pod, group[0]
     prefiltered, node = pod.prefiltered, pod.snapshot.node(name)

@@ -8,8 +8,8 @@ Promises
   back.
 - It ends, whatever the API server does: what stays unknown or cannot be rolled back goes to `PendingRollbacks`, with
   the devices held.
-- Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline. The
-  rules for unused allocations rely on that.
+- An attempt starts no write if the pod is being deleted, if this replica does not lead, or after the deadline. The
+  rules for unused allocations (`idle.py`) rely on that.
 
 Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of plugins/dynamicresources/dynamicresources.go.
 """

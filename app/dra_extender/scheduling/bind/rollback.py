@@ -5,8 +5,8 @@ Promises
   what the bind wrote is rolled back; with `clear` also what an attempt that ended long ago has left.
 - A reservation for a PodGroup is removed only by the bind that wrote it, while nobody has written the claim since.
 - Each write is made for the version it was decided on: what changed in between is read again. If the claim was written
-  since the bind wrote it, the pod is read again, too, and a binding that is under way fails: users can remove the mark
-  of another replica that has taken the claim over.
+  since the bind wrote it, the rollback first changes the pod, so that a binding that is under way fails. The mark of
+  another replica alone is not enough: users can remove it.
 - When a write may still arrive late, a later write to the claim makes it fail; the devices stay held until that is
   known to be stored.
 - Every call ends: what is refused, cannot be decoded or is not answered raises Unresolved, with the devices held, and

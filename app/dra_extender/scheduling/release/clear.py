@@ -1,10 +1,10 @@
 """Releasing the devices of one unused claim.
 
 Promises
-- One write clears the allocation. It requires the version of the claim that the decision was made on, so a later
-  reservation or mark wins. A claim with a bound pod is kept. Before it, each pod of the claim is read and
-  changed in the API server: a binding requires the version that the pod had before the claim was written, so one that
-  is under way fails. After the last answer the watched state is checked again, with no await before the write.
+- A claim with a bound pod is kept. One write clears the allocation. It requires the version of the claim that the
+  decision was made on, so a later reservation or mark wins. Before the write, each pod of the claim is read and changed
+  in the API server. A binding that is under way then fails, because it requires the older version. After the last
+  answer the watched state is checked again, with no await before the write.
 - The pods of a claim that is reserved for a PodGroup are those of the group that name it. It is kept when no such pod
   is known, or when the watch may not have shown all of them.
 - While the write is in progress, no bind of this service relies on the claim.

@@ -194,8 +194,9 @@ class FilterVerb:
     def _decide(
         self, view: View, pod: Pod, names: tuple[str, ...], planned: TentativePlan | None
     ) -> _Decided | ExtenderFilterResult:
-        """On one state. May run several times and changes nothing, except that placement counts the pod's workload
-        once. `planned`: the plan for the only node that is asked about, because the pod is nominated there.
+        """Decide on one state. May run several times: it does not change the state that it decides on, and placement
+        counts the pod's workload once. `planned`: the plan for the only node that is asked about, because the pod is
+        nominated there.
         """
         uid = pod.metadata.uid
         if uid in view.binding:

@@ -1,6 +1,6 @@
 """The prioritize verb, and the nodes that filter offers when more fit than kube-scheduler needs.
 
-Promises of prioritize: integers from 0 to 10, one per node asked about; nothing is written. A scheduler that allocates
+Promises of prioritize: integers from 0 to 10, one per node asked about. A scheduler that allocates
 by itself gets the same scores, because it would choose the same devices.
 
 Promises of `Offers`: by default all nodes that fit are offered. Otherwise `SchedulingConfig.offered_percent` sets the
@@ -47,8 +47,8 @@ COMPARED = 32
 
 
 def prioritize(view: View, args: ExtenderArgs, tentative_plans: TentativePlans | None) -> list[HostPriority]:
-    """The answer to one call. `reservations`: the plans that will probably be bound; the plan for the best node is
-    added. None when the scheduler allocates by itself.
+    """The answer to one call. Adds the plan for the best node to `tentative_plans`, which is None when the scheduler
+    allocates by itself.
     """
     names = tuple(dict.fromkeys(args.NodeNames or ()))
     scores = dict.fromkeys(names, 0)
