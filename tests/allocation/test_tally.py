@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dra_extender.allocation.plan import RULES, Rule, rule_text
-from dra_extender.allocation.scoring import PrioritizedList
+from dra_extender.allocation.scoring import score_of
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.insight.why.text import tally_text
@@ -179,4 +179,4 @@ def test_earlier_alternatives_score_more(chosen: list[str], expected: int) -> No
     item = claim(first_available("r", ask(), ask()), request("s"), first_available("t", ask(), ask(), ask()))
     results = [{"request": name, "driver": "d", "pool": "p", "device": "x"} for name in chosen]
     allocation = convert(AllocationResult, {"devices": {"results": results}})
-    assert PrioritizedList().fixed([(convert(ResourceClaim, item), allocation)]) == expected
+    assert score_of([(convert(ResourceClaim, item), allocation)]) == expected

@@ -23,7 +23,7 @@ from dra_extender.allocation.cache.results import NodeResults, ResultCache, Sear
 from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
-from dra_extender.allocation.scoring import PlanChooser, PrioritizedList, Scorer, WeightedScorers, least
+from dra_extender.allocation.scoring import PlanChooser, least, score_of
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
@@ -35,8 +35,6 @@ from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
-
-PRIORITIZED_LIST: Final = PrioritizedList()
 
 REMEMBERED_CLAIMS = REMEMBERED_KEYS = 256
 REMEMBERED_READS = 16
@@ -72,8 +70,6 @@ class _Caches:
         self.filters = filters
         self.signatures = signatures
         self.results: LRUCache[ClaimsKey, ResultCache | Failure] = LRUCache(REMEMBERED_BYTES, _results_size)
-        self.scored: LRUCache[ClaimsKey, ResultCache | Failure] = LRUCache(REMEMBERED_BYTES, _results_size)
-        """For a scorer that reads more of nodes than the search does."""
         self.keys: LRUCache[NodeReads, EquivalenceKeys] = LRUCache(
             REMEMBERED_BYTES, lambda keys: _size(keys.size, REMEMBERED_KEYS)
         )
@@ -83,7 +79,7 @@ class _Caches:
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
 
     def clear(self) -> None:
-        for cache in (self.results, self.scored, self.keys, self.prepared, self._pools):
+        for cache in (self.results, self.keys, self.prepared, self._pools):
             cache.clear()
         self.filters.clear()
 
@@ -96,19 +92,9 @@ class _Caches:
 
 
 class Decisions:
-    """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call. `scorers`, each
-    with its weight, rate nodes that fit, in addition to PrioritizedList."""
+    """Decides on one state of one cluster. `share_ids` makes a new share ID (a UUID) at each call."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        share_ids: ShareIDs,
-        step_budget: int = STEP_BUDGET,
-        scorers: Sequence[tuple[Scorer, int]] = (),
-    ) -> None:
-        self.scorer: Scorer = WeightedScorers(((PRIORITIZED_LIST, 1), *scorers)) if scorers else PRIORITIZED_LIST
-        self._scorers = scorers
+    def __init__(self, cluster: Cluster, *, share_ids: ShareIDs, step_budget: int = STEP_BUDGET) -> None:
         self._cluster = cluster
         self._step_budget = step_budget
         self._share_ids = share_ids
@@ -167,7 +153,7 @@ class Decisions:
 
     def on(self, cluster: Cluster) -> Decisions:
         """The same decisions about another cluster, with caches of their own."""
-        return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget, scorers=self._scorers)
+        return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget)
 
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()
@@ -219,30 +205,27 @@ class Decisions:
         if not claims:
             return dict.fromkeys(names, 0)
         try:
-            results = self._results(claims, scored=True)
+            results = self._results(claims)
         except Deferred:
             return {}
         if isinstance(results, Failure):
             return {}
         return results.scores(names, self._search(claims, results), self._overlay, self.budget)
 
-    def _results(self, claims: Sequence[ResourceClaim], *, scored: bool = False) -> ResultCache | Failure:
-        key, caches = self._key(claims), self._caches
-        scorer = self.scorer if scored and (self.scorer.reads_use or self.scorer.attributes) else None
-        known = caches.results if scorer is None else caches.scored
+    def _results(self, claims: Sequence[ResourceClaim]) -> ResultCache | Failure:
+        key, known = self._key(claims), self._caches.results
         found = known.get(key)
         if found is None:
             prepared = self._prepare(claims)
-            found = prepared if isinstance(prepared, Failure) else self._results_of(prepared, scorer)
-            known[key] = found
+            found = known[key] = prepared if isinstance(prepared, Failure) else self._results_of(prepared)
         return found
 
     def _key(self, claims: Sequence[ResourceClaim]) -> ClaimsKey:
         stamp = self._cluster.inventory.classes.stamp
         return self.signatures(claims), tuple(map(stamp, class_names(claims))), self._values
 
-    def _results_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> ResultCache:
-        reads, caches = node_reads(prepared, scorer), self._caches
+    def _results_of(self, prepared: PreparedClaims) -> ResultCache:
+        reads, caches = node_reads(prepared), self._caches
         keys = caches.keys.get(reads)
         if keys is None:
             pools = caches.pools(None if reads.exact else reads_of(reads.filters, reads.attributes, self.budget))
@@ -267,14 +250,10 @@ class Decisions:
             request = self._request(prepared[0], node)
             if request is None:
                 return Unfit(NOT_SYNCED, 0), 0
-            decided, found = self._decide(request, key, results)
-            return found, self._score(decided, found) if isinstance(found, Plan) else 0
+            found = self._decide(request, key, results)
+            return found, score_of(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else 0
 
         return search
-
-    def _score(self, request: SearchRequest, plan: Plan) -> int:
-        claims = [prepared.claim for prepared in request.prepared.claims]
-        return self.scorer.score(zip(claims, plan.allocations, strict=True), request.view, request.holdings)
 
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: PlanChooser | None = None, *, once: bool = False
@@ -293,7 +272,7 @@ class Decisions:
         plans = self.budget.found if once else {}
         found: Plan | Unfit | Failure | None = plans.get(key)
         if found is None:
-            found = plans[key] = self._decide(request, key)[1]
+            found = plans[key] = self._decide(request, key)
         if chooser is None or not isinstance(found, Plan):
             return found
         chosen = self._least(prepared, node, found, chooser)
@@ -353,19 +332,18 @@ class Decisions:
 
     def _decide(
         self, request: SearchRequest, key: Hashable, results: ResultCache | None = None
-    ) -> tuple[SearchRequest, Plan | Unfit | Failure]:
-        """The decision, and the request that it answers: one with the same key, perhaps for another node. A worker's
-        reply is for claims of the same content, and is applied to these.
+    ) -> Plan | Unfit | Failure:
+        """A worker's reply is for a request with the same key: claims of the same content, perhaps on another node. It
+        is applied to these claims.
         """
         budget = self.budget
         known = budget.known(key)
         if known is not None and isinstance(known.request, SearchRequest):
-            asked = replace(known.request, prepared=request.prepared)
-            return asked, self._worked_out(asked, known.reply)
+            return self._worked_out(replace(known.request, prepared=request.prepared), known.reply)
         if not budget.is_deferred(key):
             share = LATER_SHARE if results is not None and results.has_large_search else 1
             try:
-                return request, budget.attempt(lambda work: self._allocate(request, work), share)
+                return budget.attempt(lambda work: self._allocate(request, work), share)
             except WorkExceeded:
                 if results is not None:
                     results.has_large_search = True

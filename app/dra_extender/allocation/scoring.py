@@ -1,17 +1,16 @@
-"""Which node and which plan are best for a pod: scorers of nodes, and the choice between plans for one node.
-
-A scorer rates the plan for a node and, with `reads_use`, the other devices of the node. It declares what it reads,
-because nodes with equal equivalence keys share one score: a scorer that reads more than it declares gets stale scores.
-`WeightedScorers` adds up several scorers.
+"""The score of a node for a pod, and the choice between plans for one node.
 
 Promises of `least`: only the search in the published order of devices decides whether a node has a solution, and which
 error ends an attempt. A search in another order can only replace this plan by one that costs less. It uses only the
 steps that are left of the budget.
+
+Rules of scores: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (computeScore). Nothing else, such as how
+full a node is, takes part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -19,64 +18,22 @@ import msgspec
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
 
 FIRST_ALTERNATIVE: Final = 8
 """What the first of at most eight alternatives is worth."""
 
-Allocated = Iterable[tuple[ResourceClaim, AllocationResult]]
-"""Claims with their planned or stored allocations."""
+
+def has_alternatives(claims: Iterable[ResourceClaim]) -> bool:
+    """False when all nodes get the same score for claims like these."""
+    return any(request.first_available for claim in claims for request in claim.spec.devices.requests)
 
 
-class Scorer(Protocol):
-    """Rates the plan for a pod on a node; more is better. Pure.
-
-    Reads the traits of devices in the plan, their attributes as far as `attributes` names them (full names), and, with
-    `reads_use`, those of all devices of the node, which of them are in use, and how much capacity and counters are
-    left. Never names of nodes, pools and devices.
+def score_of(allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
+    """The raw score, not normalised, of claims with these planned or stored allocations: earlier alternatives of
+    prioritized requests count more.
     """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def attributes(self) -> Sequence[str]: ...
-
-    @property
-    def reads_use(self) -> bool: ...
-
-    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
-        """False when all nodes get the same score for claims like these."""
-
-    def fixed(self, allocated: Allocated) -> int:
-        """What claims that are allocated already contribute, wherever the pod goes."""
-
-    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
-        """The raw score, not normalised, of a node on which the pending claims would be allocated like this, given what
-        is held there before.
-        """
-
-
-class PrioritizedList:
-    """Earlier alternatives of prioritized requests count more.
-
-    Rules: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (computeScore). Nothing else, such as how full
-    a node is, takes part.
-    """
-
-    name: Final = "prioritized list"
-    attributes: Final = ()
-    reads_use: Final = False
-
-    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
-        return any(request.first_available for claim in pending for request in claim.spec.devices.requests)
-
-    def fixed(self, allocated: Allocated) -> int:
-        return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
-
-    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
-        return self.fixed(planned)
+    return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
 
 
 def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
@@ -88,28 +45,6 @@ def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
                 total += FIRST_ALTERNATIVE - index
                 break
     return total
-
-
-class WeightedScorers:
-    """The sum of several scorers' raw scores, each times its weight."""
-
-    def __init__(self, scorers: Sequence[tuple[Scorer, int]]) -> None:
-        self.name: Final = ", ".join(scorer.name for scorer, _ in scorers)
-        self.attributes: Final = tuple(sorted({name for scorer, _ in scorers for name in scorer.attributes}))
-        self.reads_use: Final = any(scorer.reads_use for scorer, _ in scorers)
-        self._scorers = tuple(scorers)
-
-    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
-        claims = tuple(pending)
-        return any(scorer.concerns(claims) for scorer, _ in self._scorers)
-
-    def fixed(self, allocated: Allocated) -> int:
-        known = tuple(allocated)
-        return sum(weight * scorer.fixed(known) for scorer, weight in self._scorers)
-
-    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
-        known = tuple(planned)
-        return sum(weight * scorer.score(known, view, holdings) for scorer, weight in self._scorers)
 
 
 class PlanChooser(Protocol):

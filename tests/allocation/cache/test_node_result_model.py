@@ -17,7 +17,7 @@ from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.requests import Filters, prepare
-from dra_extender.allocation.scoring import PrioritizedList
+from dra_extender.allocation.scoring import score_of
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
@@ -244,7 +244,7 @@ class VerdictMachine(RuleBasedStateMachine):
                 refused[name] = answer.reason
             else:
                 fits.append(name)
-                scores[name] = PrioritizedList().fixed(zip(claims, answer.allocations, strict=True))
+                scores[name] = score_of(zip(claims, answer.allocations, strict=True))
         return fits, refused, scores, ""
 
     @invariant()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from dra_extender.allocation.scoring import Allocated
-from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.pools import NodeView
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import pre_filter
-from dra_extender.scheduling.verbs.prioritize import LEAST, Offers, enough
+from dra_extender.scheduling.verbs.prioritize import Offers, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 
@@ -101,30 +97,3 @@ async def test_everything_is_offered_by_default(world: World) -> None:
     many_nodes(world)
     service = world.service(make_claim("c"), make_pod("p", "c"))
     assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY
-
-
-class Roomy:
-    """A scorer of its own: the more devices, the better."""
-
-    name = "roomy"
-    attributes = ()
-    reads_use = True
-
-    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
-        return True
-
-    def fixed(self, allocated: Allocated) -> int:
-        return 0
-
-    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
-        return len(view.devices)
-
-
-async def test_nodes_that_another_scorer_rates_best_are_offered_first(world: World) -> None:
-    many_nodes(world)
-    service = world.service(make_claim("c"), make_pod("p", "c"), config=FEW)
-    service.decisions.scorer = Roomy()
-    for _ in range(4):
-        offered = (await service.filter(world.api.pod("p"))).NodeNames or []
-        assert LEAST <= len(offered) < len(MANY)
-        assert set(MANY[-3:]) <= set(offered)

@@ -3,12 +3,11 @@
 Promises: on two nodes with equal keys, the search takes the same steps. A key holds everything that the search reads,
 per pool and in search order: the signature of each device, whether the device is free, and what is left of the pool's
 counters. A key does not hold names of nodes, pools and devices, or devices that no request selects. It does not hold
-devices in use either, unless a request reads them (mode All, admin access). A key for a scorer also holds everything
-that the scorer reads, so nodes with equal keys get equal scores.
+devices in use either, unless a request reads them (mode All, admin access).
 
-The signature of a device holds what the filters of requests say about it, the attributes that constraints or a scorer
-compare, and all other traits as a whole: a new field of the traits is part of it without a change here. Only ordinary
-attributes that nothing reads are left out.
+The signature of a device holds what the filters of requests say about it, the attributes that constraints compare, and
+all other traits as a whole: a new field of the traits is part of it without a change here. Only ordinary attributes
+that nothing reads are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import msgspec
 
 from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.requests import REMEMBERED_BYTES, DeviceFilter, PreparedClaims
-from dra_extender.allocation.scoring import Scorer
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.signatures import PoolSignature, PoolSignatures
 from dra_extender.devices.content import WeakIdentityDict
@@ -54,15 +52,13 @@ Selected = tuple[tuple[int, int, int, bool], ...]
 
 
 class NodeReads(msgspec.Struct, frozen=True):
-    """What a decision reads of nodes: `filters` of requests, `attributes` of constraints and scorers (full names).
-    `in_use`: devices in use as well; `every`: all devices, selected or not, and all that is left of capacity and
-    counters; `exact`: all traits of devices, because expressions of derived attributes may read any.
+    """What a decision reads of nodes: `filters` of requests, `attributes` of constraints (full names). `in_use`:
+    devices in use as well; `exact`: all traits of devices, because expressions of derived attributes may read any.
     """
 
     filters: tuple[DeviceFilter, ...]
     attributes: tuple[str, ...]
     in_use: bool
-    every: bool = False
     exact: bool = False
 
     @property
@@ -71,8 +67,8 @@ class NodeReads(msgspec.Struct, frozen=True):
         return sum(filter.size for filter in self.filters)
 
 
-def node_reads(prepared: PreparedClaims, scorer: Scorer | None = None) -> NodeReads:
-    """What the search for the claims reads, and the scorer that rates what it finds."""
+def node_reads(prepared: PreparedClaims) -> NodeReads:
+    """What the search for the claims reads."""
     asks = [ask for request in prepared.requests for ask in request.asks]
     attributes = {
         name
@@ -81,12 +77,9 @@ def node_reads(prepared: PreparedClaims, scorer: Scorer | None = None) -> NodeRe
         if (name := constraint.match_attribute or constraint.distinct_attribute)
     }
     attributes.update(name for name, _ in prepared.values)
-    every = scorer is not None and scorer.reads_use
-    if scorer is not None:
-        attributes.update(scorer.attributes)
     filters = tuple(dict.fromkeys(ask.filter for ask in asks))
-    in_use = every or any(ask.all or ask.admin for ask in asks)
-    return NodeReads(filters, tuple(sorted(attributes)), in_use, every, any(ask.derived for ask in asks))
+    in_use = any(ask.all or ask.admin for ask in asks)
+    return NodeReads(filters, tuple(sorted(attributes)), in_use, any(ask.derived for ask in asks))
 
 
 class DeviceSignatures:
@@ -120,7 +113,7 @@ class DeviceSignatures:
             (found.lost, found.selected, found.takes, found.failure is not None)
             for found in (suitability(model, filter, budget) for filter in reads.filters)
         )
-        if not reads.every and not any(selected or failure for _, selected, _, failure in suitabilities):
+        if not any(selected or failure for _, selected, _, failure in suitabilities):
             return NOT_SELECTED
         attributes = tuple(model.traits.attribute(name) for name in reads.attributes)
         content = suitabilities, attributes, model if reads.exact else model.bare
@@ -224,7 +217,7 @@ class EquivalenceKeys:
             selected = self._select(signature, budget)
             parts.devices = self._selected.setdefault(selected, selected)
         devices: list[Hashable] = []
-        consuming, in_use, all_owned = self._reads.every, self._reads.in_use, state.owned
+        consuming, in_use, all_owned = False, self._reads.in_use, state.owned
         for index, device, locality, consumes in parts.devices:
             owned = bool(all_owned >> index & 1)
             if owned and not in_use:

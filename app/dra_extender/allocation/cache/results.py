@@ -72,10 +72,7 @@ _FIXED = (NodeResult(False), NodeResult(False, NOT_SYNCED), NodeResult(False))
 
 
 class ResultCache:
-    """The results for claims of one content.
-
-    Scores are those of the searches. Ask for them only when the keys are made for what the scorer reads.
-    """
+    """The results for claims of one content."""
 
     def __init__(self, keys: EquivalenceKeys, nodes: Nodes, ledger: Ledger) -> None:
         self.size = keys.size

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan
+from dra_extender.allocation.scoring import has_alternatives, score_of
 from dra_extender.api.extender import ExtenderArgs, HostPriority
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
@@ -69,7 +70,7 @@ def prioritize(view: View, args: ExtenderArgs, tentative_plans: TentativePlans |
 def _prefer_better_alternatives(view: View, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
     """Raw scores, brought to 0..10 over these nodes."""
     allocated = [(claim, claim.allocation) for claim in prefiltered.claims.allocated if claim.allocation is not None]
-    already = view.decisions.scorer.fixed(allocated)
+    already = score_of(allocated)
     raw = {name: already + score for name, score in raw_scores(view, prefiltered, list(scores)).items()}
     best = max(raw.values(), default=0)
     if best > 0:
@@ -110,12 +111,11 @@ def chosen_of(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> 
 
 def raw_scores(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> dict[str, int]:
     """The score of each of these nodes that fits; empty when all scores are equal."""
-    scorer = view.decisions.scorer
-    if prefiltered.wanted is None and not scorer.concerns(prefiltered.claims.pending):
+    if prefiltered.wanted is None and not has_alternatives(prefiltered.claims.pending):
         return {}
     found: dict[str, int] = {}
     for claims, group in groups(view, prefiltered, names, {}):
-        if scorer.concerns(claims):
+        if has_alternatives(claims):
             found.update(view.decisions.scores(claims, group))
     return found
 
@@ -198,7 +198,7 @@ class Offers:
         alone = placement is not None and placement.strategy.only_chosen
         if len(fits) < 2 or not isinstance(prefiltered, PreFilterState):
             return fits
-        if avoid and not view.decisions.scorer.concerns(prefiltered.claims.pending):
+        if avoid and not has_alternatives(prefiltered.claims.pending):
             others = [name for name in fits if name not in avoid]
             fits = others if len(others) >= LEAST else fits
         if len(fits) <= most and not alone:
