@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.cel import Program, Programs
-from dra_extender.cel.trial import brief, clauses, pointed, respelled, try_selector
+from dra_extender.cel.trial import brief, clauses, pointed, try_selector, words
 from tests.support.simulation.objects import make_slice
 
 MODEL = 'device.attributes["gpu.example.com"].model'
@@ -41,13 +41,11 @@ def test_a_word_is_pointed_at_where_it_stands_first() -> None:
 
 
 def test_one_word_at_a_time_is_changed() -> None:
-    found = respelled(f'{MODEL} == "A1" && a < 3 && true', lambda word: [word + '"'], lambda number: [number + 1])
-    assert [(option.old, option.new) for option in found] == [
-        ("gpu.example.com", 'gpu.example.com"'),
-        ("A1", 'A1"'),
-        ("3", "4"),
-        ("true", "false"),
-    ]
+    expression = f'{MODEL} == "A1" && a < 3 && true'
+    found = list(words(expression))
+    assert [word.text for word in found] == ["attributes", "gpu.example.com", "model", "A1", "3", "true"]
+    assert found[3].replaced(expression, 'A1"') == f'{MODEL} == "A1\\"" && a < 3 && true'
+    assert found[4].replaced(expression, "4") == f'{MODEL} == "A1" && a < 4 && true'
 
 
 @pytest.mark.parametrize(

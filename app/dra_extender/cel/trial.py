@@ -9,7 +9,7 @@ nothing can be changed in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ _LOOSER: Final = frozenset(("||", "?"))
 _WAY: Final = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
 _DIGITS: Final = 20
 """Digits of the longest 64-bit number."""
-_FLIPPED: Final = {"true": "false", "false": "true"}
+_WORDS: Final = frozenset(("string", "int", "true", "false"))
 
 
 class DeviceMatch(msgspec.Struct, frozen=True):
@@ -172,35 +172,30 @@ def brief(expression: str) -> str:
     return _WAY.sub("", expression)
 
 
-class Respelled(NamedTuple):
-    """`expression` has `new` where there was `old`."""
-
-    old: str
-    new: str
-    expression: str
-
-
-def respelled(
-    expression: str, others: Callable[[str], Iterable[str]], numbers: Callable[[int], Iterable[int]]
-) -> Iterator[Respelled]:
-    """The expression with one word changed: a string or a name behind a point becomes one of `others(word)`, a number
-    one of `numbers(number)`, a truth value the other.
+class Word(NamedTuple):
+    """A part of an expression that can be another: a string, a name behind a point, a number or a truth value. `kind`:
+    of its token. `text`: without quotes.
     """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    def replaced(self, expression: str, other: str) -> str:
+        """The expression with another word there."""
+        written = _quoted(other) if self.kind == "string" else other
+        return expression[: self.start] + written + expression[self.end :]
+
+
+def words(expression: str) -> Iterator[Word]:
+    """In order. Strings with escapes, and numbers that no 64-bit number is, are left out."""
     tokens = _tokens(expression)
     for before, token in zip((None, *tokens), tokens, strict=False):
-        content = _content(token)
-        news: list[tuple[str, str]] = []
-        if content:
-            news = [(word, _quoted(word)) for word in others(content)]
-        elif token.kind == "name" and before is not None and before.kind == ".":
-            news = [(word, word) for word in others(token.text) if word.isidentifier()]
-        elif token.kind == "int" and len(token.text) <= _DIGITS:
-            news = [(str(number), str(number)) for number in numbers(int(token.text, 0)) if str(number) != token.text]
-        elif token.kind in _FLIPPED:
-            news = [(_FLIPPED[token.kind], _FLIPPED[token.kind])]
-        for word, written in news:
-            end = token.offset + len(token.text)
-            yield Respelled(content or token.text, word, expression[: token.offset] + written + expression[end:])
+        text = _content(token) if token.kind == "string" else token.text
+        named = token.kind == "name" and before is not None and before.kind == "."
+        if text and (named or token.kind in _WORDS) and (token.kind != "int" or len(text) <= _DIGITS):
+            yield Word(token.kind, text, token.offset, token.offset + len(token.text))
 
 
 def _tokens(expression: str) -> list[Token]:

@@ -303,11 +303,3 @@ def _differ_by_letters(word: str, other: str) -> bool:
     start = max(word.rfind(mark, 0, same) for mark in SEPARATORS) + 1
     rest, others = word[start:], other[start:]
     return len(rest) <= 1 or len(others) <= 1 or not set(rest).isdisjoint(others)
-
-
-def nearest_first(
-    word: str, known: Sequence[str], budget: QueryBudget, most: int
-) -> Turns[tuple[list[str], list[str]]]:
-    """(the known words that are similar to the word, all known words starting with these)"""
-    close = yield from near(word, known, budget, most)
-    return close, [*close, *(name for name in known if name not in close)]

@@ -7,9 +7,9 @@ needs no permission to read templates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -35,12 +35,12 @@ from dra_extender.insight.why.candidates import (
     EditableRequest,
     Order,
     near,
-    nearest_first,
     object_change,
     pod_edit,
     requests_of,
 )
 from dra_extender.insight.why.report import NodeGroup
+from dra_extender.insight.why.selectorchanges import Vocabulary
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
@@ -62,17 +62,6 @@ Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 """By claim (namespace/name) and request: the tallies of the nodes."""
 
 
-class KnownNames(NamedTuple):
-    """`classes`: by class, the known drivers of the devices that it selects. `attributes`: full names of the attributes
-    that devices have; `differing`: those in which devices of a node differ. `capacities`: names of their capacities.
-    """
-
-    classes: Mapping[str, frozenset[str]]
-    attributes: Sequence[str]
-    differing: Collection[str]
-    capacities: Sequence[str]
-
-
 def tallies(groups: Sequence[NodeGroup]) -> Tallies:
     """The tallies of each request in all groups."""
     found: dict[tuple[str, str], list[RequestTally]] = {}
@@ -82,7 +71,7 @@ def tallies(groups: Sequence[NodeGroup]) -> Tallies:
     return found
 
 
-def of_claim(editable: EditableClaim, known: Tallies, names: KnownNames, budget: QueryBudget) -> ChangeLists:
+def of_claim(editable: EditableClaim, known: Tallies, names: Vocabulary, budget: QueryBudget) -> ChangeLists:
     """All changes of one claim, except those of its selectors."""
     for request in requests_of(editable):
         found = known.get((editable.claim.metadata.key, request.name), ())
@@ -113,7 +102,7 @@ def _count(request: EditableRequest, count: int) -> CandidateChange:
 
 
 def _capacities(
-    request: EditableRequest, found: Sequence[RequestTally], known: Sequence[str], budget: QueryBudget
+    request: EditableRequest, found: Sequence[RequestTally], known: Collection[str], budget: QueryBudget
 ) -> ChangeLists:
     asked = request.source.capacity.requests if request.source.capacity is not None else {}
     for name, amount in asked.items():
@@ -181,7 +170,7 @@ def _toleration(request: EditableRequest, taints: Sequence[tuple[str, str, str]]
     )
 
 
-def _classes(request: EditableRequest, known: Mapping[str, frozenset[str]], budget: QueryBudget) -> ChangeLists:
+def _classes(request: EditableRequest, known: Mapping[str, Set[str]], budget: QueryBudget) -> ChangeLists:
     """Other classes that may select devices of the same driver. A class without known drivers may select any device."""
     now = request.source.device_class_name
     drivers = known.get(now)
@@ -190,11 +179,11 @@ def _classes(request: EditableRequest, known: Mapping[str, frozenset[str]], budg
         yield from budget.charge(1)
         if name != now and (not drivers or not found or found & drivers):
             classes.append(name)
-    close, others = yield from nearest_first(now, classes, budget, CLASSES)
+    close = yield from near(now, classes, budget, CLASSES)
     yield from budget.charge(CLASSES * CHANGE + len(classes) // 4)
     misspelt = close if now not in known else []
     yield ChangeList(Order.MISTAKE, [_class(request, name, near=True) for name in misspelt])
-    rest = [name for name in others if name not in misspelt]
+    rest = [name for name in dict.fromkeys((*close, *classes)) if name not in misspelt]
     if len(rest) > CLASSES:
         budget.complete = False
     yield ChangeList(Order.CLASS, [_class(request, name, near=False) for name in rest[:CLASSES]])
@@ -210,19 +199,19 @@ def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChang
     return request.edit("class", "/deviceClassName", name, text, short)
 
 
-def _constraints(editable: EditableClaim, known: KnownNames, budget: QueryBudget) -> ChangeLists:
+def _constraints(editable: EditableClaim, known: Vocabulary, budget: QueryBudget) -> ChangeLists:
     for index, constraint in enumerate(editable.claim.spec.devices.constraints):
         kind = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
         now = constraint.match_attribute or constraint.distinct_attribute or ""
         path, where = f"/devices/constraints/{index}", f"claim {editable.entry}"
-        close, others = yield from nearest_first(now, known.attributes, budget, 3)
+        close = yield from near(now, known.attributes, budget)
         useful = known.differing if now in known.attributes else {*close, *known.differing}
         yield from budget.charge(ATTRIBUTES * CHANGE)
         candidates = [
             editable.edit(
                 "constraint", f"{path}/{kind}", name, f"use {kind} {name} instead of {now} in {where}", f"{kind} {name}"
             )
-            for name in others[:ATTRIBUTES]
+            for name in islice(dict.fromkeys((*close, *known.attributes)), ATTRIBUTES)
             if name != now and name in useful
         ]
         yield ChangeList(Order.CONSTRAINT, candidates)

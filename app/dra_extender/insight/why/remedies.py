@@ -12,7 +12,8 @@ one, and where another person or component has to act, such as for a scheduling 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import combinations
 from typing import Any, Final
 
@@ -45,8 +46,6 @@ MOST: Final = 8
 """Remedies that are reported at most."""
 DRIVERS: Final = 20_000
 """Units of work to find the drivers of the devices that each class selects, for all classes together."""
-CLASS: Final = 5_000
-"""Units of work for one class."""
 MODEL: Final = 10
 """Units of work to collect the words of one device model."""
 ATTRIBUTE: Final = 2
@@ -97,13 +96,11 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
     pod, known = nodes.pod, claimchanges.tallies(found)
     yield from budget.charge(sum(len(group.requests) for group in found))
     vocabulary, devices = yield from _vocabulary(pod, found, budget)
-    classes = yield from _drivers(pod, devices, budget)
-    attributes, capacities = list(vocabulary.attributes), list(vocabulary.capacities)
-    names = claimchanges.KnownNames(classes, attributes, vocabulary.differing, capacities)
+    vocabulary.classes = yield from _drivers(pod, devices, budget)
     for editable in editable_claims(pod):
         if editable.claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(editable, known, names, budget)
+        yield from claimchanges.of_claim(editable, known, vocabulary, budget)
         for request in requests_of(editable):
             tallies = known.get((editable.claim.metadata.key, request.name), ())
             yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
@@ -139,34 +136,28 @@ def _vocabulary(
     return vocabulary, devices
 
 
-def _drivers(
-    pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget
-) -> Turns[Mapping[str, frozenset[str]]]:
-    """By class: the drivers of the devices that it selects. Drivers are missing if the class needs too much work."""
-    left = DRIVERS
-    found: dict[str, frozenset[str]] = {}
+def _drivers(pod: SimulatedPod, devices: Sequence[DeviceView], budget: QueryBudget) -> Turns[Mapping[str, Set[str]]]:
+    """By class: the drivers of the devices that it selects. Drivers are missing if the classes need too much work."""
+    found: dict[str, set[str]] = {}
+    work = Work(DRIVERS)
     for name, known in sorted(pod.view.cluster.classes.items()):
-        work = Work(min(left, CLASS))
-        allowed = work.left
-        found[name] = _drivers_of(known, devices, pod.view, work)
-        left -= allowed - work.left
-        yield from budget.charge(1 + allowed - work.left)
+        left, found[name] = work.left, set()
+        with suppress(CelCompileError, CelRuntimeError, WorkExceeded):
+            found[name].update(_drivers_of(known, devices, pod.view, work))
+        yield from budget.charge(1 + left - work.left)
     return found
 
 
-def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, work: Work) -> frozenset[str]:
-    drivers: set[str] = set()
+def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, work: Work) -> Iterator[str]:
     gates, remembered = cel_gates(view.features), view.decisions.filters.programs
-    try:
-        texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
-        programs = [remembered.compile(text, gates, work) for text in texts]
-        for device in devices:
-            work.charge(1)
-            if device.driver not in drivers and all(program.evaluate(device, work) for program in programs):
-                drivers.add(device.driver)
-    except (CelCompileError, CelRuntimeError, WorkExceeded):
-        pass
-    return frozenset(drivers)
+    texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
+    programs = [remembered.compile(text, gates, work) for text in texts]
+    drivers: set[str] = set()
+    for device in devices:
+        work.charge(1)
+        if device.driver not in drivers and all(program.evaluate(device, work) for program in programs):
+            drivers.add(device.driver)
+            yield device.driver
 
 
 def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dra_extender.allocation.tally import RequestTally
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver
 from dra_extender.cel.device import DeviceView
-from dra_extender.cel.trial import Respelled, brief, clauses, respelled, shown_value
+from dra_extender.cel.trial import Word, brief, clauses, shown_value, words
 from dra_extender.insight.why.candidates import CandidateChange, ChangeList, ChangeLists, EditableRequest, Order, near
 from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
@@ -21,20 +21,19 @@ CLAUSES: Final = 8
 """Clauses of one request that are changed at most."""
 WORDS: Final = 16
 """Words of one clause that are replaced."""
-OPTIONS: Final = 512
-"""Spellings of one clause that are generated."""
 KNOWN: Final = 256
 """Known words, and known values per name."""
 LONGEST: Final = 64
 """Letters of a known word or value."""
 LETTERS: Final = 8
 """Letters of a selector that are read in a unit of work."""
+FLIPPED: Final = {"true": "false", "false": "true"}
 CHANGE: Final = 20
 """Units of work per change."""
 
 
 class Vocabulary:
-    """The words that selectors can use for these devices: drivers, domains and names. The values, by name."""
+    """The words that claims can use for these devices: drivers, domains and names. The values, by name."""
 
     def __init__(self) -> None:
         self.words: dict[str, None] = {}
@@ -44,6 +43,8 @@ class Vocabulary:
         """Attributes in which devices of one node differ, if no other node has these models."""
         self.capacities: dict[str, None] = {}
         """Without the domain of the driver, as claims name them."""
+        self.classes: Mapping[str, Set[str]] = {}
+        """By class, the known drivers of the devices that it selects."""
 
     def add(self, view: DeviceView) -> None:
         """Add the words of one device."""
@@ -89,103 +90,92 @@ def of_selectors(
     if len(failing) > CLAUSES:
         budget.complete = False
     for (index, number), reads in islice(failing.items(), CLAUSES):
-        expression = _expression(request, index)
-        yield from budget.charge(2 * (1 + len(expression) // LETTERS))
-        parts = clauses(expression)
-        misspelt, other = yield from _spellings(request, index, number, parts, reads, vocabulary, budget)
-        yield ChangeList(Order.MISTAKE, misspelt)
-        yield ChangeList(Order.SELECTOR, other)
-        every = [_candidate(request, index, "", f"{request.label}: remove the selector", "without the selector")]
-        removed = [_removed(request, index, number, parts), *every * (len(parts) > 1)]
-        yield ChangeList(Order.NO_SELECTOR, removed)
-        yield from budget.charge(CHANGE + len(expression) // LETTERS)
+        cel = request.source.selectors[index].cel
+        expression = cel.expression if cel is not None else ""
+        yield from budget.charge(CHANGE + 3 * len(expression) // LETTERS)
+        written = _Clause(request, index, number, clauses(expression))
+        yield from _spellings(written, vocabulary.of(reads), vocabulary, budget)
+        every = written._replace(number=0, parts=(expression,)).edit("remove the selector", "without the selector")
+        removed = written.edit(f"remove {written.brief}", f"without {written.brief}")
+        yield ChangeList(Order.NO_SELECTOR, [removed, every] if len(written.parts) > 1 else [removed])
 
 
-def _expression(request: EditableRequest, index: int) -> str:
-    cel = request.source.selectors[index].cel
-    return cel.expression if cel is not None else ""
+class _Clause(NamedTuple):
+    """The clause with this `number` among the `parts` of a selector of the request, which counts its selectors."""
+
+    request: EditableRequest
+    selector: int
+    number: int
+    parts: Sequence[str]
+
+    @property
+    def text(self) -> str:
+        return self.parts[self.number]
+
+    @property
+    def brief(self) -> str:
+        """For people."""
+        return brief(self.text)
+
+    def edit(self, text: str, short: str, *instead: str) -> CandidateChange:
+        """Another clause instead of this one, or none. A selector without clauses is removed."""
+        expression = " && ".join((*self.parts[: self.number], *instead, *self.parts[self.number + 1 :]))
+        path, text = f"/selectors/{self.selector}", f"{self.request.label}: {text}"
+        if expression:
+            return self.request.edit("selector", f"{path}/cel/expression", expression, text, short)
+        return self.request.edit("selector", path, None, text, short, "remove")
+
+    def respelled(self, word: Word, other: str, near: bool) -> CandidateChange:
+        """Another word instead of this one. `near`: the word may be misspelt."""
+        changed = word.replaced(self.text, other)
+        if near:
+            shown = self.brief if word.text in self.brief else self.text
+            return self.edit(f"did you mean {other} in {shown}?", f"did you mean {other}?", changed)
+        return self.edit(f"use {brief(changed)} instead of {self.brief}", brief(changed), changed)
 
 
-def _spellings(
-    request: EditableRequest,
-    index: int,
-    number: int,
-    parts: Sequence[str],
-    reads: str,
-    vocabulary: Vocabulary,
-    budget: QueryBudget,
-) -> Turns[tuple[Sequence[CandidateChange], Sequence[CandidateChange]]]:
-    """(candidates that correct a misspelt word, candidates that use another value). `parts`: the clauses."""
-    clause = parts[number]
-    values = vocabulary.of(reads)
-    whole = {found for value in values if (found := _whole(value)) is not None}
-    words, numbers = _words(clause)
-    yield from budget.charge(len(values) + len(clause) // LETTERS)
-    instead: dict[str, list[str]] = {}
-    close: set[tuple[str, str]] = set()
-    for word in words:
-        instead[word], right = yield from _others(word, values, vocabulary, budget)
-        close.update((word, other) for other in right)
-    counts = {wanted: _nearest(whole, wanted) for wanted in numbers}
-    options = list(islice(respelled(clause, lambda word: instead.get(word, ()), lambda n: counts.get(n, ())), OPTIONS))
-    yield from budget.charge(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3))
-    first = [option for option in options if (option.old, option.new) in close]
-    rest = [option for option in options if (option.old, option.new) not in close]
-    if max(len(first), len(rest)) > CANDIDATES or len(options) == OPTIONS:
+def _spellings(clause: _Clause, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget) -> ChangeLists:
+    """Changes that correct a misspelt word, and changes that use another value."""
+    close: list[tuple[Word, str]] = []
+    rest: list[tuple[Word, str]] = []
+    yield from budget.charge(len(values) + len(clause.text) // LETTERS)
+    for word in islice(words(clause.text), WORDS):
+        others, alike = yield from _others(word, values, vocabulary, budget)
+        yield from budget.charge(len(others))
+        for other in others:
+            (close if other in alike else rest).append((word, other))
+    if max(len(close), len(rest)) > CANDIDATES:
         budget.complete = False
-
-    def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[CandidateChange]:
-        return LazySequence(
-            min(len(chosen), CANDIDATES),
-            lambda position: _respelled(request, index, number, parts, chosen[position], near=near),
-        )
-
-    return made(first, near=True), made(rest, near=False)
-
-
-def _whole(text: str) -> int | None:
-    """The text as an integer; None if it is not one."""
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
-def _words(clause: str) -> tuple[list[str], list[int]]:
-    """(words, numbers) of the clause that candidates may replace, each once."""
-    words: dict[str, None] = {}
-    numbers: dict[int, None] = {}
-
-    def word(found: str) -> Sequence[str]:
-        words[found] = None
-        return ()
-
-    def number(found: int) -> Sequence[int]:
-        numbers[found] = None
-        return ()
-
-    for _ in islice(respelled(clause, word, number), OPTIONS):
-        pass
-    return list(islice(words, WORDS)), list(islice(numbers, WORDS))
+    near, different = close[:CANDIDATES], rest[:CANDIDATES]
+    yield ChangeList(Order.MISTAKE, LazySequence(len(near), lambda at: clause.respelled(*near[at], near=True)))
+    yield ChangeList(
+        Order.SELECTOR, LazySequence(len(different), lambda at: clause.respelled(*different[at], near=False))
+    )
 
 
 def _others(
-    word: str, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
+    word: Word, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
 ) -> Turns[tuple[list[str], Collection[str]]]:
     """(words to try instead, the similar ones among them)"""
-    if word[:1].isdigit():
+    text = word.text
+    if word.kind in FLIPPED:
+        return [FLIPPED[word.kind]], ()
+    if text[0].isdigit():
         yield from budget.charge(2 * len(values))
-        return _by_distance(word, values), ()
-    found = yield from vocabulary.near(word, budget)
-    alike = (yield from near(word, values, budget)) if word not in values else []
+        return (_by_difference if word.kind == "int" else _by_distance)(text, values), ()
+    found = yield from vocabulary.near(text, budget)
+    alike = (yield from near(text, values, budget)) if text not in values else []
     close = dict.fromkeys((*found, *alike))
-    rest = values[:VALUES] if word not in vocabulary.words else []
-    return [other for other in dict.fromkeys((*close, *rest)) if other != word], close
+    rest = values[:VALUES] if text not in vocabulary.words else []
+    others = (other for other in dict.fromkeys((*close, *rest)) if other != text)
+    return [other for other in others if word.kind == "string" or other.isidentifier()], close
 
 
-def _nearest(numbers: Collection[int], number: int) -> list[int]:
-    """The known numbers, the nearest first."""
-    return sorted(numbers, key=lambda other: (abs(other - number), other))[:VALUES]
+def _by_difference(word: str, values: Sequence[str]) -> list[str]:
+    """Known integers, the nearest first."""
+    number = int(word, 16 if "x" in word else 10)
+    known = {int(value) for value in values if value.isascii() and value.removeprefix("-").isdigit()} - {number}
+    return list(map(str, sorted(known, key=lambda other: (abs(other - number), other))[:VALUES]))
 
 
 def _by_distance(word: str, values: Sequence[str]) -> list[str]:
@@ -217,28 +207,3 @@ def _order(text: str) -> tuple[str, Any] | None:
         return "version", Semver.parse(text).key
     except ValueError:
         return None
-
-
-def _respelled(
-    request: EditableRequest, index: int, number: int, parts: Sequence[str], option: Respelled, *, near: bool
-) -> CandidateChange:
-    clause = parts[number]
-    expression = " && ".join((*parts[:number], option.expression, *parts[number + 1 :]))
-    if near:
-        shown = brief(clause) if option.old in brief(clause) else clause
-        text = f"{request.label}: did you mean {option.new} in {shown}?"
-        return _candidate(request, index, expression, text, f"did you mean {option.new}?")
-    text = f"{request.label}: use {brief(option.expression)} instead of {brief(clause)}"
-    return _candidate(request, index, expression, text, brief(option.expression))
-
-
-def _removed(request: EditableRequest, index: int, number: int, parts: Sequence[str]) -> CandidateChange:
-    clause, expression = parts[number], " && ".join((*parts[:number], *parts[number + 1 :]))
-    text = f"{request.label}: remove {brief(clause)}"
-    return _candidate(request, index, expression, text, f"without {brief(clause)}")
-
-
-def _candidate(request: EditableRequest, index: int, expression: str, text: str, short: str) -> CandidateChange:
-    if expression:
-        return request.edit("selector", f"/selectors/{index}/cel/expression", expression, text, short)
-    return request.edit("selector", f"/selectors/{index}", None, text, short, "remove")
