@@ -179,3 +179,41 @@ async def test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait(
     assert [found.status_code for found in refused] == [429] * 3
     assert all(found.headers == {"Retry-After": "2"} for found in refused)
     assert await desk.answer_at_length(steps()) == 1, "who asks again is answered"
+
+
+async def test_namespaces_take_turns_and_the_one_that_asks_most_is_refused_first(view: View) -> None:
+    desk, answered = QueryQueue(Known(view)), list[str]()
+
+    def steps(name: str) -> Generator[None, None, None]:
+        for _ in range(5):
+            yield
+        answered.append(name)
+
+    def ask(namespace: str, name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(desk.answer_at_length(steps(name), namespace))
+
+    flood = [ask("flood", f"flood-{number}") for number in range(QUEUED_QUESTIONS)]
+    await asyncio.sleep(0)
+    others = [ask(name, name) for name in ("a", "b")]
+    found = await asyncio.gather(*flood, *others, return_exceptions=True)
+    assert answered[:3] == ["flood-0", "a", "b"]
+    assert [type(each) for each in found].count(HTTPException) == 2, "as many as the others need"
+    assert set(answered) == {"a", "b", *(f"flood-{n}" for n, each in enumerate(found) if each is None and n < 8)}
+
+
+async def test_a_reader_that_leaves_gives_up_its_turn_and_its_place(view: View) -> None:
+    desk = QueryQueue(Known(view))
+
+    def steps() -> Generator[None, None, int]:
+        for _ in range(5):
+            yield
+        return 1
+
+    first, *waiting = [asyncio.create_task(desk.answer_at_length(steps(), "a")) for _ in range(QUEUED_QUESTIONS)]
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.sleep(0)
+    first.cancel()
+    again = [desk.answer_at_length(steps(), "a") for _ in range(QUEUED_QUESTIONS)]
+    assert await asyncio.gather(*again) == [1] * QUEUED_QUESTIONS

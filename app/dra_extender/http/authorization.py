@@ -186,9 +186,8 @@ class TokenAuthorizer:
         if not pod:
             return _forbidden(user, verb, path, decision.reason)
         namespace, _, name = pod.partition("/")
-        if not (
-            await self._may(user, {"verb": "get", "resource": "pods", "namespace": namespace, "name": name})
-        ).allowed:
+        wanted = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
+        if not (await self._may(user, wanted)).allowed:
             who, which = user.username[:_LONGEST_TEXT], pod[:_LONGEST_TEXT]
             return AccessDenied(403, f"{who} may neither {verb} {path} nor get pod {which}")
         for attributes in SEE_ALL:

@@ -3,7 +3,7 @@
 Promises: a question is answered from the state that the verbs decide on, or gets an error with field, problem and
 remedy. It changes nothing. Long answers are computed in small steps, one at a time, so the verbs keep working, in
 clusters of thousands of nodes too. The longest questions have a queue of their own with at most `QUEUED_QUESTIONS`
-entries; when it is full the response is 429.
+entries, in which namespaces take turns; when it is full, the namespace with the most entries gets a 429.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod, Toleration
 from dra_extender.api.decoding import UNDECODABLE
 from dra_extender.api.resource import MAX_TOLERATIONS
+from dra_extender.fairqueue import FairQueue
 from dra_extender.http.authorization import DENIALS, reader_of
 from dra_extender.http.responses import (
     BodyTooLargeError,
@@ -39,7 +41,7 @@ from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.whatif.whatif import MOST_ADDED, Changes, WhatIf, simulating
-from dra_extender.insight.why.diagnosis import diagnosing, explaining
+from dra_extender.insight.why.diagnosis import TermsFor, explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
@@ -86,8 +88,9 @@ class QueryQueue:
     def __init__(self, insight: Insight) -> None:
         self._insight = insight
         self._turn = asyncio.Lock()
-        self._long_turn = asyncio.Lock()
-        self._waiting = 0
+        self._answered: asyncio.Future[None] | None = None
+        """The turn of the long question that is being answered; the others wait."""
+        self._waiting = FairQueue[asyncio.Future[None]]()
 
     @property
     def insight(self) -> Insight:
@@ -97,27 +100,36 @@ class QueryQueue:
             raise HTTPException(503, f"dra-extender: {unknown}")
         return self._insight
 
-    @property
-    def view(self) -> View:
-        """The state that questions read."""
-        return self.insight.view
-
     async def answer(self, steps: Turns[T]) -> T:
         """Wait for the turn of this question, and run its steps; other work runs between two steps."""
         async with self._turn:
             return await run(steps)
 
-    async def answer_at_length(self, steps: Turns[T]) -> T:
-        """As `answer`, for thousands of steps: other questions do not wait for them."""
-        if self._waiting >= QUEUED_QUESTIONS:
-            detail = f"{self._waiting} questions of this kind are waiting already: try again in a few seconds"
-            raise HTTPException(429, detail, {"Retry-After": "2"})
-        self._waiting += 1
+    async def answer_at_length(self, steps: Turns[T], namespace: str = "") -> T:
+        """As `answer`, for thousands of steps: other questions do not wait for them. `namespace`: of the reader."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(namespace, turn, turn)
+        if len(self._waiting) >= QUEUED_QUESTIONS and self._answered:
+            refused = self._waiting.evict_for(namespace, turn) or turn
+            if not refused.done():
+                detail = "too many questions of this kind are waiting already: try again in a few seconds"
+                refused.set_exception(HTTPException(429, detail, {"Retry-After": "2"}))
         try:
-            async with self._long_turn:
-                return await run(steps)
+            self._give_turn()
+            await turn
+            return await run(steps, partial(self._waiting.charge, namespace, 1))
         finally:
-            self._waiting -= 1
+            list(self._waiting.drop(turn))
+            if self._answered is turn:
+                self._answered = None
+                self._give_turn()
+
+    def _give_turn(self) -> None:
+        while not self._answered and self._waiting:
+            turn = self._waiting.take()
+            if not turn.done():
+                self._answered = turn
+                turn.set_result(None)
 
 
 def _pod_key(given: str) -> str:
@@ -241,10 +253,7 @@ def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
         """As `/insight/diagnosis`, with the pods that this pod would preempt: as text, or as JSON when `Accept` names
         application/json.
         """
-        view = queue.view
-        names = nodes_named(view.cluster.nodes, node) if node else None
-        steps = explaining(view, pod_named(view.pods, pod), names, queue.insight.terms)
-        diagnosis = await _read(request, queue, steps)
+        diagnosis = await _read(request, queue, pod, node, queue.insight.terms)
         if "application/json" in accept.lower():
             return encoded(diagnosis)
         return PlainTextResponse(fully(diagnosis) + "\n")
@@ -256,18 +265,17 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
         """Why this pod does not run, and which changes would help. Each remedy was verified by deciding again with the
         change.
         """
-        view = queue.view
-        names = nodes_named(view.cluster.nodes, node) if node else None
-        return encoded(await _read(request, queue, diagnosing(view, pod_named(view.pods, pod), names)))
+        return encoded(await _read(request, queue, pod, node, lambda _: None))
 
 
-async def _read(request: Request, queue: QueryQueue, steps: Turns[Diagnosis]) -> Diagnosis:
+async def _read(request: Request, queue: QueryQueue, key: str, node: NodeNames, terms: TermsFor) -> Diagnosis:
     """The diagnosis for the reader of the request. Readers of one namespace wait in the queue of long questions."""
-    namespace = reader_of(request).namespace
+    view, namespace = queue.insight.view, reader_of(request).namespace
+    names = nodes_named(view.cluster.nodes, node) if node else None
+    steps = explaining(view, pod_named(view.pods, key), names, terms)
     if namespace is None:
         return await queue.answer(steps)
-    reader = queue.view.config.reader(namespace)
-    return redacted(await queue.answer_at_length(steps), reader)
+    return redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
@@ -285,7 +293,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Response:
         """Devices with their states and the claims that hold them, and totals by state."""
-        view = queue.view
+        view = queue.insight.view
         wanted = DeviceQuery(
             nodes=frozenset(node or ()),
             drivers=frozenset(driver or ()),
@@ -305,7 +313,7 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
         name: Annotated[str, Query(alias="device", description="its name")],
     ) -> Response:
         """One device: what its slice publishes, its state, and the claims that hold it."""
-        found = await queue.answer(detailing(queue.view, (driver, pool, name)))
+        found = await queue.answer(detailing(queue.insight.view, (driver, pool, name)))
         if found is None:
             raise HTTPException(404, f"device {driver}/{pool}/{name} not found")
         return encoded(found)
@@ -321,7 +329,7 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
         limit: Annotated[int, Query(ge=1, le=DECISIONS, description="decisions at most")] = DECISIONS,
     ) -> Response:
         """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
-        view = queue.view
+        view = queue.insight.view
         what, claims = class_request(view, device_class, count)
         shape = GangShape(gang, topology) if gang else None
         return encoded(await queue.answer(measuring(view, what, claims, shape, most=limit)))
@@ -346,7 +354,7 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         """Which pods would fit, and which would no longer fit, if nodes were added or drained, pods deleted, or taints
         tolerated. Nothing is changed: the permission to get this path suffices.
         """
-        view = queue.view
+        view = queue.insight.view
         try:
             data = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
         except BodyTooLargeError:

@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from dra_extender.http.authorization import DENIALS
 from dra_extender.http.page.state import Subscriber
-from dra_extender.http.page.updates import MOST_SUBSCRIBERS, PageUpdates
+from dra_extender.http.page.updates import PageUpdates
 
 FOLDER: Final = "static"
 DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
@@ -56,6 +56,7 @@ GAP: Final = 0.2
 PARTS: Final = 250
 """Parts in one message."""
 LIFE: Final = 60.0
+MOST_SUBSCRIBERS: Final = 32
 
 _ID: Final = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 
@@ -99,7 +100,7 @@ def page_router(updates: PageUpdates) -> APIRouter:
         """The contents of the page as server-sent events: first everything, then changes. The format belongs to the
         page of the same version and may change.
         """
-        if updates.is_full:
+        if updates.state.subscribers >= MOST_SUBSCRIBERS:
             raise HTTPException(503, f"{MOST_SUBSCRIBERS} pages are open already", {"Retry-After": "10"})
         return EventStream(messages(updates, last_event_id))
 

@@ -93,9 +93,6 @@ class PageState:
     def keys(self, prefix: str) -> list[str]:
         return [key for key in self._parts if key.startswith(prefix)]
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
     @property
     def subscribers(self) -> int:
         """The number of subscribers."""

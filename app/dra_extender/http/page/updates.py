@@ -59,7 +59,6 @@ PUBLISH_PERIOD: Final = 0.1
 """Seconds between two publications during one long update."""
 LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
-MOST_SUBSCRIBERS: Final = 32
 MOST_PODS: Final = 100
 """Kinds of pending pods that are diagnosed: the oldest of each namespace, in turns. The page asks for the others."""
 MOST_LISTED: Final = 1_000
@@ -97,7 +96,6 @@ class RefreshQueue:
 
     def __init__(self, state: PageState, clock: Callable[[], float] = time.monotonic) -> None:
         self.change = 0
-        self.refreshed = 0
         self._state = state
         self._clock = clock
         self._parts: dict[str, _Refresh] = {}
@@ -139,7 +137,6 @@ class RefreshQueue:
         if turns is None:
             return
         found = await run(turns, partial(self._queue.charge, part.namespace, 1))
-        self.refreshed += 1
         if key in self._parts:
             self._state.put(key, msgspec.json.encode(found))
             self._state.publish()
@@ -183,11 +180,6 @@ class PageUpdates:
         finally:
             self.state.unsubscribe(subscriber)
             self._left_at = self._clock()
-
-    @property
-    def is_full(self) -> bool:
-        """True when no further subscriber is accepted."""
-        return self.state.subscribers >= MOST_SUBSCRIBERS
 
     async def close(self) -> None:
         """End all streams and tasks."""

@@ -36,10 +36,10 @@ export function parse(text) {
  */
 function word(given) {
   const colon = given.indexOf(":");
-  const field = FIELDS[given.slice(0, colon)];
-  if (colon > 0 && field) {
+  const name = given.slice(0, colon);
+  if (colon > 0 && Object.hasOwn(FIELDS, name)) {
     const wanted = given.slice(colon + 1);
-    return (row, device) => field(row, device).some((value) => value.toLowerCase().startsWith(wanted));
+    return (row, device) => FIELDS[name](row, device).some((value) => value.toLowerCase().startsWith(wanted));
   }
   return (row, device) => words(row, device).includes(given);
 }
