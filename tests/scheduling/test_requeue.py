@@ -9,7 +9,7 @@ from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import REQUEUES
-from dra_extender.scheduling.requeue import REMEMBERED_CLAIMS
+from dra_extender.scheduling.requeue import REMEMBERED
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -200,10 +200,23 @@ async def test_a_pod_is_requeued_however_many_pods_of_another_namespace_are_refu
 async def test_a_pod_waits_for_its_claim_however_many_claims_others_miss(world: World, small: Objects) -> None:
     service = await refused(world, small)
     assert (await service.filter(make_pod("mine", "mine"))).NodeNames == []
-    flood = [f"tenant/{number}" for number in range(2 * REMEMBERED_CLAIMS)]
+    flood = [f"tenant/{number}" for number in range(2 * REMEMBERED)]
     service.extender.requeue.refused("uid-other", service.extender.requeue.generation, missing=flood)
     assert (await service.filter(make_pod("late", "late"))).NodeNames == []
     service.client.requeues = 0
     world.add(make_claim("late"))
+    await world.settle(2.0)
+    assert service.client.requeues == 1
+
+
+@pytest.mark.parametrize("ended", ["uid-bound", "uid-of-nobody"])
+async def test_of_too_much_that_refused_pods_wait_for_any_end_rings(world: World, small: Objects, ended: str) -> None:
+    service = await refused(world, small)
+    requeue = service.extender.requeue
+    for number in range(REMEMBERED + 1):
+        requeue.refused("uid-other", requeue.generation, awaiting=f"gang tenant/{number}")
+    requeue.refused("uid-mine", requeue.generation, awaiting="uid-bound")
+    service.client.requeues = 0
+    requeue.ended(ended)
     await world.settle(2.0)
     assert service.client.requeues == 1

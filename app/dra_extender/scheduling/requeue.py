@@ -23,7 +23,7 @@ from dra_extender.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED_CLAIMS = 100_000
+REMEMBERED = 100_000
 
 
 class RequeueTrigger:
@@ -40,7 +40,9 @@ class RequeueTrigger:
         self._oldest_forgotten = -2
         """The oldest generation of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
-        """What refused pods wait for: UIDs of claims in flight and of pods being bound, keys of gangs, `WORKERS`."""
+        """UIDs of claims in flight and of pods being bound, keys of gangs, `WORKERS`: refused pods wait for these; for
+        any, when full. A key of a gang names its namespace, so no key equals one of another namespace, or a UID.
+        """
         self._missed: set[str] = set()
         """Claims (namespace/name) that do not exist or are wrong: refused pods wait for these; for any, when full."""
         self._due = asyncio.Event()
@@ -55,12 +57,12 @@ class RequeueTrigger:
 
     def ended(self, uid: str) -> None:
         """What refused pods may wait for under this name has ended: a bind, a write of a claim, a plan of a gang."""
-        if uid in self._awaited:
+        if uid in self._awaited or len(self._awaited) >= REMEMBERED:
             self.improved()
 
     def appeared(self, claim: str) -> bool:
         """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
-        return claim in self._missed or len(self._missed) >= REMEMBERED_CLAIMS
+        return claim in self._missed or len(self._missed) >= REMEMBERED
 
     def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
         """The pod was refused on some or all nodes, by a decision on the state of `generation`.
@@ -68,9 +70,9 @@ class RequeueTrigger:
         `awaiting`: UID of a claim in flight, or of a pod being bound; the pod may fit after `ended`. `missing`: claims
         (namespace/name) that do not exist or are wrong; the pod may fit after `appeared`.
         """
-        if awaiting:
+        if awaiting and len(self._awaited) < REMEMBERED:
             self._awaited.add(awaiting)
-        if len(self._missed) < REMEMBERED_CLAIMS:
+        if len(self._missed) < REMEMBERED:
             self._missed.update(missing)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             self._forget_oldest()
