@@ -122,7 +122,7 @@ class Extender:
         self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
         self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
         self.early_nomination = EarlyNominationController(
-            handle, self.tentative_plans, self._usage, self.nominations.__contains__
+            handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans
         )
         self._filter = FilterVerb(
             handle,

@@ -283,7 +283,7 @@ class Placing:
         self.tried += len(names)
 
         def decided(view: View) -> GangDecision:
-            state = GangState(free=view, used=copy.tenants.used, judged=False)
+            state = GangState(free=view, used=copy.tenants.used, unjudged=names)
             return decide(view, gang, prefiltered, names, state)
 
         found = yield from budget.turn(decided)

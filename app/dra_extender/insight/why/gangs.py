@@ -71,7 +71,7 @@ class JointTrials:
 
         def decided(view: View) -> GangDecision:
             free = snapshot.seen_by(view)
-            state = GangState(free=free, used=snapshot.used, judged=False, supposed=supposed)
+            state = GangState(free=free, used=snapshot.used, unjudged=names, supposed=supposed)
             return decide(free, gang, prefiltered, names, state)
 
         return (yield from budget.turn(decided))

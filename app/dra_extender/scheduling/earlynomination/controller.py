@@ -6,6 +6,8 @@ Promises
 - A pod is nominated only for a node where it fits now, by its devices and by the resources, taints and labels of the
   node. The nomination is removed within seconds when the pod no longer fits there or is not bound in time.
 - Nominations of other components and of preemption are not touched.
+- The members of a gang are nominated for the nodes of its plan when kube-scheduler asks about a part of the nodes only.
+  These nominations end with the plan. Until a scheduler has asked about the nodes, the gang is requeued.
 - Correctness does not depend on early nominations: a wrong, late or missing one costs kube-scheduler one ordinary
   cycle.
 - Only the leader nominates. A new leader removes the nominations that the old one left on pods.
@@ -23,13 +25,15 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from dra_extender.api.groups import group_of
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations, PendingRemovals
 from dra_extender.scheduling.earlynomination.queue import EarlyNominationQueue
+from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
-from dra_extender.scheduling.tentativeplans import TentativePlans
+from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.waiting import Pauses
 from dra_extender.unexpected import unexpected
 
@@ -63,6 +67,7 @@ class EarlyNominationController:
         tentative_plans: TentativePlans,
         usage: ResourcesInUse,
         has_preempted: Callable[[str], bool],
+        gangs: GangPlans,
     ) -> None:
         """`has_preempted`: True for pods that preemption has nominated."""
         view, ports, requeue = handle.view, handle.ports, handle.requeue
@@ -72,6 +77,7 @@ class EarlyNominationController:
         self._observer = handle.observer
         self._leading = handle.leading
         self._has_preempted = has_preempted
+        self._gangs = gangs
         self._requeue = requeue
         self._queue = EarlyNominationQueue(view, requeue, has_preempted)
         self._usage = usage
@@ -124,6 +130,8 @@ class EarlyNominationController:
         nomination = self.nominations.get(uid)
         if not self._enabled or (nomination is not None and tuple(names) == (nomination.node,)):
             return
+        if nomination is not None and nomination.of_gang and pod.status.nominated_node_name != nomination.node:
+            return  # the scheduler does not know the nomination yet
         if nomination is not None:  # tried before it was nominated, or kept from the node by a rule of kube-scheduler
             self._end(nomination, "cleared", after=CLEARED_SECONDS)
         if not fits:
@@ -179,6 +187,8 @@ class EarlyNominationController:
         """Check the nominations, then make new ones."""
         self._switch()
         await self._check_all()
+        if self._enabled and self._pauses.over(_API):
+            self._nominate_members()
         if self._is_on and not self._idle and self._pauses.over(_API):
             await self._nominate()
         if self._leading():
@@ -190,7 +200,8 @@ class EarlyNominationController:
         self._is_on = config.nominate == "always" or (config.nominate == "auto" and nodes >= least)
         if not self._is_on:
             for nomination in self.nominations:
-                self._end(nomination, "withdrawn")
+                if not nomination.of_gang:
+                    self._end(nomination, "withdrawn")
 
     async def _check_all(self) -> None:
         for number, nomination in enumerate(self.nominations, start=1):
@@ -212,8 +223,13 @@ class EarlyNominationController:
             self._idle = self._idle or not self._queue.is_tried(uid)
             self._end(nomination, "expired")
             self._queue.failed(uid)
-        elif not nomination.seen and now - nomination.since >= UNSEEN_SECONDS:
+        elif (not nomination.seen and now - nomination.since >= UNSEEN_SECONDS) or (
+            nomination.of_gang and not self._gangs.has(uid, nomination.node)
+        ):
             self._end(nomination, "withdrawn")
+        elif now - nomination.checked >= CHECK_SECONDS and nomination.of_gang:
+            nomination.checked = now
+            self._requeue.ended(str(group_of(pod)))
         elif now - nomination.checked >= CHECK_SECONDS:
             plan = await self._chooser.decide_again(pod, nomination.node)
             if self.nominations.get(uid) is not nomination:
@@ -229,9 +245,36 @@ class EarlyNominationController:
             if len(self._sending) >= CONCURRENT or not self._leading():
                 return
             if self._may_be_nominated(pod) and (nomination := await self._planned(pod)) is not None:
-                task = asyncio.create_task(self._send(pod, nomination), name="nomination")
-                self._sending.add(task)
-                task.add_done_callback(self._sent)
+                self._start(pod, nomination)
+
+    def _nominate_members(self) -> None:
+        """Members of gangs, as `GangPlans.to_nominate` says."""
+        for place in self._gangs.to_nominate():
+            uid, now = place.pod.metadata.uid, self._view.clock.monotonic()
+            pod = self._view.pods.get(uid)
+            if len(self._sending) >= CONCURRENT or not self._leading():
+                return
+            if pod is None or pod.status.nominated_node_name or uid in self._view.binding:
+                continue
+            if uid not in self.nominations and uid not in self._removals and not self._has_preempted(uid):
+                plan = TentativePlan(pod_uid=uid, node=place.node, claims=(), allocations=())
+                nomination = EarlyNomination(
+                    uid=uid,
+                    priority=pod.spec.priority,
+                    node=place.node,
+                    plan=plan,
+                    since=now,
+                    checked=now,
+                    of_gang=True,
+                )
+                self.nominations.put(nomination)
+                self._usage.expect(pod, place.node)
+                self._start(pod, nomination)
+
+    def _start(self, pod: Pod, nomination: EarlyNomination) -> None:
+        task = asyncio.create_task(self._send(pod, nomination), name="nomination")
+        self._sending.add(task)
+        task.add_done_callback(self._sent)
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)

@@ -40,6 +40,8 @@ class EarlyNomination(msgspec.Struct, kw_only=True):
     """When the pod was last found to fit on the node."""
     seen: bool = False
     """True once the watch has shown the nomination on the pod."""
+    of_gang: bool = False
+    """The plan of a gang has the node for the pod, and holds the devices."""
 
     def is_late(self, now: float, moved: float, config: SchedulingConfig) -> bool:
         """True when no scheduler has asked about any pod for too long (`moved`: the last time), or this pod waits for

@@ -7,10 +7,11 @@ has one. A member that kube-scheduler does not let onto its planned node gets an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from cachetools import LRUCache, TTLCache
+from msgspec.structs import replace
 
 from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
@@ -20,12 +21,17 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_of
+from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
 from dra_extender.scheduling.gangs.plans import GangPlans
-from dra_extender.scheduling.noderules import ResourcesInUse
+from dra_extender.scheduling.gangs.topology import ANYWHERE
+from dra_extender.scheduling.noderules import ResourcesInUse, Wants
 from dra_extender.scheduling.ports import Clock, Observer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 
+SAMPLE: Final = 100
+"""kube-scheduler stops its search only after it has found this number of nodes."""
+NOT_ASKED: Final = "kube-scheduler has not asked about the planned node; the pod is nominated for it"
 IN_VAIN: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
 
 REMEMBERED: Final = 10_000
@@ -69,10 +75,49 @@ class Gangs:
         """See `decision.decide`. Raises TurnSpent."""
         if self.plans.is_paused(gang.key):
             return GangDecision(reason=f"{gang.key}: {IN_VAIN}")
+        state = self.state(view, gang, prefiltered.pod)
         try:
-            return decide(view, gang, prefiltered, names, self.state(view, gang, prefiltered.pod))
+            return self._decide(view, gang, prefiltered, names, state)
         except Deferred as waiting:
             return GangDecision(reason=f"{gang.key}: {waiting}", waiting=True)
+
+    def _decide(
+        self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str], state: GangState
+    ) -> GangDecision:
+        """With the nodes of the call first, unless the plan or the topology needs one of the others."""
+        others = self._not_asked(view, gang.key, prefiltered.pod, names, state)
+        known = state.places.get(prefiltered.pod.metadata.uid)
+        has_topology = gang.levels != (ANYWHERE,) or gang.attributes
+        if not others or not (has_topology or (known is not None and known.node in others)):
+            found = decide(view, gang, prefiltered, names, state)
+            if not others or found.node or found.error or found.waiting:
+                return replace(found, sampled=bool(others))
+        state = replace(state, unjudged=frozenset(others), supposed=NOT_ASKED)
+        found = replace(decide(view, gang, prefiltered, [*names, *others], state), sampled=True)
+        if not found.node or found.anywhere or found.node in names:
+            return found
+        return replace(found, node="", reason=f"{gang.key}: {NOT_ASKED}")
+
+    def _not_asked(
+        self, view: View, key: GroupKey, pod: Pod, names: Sequence[str], state: GangState
+    ) -> Collection[str]:
+        """The nodes that suit the pod and are not in the call, because kube-scheduler has found enough others, or tries
+        the nominated node first. None if the call has the planned node, or kube-scheduler has refused a planned node
+        lately: then it may have other rules for the pod. Raises TurnSpent and Deferred.
+        """
+        nodes, named, known = view.cluster.nodes, pod.status.nominated_node_name, state.places.get(pod.metadata.uid)
+        if known is not None and known.node in (*names, named):
+            return ()
+        plan = self.plans.get(key)
+        if known is not None and plan is not None and plan.sampled and list(names) == [named]:
+            return (known.node,)
+        is_part = SAMPLE <= len(names) < len(nodes) and view.config.nominate != "never"
+        if not is_part or state.avoided.get(pod.metadata.uid):
+            return ()
+        left_out = {*names, named}
+        wants, others = Wants(pod), [node for name, node in nodes.items() if name not in left_out]
+        view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
+        return [node.metadata.name for node in others if not self._usage.keeps_away(wants, node)]
 
     def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
         """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises
@@ -101,7 +146,7 @@ class Gangs:
         uid = pod.metadata.uid
         plan = self.plans.get(key)
         before = plan.places.get(uid) if plan is not None else None
-        if before is not None and before.node not in names:
+        if before is not None and before.node not in names and not (found.sampled and found.places is None):
             self._avoided[uid] = self._avoided.get(uid, frozenset()) | {before.node}
         if self.plans.is_paused(key):
             self._paused.add(key)
@@ -109,8 +154,7 @@ class Gangs:
             self.plans.drop(key, "lost")
         if found.places is not None:
             self.plans.put(key, found.places, found.values)
-        if found.node:
-            self.plans.answered(key, uid)
+        self.plans.answered(key, uid, node=bool(found.node), sampled=found.sampled)
 
     def seen(self, pod: Pod) -> None:
         """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed."""

@@ -45,6 +45,8 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
     """It places all members that can be placed at all."""
     lost: bool = False
     """The plan that there was cannot be carried out."""
+    sampled: bool = False
+    """kube-scheduler asks about a part of the nodes: members are nominated for their nodes."""
     waiting: bool = False
     missing: Sequence[str] = ()
     """Claims (namespace/name) of members that are not known yet."""
@@ -71,8 +73,8 @@ class GangState(msgspec.Struct, frozen=True):
     places: Mapping[str, Place] = {}
     answered: Collection[str] = ()
     avoided: Mapping[str, Collection[str]] = {}
-    judged: bool = True
-    """kube-scheduler has let the pod pass on the nodes of the call."""
+    unjudged: Collection[str] = ()
+    """Nodes of the call on which kube-scheduler has not let the pod pass."""
     supposed: Hashable = ()
     """What is supposed where the state is hypothetical: a call may decide on several such states."""
 
@@ -267,7 +269,7 @@ class _Deciding:
         state = self._state
         own = frozenset(pod.metadata.uid for pod in self._gang.waiting)
         nodes = state.free.cluster.nodes
-        asked = frozenset(names if state.judged else ())
+        asked = frozenset(names).difference(state.unjudged)
         there: dict[str, list[Pod]] = {}
         for each in self._fixed.values():
             there.setdefault(each.node, []).append(each.pod)

@@ -32,13 +32,14 @@ from dra_extender.scheduling.waiting import Pauses
 
 class GangPlan(msgspec.Struct):
     """`places`: by UID of the member. `answered`: the members that a scheduler has a node for. `until`: monotonic
-    seconds. `values`: of all its devices. `bound`: the members that have left the plan because they are bound;
-    `created`: when the first of them was.
+    seconds. `values`: of all its devices. `sampled`: kube-scheduler asks about a part of the nodes only. `bound`: the
+    members that have left the plan because they are bound; `created`: when the first of them was.
     """
 
     places: dict[str, Place]
     until: float
     values: Values = ()
+    sampled: bool = False
     answered: set[str] = msgspec.field(default_factory=set)
     bound: set[str] = msgspec.field(default_factory=set)
     created: str = ""
@@ -85,11 +86,21 @@ class GangPlans:
         plan = self._plans.get(key) if key is not None else None
         return plan.values if plan is not None else ()
 
-    def answered(self, key: GroupKey, pod_uid: str) -> None:
-        """A scheduler has a node for the member now."""
+    def answered(self, key: GroupKey, pod_uid: str, *, node: bool, sampled: bool) -> None:
+        """A scheduler has a node for the member now if `node`; `sampled`: it asks about a part of the nodes only."""
         plan = self._plans.get(key)
         if plan is not None:
-            plan.answered.add(pod_uid)
+            plan.sampled = plan.sampled or sampled
+            plan.answered |= {pod_uid} if node else set()
+
+    def to_nominate(self) -> Sequence[Place]:
+        """The places about which kube-scheduler may not ask by itself."""
+        return [place for plan in self._plans.values() if plan.sampled for place in plan.places.values()]
+
+    def has(self, pod_uid: str, node: str) -> bool:
+        """Whether a plan has this node for the pod."""
+        key = self._of(pod_uid)
+        return key is not None and self._plans[key].places[pod_uid].node == node
 
     def is_paused(self, key: GroupKey) -> bool:
         """True while the gang gets no plan, because its last one was in vain."""
