@@ -44,7 +44,7 @@ from tests.support.patience import LONGEST, until
 
 pytestmark = pytest.mark.e2e
 
-VERSIONS = ("v1", "v1beta2", "v1beta1")
+VERSIONS = ("v1", "v1beta2")
 DRIVER = "writer.example.com"
 ALLOCATION = AllocationResult(
     devices=DeviceAllocationResult(
@@ -84,9 +84,7 @@ class Bench:
         await self.client.delete(f"/api/v1/namespaces/{self.namespace}")
 
     async def claim(self) -> ResourceClaim:
-        wanted = {"deviceClassName": self.device_class}
-        request = wanted if self.version == "v1beta1" else {"exactly": wanted}
-        spec = {"devices": {"requests": [{"name": "r", **request}]}}
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": self.device_class}}]}}
         return await self.writer.create_claim(self.namespace, {"metadata": {"generateName": "c-"}, "spec": spec})
 
     async def pod(self) -> Pod:
