@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
@@ -20,7 +19,7 @@ from cachetools import LRUCache
 from dra_extender.api.errors import ApiError, SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.knownobjects import Named
+from dra_extender.kube.knownobjects import KnownObjects, Named
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import Resource
 from dra_extender.unexpected import unexpected
@@ -50,8 +49,8 @@ class Informer(Generic[T]):
         self._indexed: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._indexes}
         self._subscribers: list[Subscriber[T]] = []
         self._gone: LRUCache[str, None] = LRUCache(4096)
-        self._reflector = partial(
-            Reflector, client, resource, self._watched, on_synced=self.synced.set, selector=selector
+        self._reflector: Callable[[], Reflector[T]] = lambda: Reflector(
+            client, KnownObjects(resource, self._watched), on_synced=self.synced.set, selector=selector
         )
 
     async def run(self) -> None:

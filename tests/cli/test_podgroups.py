@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli.cluster import read
+from dra_extender.cli.cluster import read, view_of
 from dra_extender.cli.output import YES
 from dra_extender.cli.questions import Source
 from dra_extender.cli.snapshot import take
@@ -32,13 +32,13 @@ async def test_the_groups_of_a_cluster_are_in_its_snapshot_and_in_its_copy(
     file = tmp_path / "cluster.json"
     assert await take(file, source) == YES
     live, stored = await read(source), await read(Source(from_file=str(file)))
-    groups = list(live.cluster.pod_groups)
+    groups = list(live.pod_groups)
     assert [group.min_count for group in groups] == [2, 5]
-    assert list(stored.cluster.pod_groups) == groups
-    assert list(counted_turns(copied(live.view())).result.cluster.pod_groups) == groups
+    assert list(stored.pod_groups) == groups
+    assert list(counted_turns(copied(view_of(live))).result.cluster.pod_groups) == groups
 
 
 async def test_a_user_who_may_not_read_groups_reads_the_rest(world: World, source: Source) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "podgroups"
-    cluster = (await read(source)).cluster
+    cluster = await read(source)
     assert (list(cluster.pod_groups), list(cluster.nodes)) == ([], world.nodes)

@@ -119,7 +119,7 @@ async def test_the_file_is_read_by_the_rules_of_its_cluster(
         monkeypatch.setitem(VERSION, "gitVersion", f"v{release}.2")
         assert await take(file, source) == YES
         for where in (source, Source(from_file=str(file))):
-            assert (await read(where)).cluster.features.release == release
+            assert (await read(where)).features.release == release
             assert await tried(where, "device.`driver` != ''") == status
 
 

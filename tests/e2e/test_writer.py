@@ -34,6 +34,7 @@ from dra_extender.kube.access import (
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import NODES, Served, discover
@@ -275,7 +276,7 @@ async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: Kube
             assert isinstance(event, Removed), event
             del seen[event.key.name]
 
-    reflector = Reflector(client, NODES, apply)
+    reflector = Reflector(client, KnownObjects(NODES, apply))
     following = asyncio.create_task(reflector.run())
 
     body = {"metadata": {"name": name}}

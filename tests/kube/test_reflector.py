@@ -12,6 +12,7 @@ from aiohttp import web
 from dra_extender.api.errors import SetBackError
 from dra_extender.api.events import Applied, ClusterEvent, Removed
 from dra_extender.kube.client import KubeClient
+from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.reflector import Backoff, Reflector, batches
 from dra_extender.kube.resources import NODES, PAGE_ITEMS
 from dra_extender.service.engine import WatchHealth
@@ -44,8 +45,7 @@ class Harness:
         self.synced = 0
         self.reflector = Reflector(
             client,
-            NODES,
-            self.apply,
+            KnownObjects(NODES, self.apply),
             on_synced=self.on_synced,
             **{"backoff": Backoff(0.001, 0.002), **options},
         )

@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.api.events import Applied, ClusterEvent, Undecodable
@@ -22,7 +20,6 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cli.questions import Source
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.pods import Pods
 from dra_extender.insight.snapshotfile import ClusterFile, Recording, load
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
@@ -47,29 +44,20 @@ from dra_extender.scheduling.view import View
 from dra_extender.version import VERSION
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """The state of a service that has just listed the cluster. Unreadable objects are in `cluster.problems`."""
-
-    cluster: Cluster
-
-    @property
-    def pods(self) -> Pods:
-        return self.cluster.pods
-
-    def view(self, schedulers: frozenset[str] = frozenset()) -> View:
-        """For decisions without a running bind. `schedulers`: they call the service; empty if not known."""
-        clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
-        return View(
-            cluster=self.cluster,
-            decisions=Decisions(self.cluster, share_ids=lambda: str(uuid.uuid4())),
-            pods=self.pods,
-            clock=clock,
-            config=config,
-            resources=ResourceNames(self.cluster.classes, clock, config),
-        )
+def view_of(cluster: Cluster, schedulers: frozenset[str] = frozenset()) -> View:
+    """For decisions without a running bind. `schedulers`: they call the service; empty if not known."""
+    clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
+    return View(
+        cluster=cluster,
+        decisions=Decisions(cluster, share_ids=lambda: str(uuid.uuid4())),
+        pods=cluster.pods,
+        clock=clock,
+        config=config,
+        resources=ResourceNames(cluster.classes, clock, config),
+    )
 
 
-async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:
+async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Cluster:
     """List everything, except optional kinds that the user may not list. `evictions`: also PodDisruptionBudgets.
     `recording`: gets the objects of a cluster. Raises ApiError when the API server gives no answer, CredentialsError
     without its address, and ValueError for a file that cannot be used.
@@ -96,7 +84,7 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
             recording.objects[BUDGETS.plural] = list(budgets)
         for budget in budgets:
             cluster.apply(Applied(budget, "list"))
-        return Snapshot(cluster)
+        return cluster
 
 
 async def read_slices(source: Source) -> tuple[Sequence[ResourceSlice], Release]:
@@ -146,7 +134,7 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
         yield client
 
 
-def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
+def _restored(file: ClusterFile, features: FeatureGates) -> Cluster:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster = Cluster(features)
     for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS)):
@@ -157,7 +145,7 @@ def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
         cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
     for item in file.objects.get(BUDGETS.plural, ()):
         cluster.apply(Applied(BUDGETS.decode(item), "list"))
-    return Snapshot(cluster)
+    return cluster
 
 
 def _known(kind: Resource[Any], cluster: Cluster, recording: Recording | None = None) -> KnownObjects[Any]:

@@ -47,7 +47,7 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
     recording = Recording()
     try:
         with unanswerable():
-            found = await read(source, evictions=True, recording=recording)
+            cluster = await read(source, evictions=True, recording=recording)
             data = dump(
                 recording,
                 made_by=f"dra-extender {VERSION}",
@@ -59,7 +59,7 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
     except UnanswerableError as problem:
         complain(problem)
         return FAILED
-    note(found.cluster.problems)
+    note(cluster.problems)
     count = sum(map(len, recording.objects.values()))
     typer.echo(f"{file}: {counted(count, 'object')}, {counted(len(data), 'byte')}")
     return YES

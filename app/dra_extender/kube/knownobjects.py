@@ -64,7 +64,7 @@ class KnownObjects(Generic[T]):
         """The resourceVersion at which the next watch starts: everything up to it has been shown."""
         self._continuity = continuity
         self._set_aside = set_aside
-        self._resource = resource
+        self.resource = resource
         self._apply = apply
         self._known: dict[str, tuple[str, str]] = {}
         """UID and resourceVersion of each object's last decodable version, by key."""
@@ -83,7 +83,7 @@ class KnownObjects(Generic[T]):
     def begin_list(self) -> None:
         self._listed, self._changed = set(), []
         if self._continuity is not None:
-            self._continuity.begin_list(self._resource.kind)
+            self._continuity.begin_list(self.resource.kind)
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
         """Decode some objects of a list in progress. `report` later applies the objects with a new version. It must
@@ -121,7 +121,7 @@ class KnownObjects(Generic[T]):
         """
         self._advance(version)
         if self._continuity is not None:
-            self._continuity.end_list(self._resource.kind, version_number(version))
+            self._continuity.end_list(self.resource.kind, version_number(version))
         self.report()
         for key in [key for key in {**self._undecodable, **self._known} if key not in self._listed]:
             self._remove(key)
@@ -132,7 +132,7 @@ class KnownObjects(Generic[T]):
         try:
             event = _read_event(line)
         except UNDECODABLE as problem:
-            raise ApiError(0, "Malformed", f"watch of {self._resource.plural}: {problem}") from None
+            raise ApiError(0, "Malformed", f"watch of {self.resource.plural}: {problem}") from None
         if event.type == "ERROR":
             raise _watch_error(event.object)
         identity = identify(event.object)
@@ -144,20 +144,20 @@ class KnownObjects(Generic[T]):
 
     def _advance(self, version: str) -> None:
         if 0 < version_number(version) < version_number(self.version):
-            raise SetBackError(f"{self._resource.kind}: version {version} is shown after version {self.version}")
+            raise SetBackError(f"{self.resource.kind}: version {version} is shown after version {self.version}")
         self.version = version or self.version
 
     def subject(self, key: str) -> ObjectKey:
         """The object with this namespace/name."""
-        return ObjectKey(self._resource.kind, key)
+        return ObjectKey(self.resource.kind, key)
 
     def _read(self, raw: msgspec.Raw, identity: Identity) -> T | Undecodable:
         try:
             if reason := self._set_aside(self.subject(identity.key)):
-                raise DecodeError(self._resource.kind, identity.key, reason)
-            return self._resource.decode(raw)
+                raise DecodeError(self.resource.kind, identity.key, reason)
+            return self.resource.decode(raw)
         except DecodeError as problem:
-            read = self._resource.read_partially
+            read = self.resource.read_partially
             found = read(raw) if read is not None else None
             return Undecodable(self.subject(identity.key), problem.problem, found)
         except Exception as problem:  # a bug must not stop the watch of other objects
@@ -194,7 +194,7 @@ class KnownObjects(Generic[T]):
             self._apply(found)
 
     def _failed(self, key: str, problem: Exception) -> Undecodable:
-        unexpected("object", problem, kind=self._resource.kind, name=key)
+        unexpected("object", problem, kind=self.resource.kind, name=key)
         return Undecodable(self.subject(key), f"{type(problem).__name__}: {problem}")
 
 

@@ -28,7 +28,7 @@ from dra_extender.api.errors import ApiError, GoneError, NotServedError, SetBack
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named, SetAsideReason
-from dra_extender.kube.resources import PODS, Resource, Served, list_pages, watched_kinds
+from dra_extender.kube.resources import PODS, Served, list_pages, watched_kinds
 from dra_extender.unexpected import unexpected
 
 
@@ -87,22 +87,17 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         client: KubeClient,
-        resource: Resource[T],
-        apply: Callable[[ClusterEvent], object],
+        known: KnownObjects[T],
         *,
         on_synced: Callable[[], object] = lambda: None,
         selector: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
-        continuity: Continuity | None = None,
-        set_aside: SetAsideReason = lambda key: "",
     ) -> None:
-        """`apply` gets the events. `selector`: fieldSelector and labelSelector. `on_synced`: called after the first
-        list.
-        """
-        self.resource = resource
+        """`selector`: fieldSelector and labelSelector. `on_synced`: called after the first list."""
+        self.resource = known.resource
         self._client = client
-        self._known = KnownObjects(resource, apply, continuity, set_aside)
+        self._known = known
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()
@@ -298,12 +293,9 @@ class Watches:
         self._reflectors = tuple(
             Reflector(
                 client,
-                resource,
-                apply,
+                KnownObjects(resource, apply, continuity, set_aside),
                 on_synced=self._one_synced,
                 selector=UNFINISHED_PODS if resource is PODS else None,
-                continuity=continuity,
-                set_aside=set_aside,
             )
             for resource in watched_kinds(served, budgets=budgets)
         )

@@ -23,8 +23,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.idle import IdleAllocations, Unseen
-from dra_extender.scheduling.outcomes import Silent
-from dra_extender.scheduling.ports import Clock, Observer, Ports
+from dra_extender.scheduling.ports import Clock, Observer, Ports, Silent
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals

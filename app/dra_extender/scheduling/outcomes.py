@@ -285,16 +285,3 @@ class Reading(msgspec.Struct, frozen=True):
     def labels(self) -> tuple[str, ...]:
         """The values of all labels."""
         return self.label if isinstance(self.label, tuple) else (self.label,) if self.label else ()
-
-
-class Silent:
-    """An observer that does not count."""
-
-    def count(self, outcome: LabelledCounter[L], value: L) -> None:
-        """Nothing."""
-
-    def took(self, step: Step, seconds: float) -> None:
-        """Nothing."""
-
-    def waited(self, seconds: float, *, gang: bool = False) -> None:
-        """Nothing."""

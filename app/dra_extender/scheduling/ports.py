@@ -141,3 +141,7 @@ class Observer(Protocol):
         """A pod that uses devices was bound this time after its creation; `gang`: the last pod of a gang after the
         creation of the first.
         """
+
+
+class Silent(Observer):
+    """An observer that does not count."""

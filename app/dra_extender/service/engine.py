@@ -104,9 +104,8 @@ class Engine:
     """One per version of the resource API that the API server serves."""
 
     def __init__(
-        self, client: KubeClient, served: Served, settings: Settings, observer: Observer, *, own_process: bool = False
+        self, client: KubeClient, served: Served, settings: Settings, observer: Observer, memory: ProcessMemory
     ) -> None:
-        """`own_process`: see `ProcessMemory`."""
         self.cluster = Cluster(settings.features(served.server_version))
         self.events = EventRecorder(client, settings.replica)
         self.writer = Writer(client, served, self.events, settings.requeue_target)
@@ -140,7 +139,7 @@ class Engine:
             set_aside=self.extender.set_aside.object_reason,
         )
         self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
-        self._memory = ProcessMemory(own=own_process)
+        self._memory = memory
         self._started = time.perf_counter()
         self._leading = False
         self._leadership_changed = asyncio.Event()

@@ -65,12 +65,12 @@ class ProcessMemory:
     """`own`: the service is alone in this process."""
 
     def __init__(self, *, own: bool) -> None:
-        self._own = own
+        self.own = own
         self._start = resident() if own else 0
 
     def freeze(self) -> None:
         """Freeze all objects that exist now, in addition to those frozen before."""
-        if self._own:
+        if self.own:
             gc.set_threshold(YOUNG, *OLDER)
             gc.collect()
             gc.freeze()
@@ -79,7 +79,7 @@ class ProcessMemory:
         """Free what ended engines left behind if it is much, and freeze the rest: before the next engine lists, so the
         collector does not traverse its objects, too.
         """
-        if self._own and resident() - self._start > WORTH:
+        if self.own and resident() - self._start > WORTH:
             gc.unfreeze()
         self.freeze()
 
@@ -89,7 +89,7 @@ class ProcessMemory:
         """
         while True:
             await asyncio.sleep(PERIOD)
-            if self._own:
+            if self.own:
                 await asyncio.to_thread(trim)
 
 

@@ -38,7 +38,7 @@ from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.service.addresses import names_in, split_address
-from dra_extender.service.process import observe_lag
+from dra_extender.service.process import ProcessMemory, observe_lag
 from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import Supervision
@@ -157,7 +157,7 @@ class Service:
         self.metrics = Metrics()
         self.replica = Replica(elects=settings.leader_election, forwards=bool(settings.advertise))
         self.page = PageUpdates(self.replica)
-        self._own_process = own_process
+        self._memory = ProcessMemory(own=own_process)
         self._listeners = Listeners(settings, ConnectionLimitReport(self.metrics))
         self._running: _Running | None = None
 
@@ -192,9 +192,7 @@ class Service:
         self.metrics.read_from(self.replica.readings)
         log.info("listening", verbs=self.url, insight=self.insight_url, version=VERSION, api_server=client.server)
         lease = self.settings.lease(self._listeners.port)
-        supervision = Supervision(
-            client, self.settings, self.metrics, self.replica, lease, own_process=self._own_process
-        )
+        supervision = Supervision(client, self.settings, self.metrics, self.replica, lease, self._memory)
         chores = (self._listeners.renew_certificate, lambda: observe_lag(self.metrics.lagged))
         task = asyncio.create_task(supervision.run(chores), name="service")
         self._running = _Running(client, forwarding, supervision, task)

@@ -59,17 +59,14 @@ class Supervision:
         observer: Observer,
         replica: Replica,
         lease: LeaseSettings,
-        *,
-        own_process: bool = False,
+        memory: ProcessMemory,
     ) -> None:
-        """`own_process`: see `ProcessMemory`."""
         self._client = client
         self._settings = settings
         self._observer = observer
         self._replica = replica
         self._lease = lease
-        self._own_process = own_process
-        self._memory = ProcessMemory(own=own_process)
+        self._memory = memory
 
     async def run(self, chores: Iterable[Chore] = ()) -> None:
         """Work until cancelled, or until a bug, which is logged. `chores` run at the same time."""
@@ -103,7 +100,7 @@ class Supervision:
         for gate in ABSENT[self._settings.features(served.server_version).release]:
             if f"{gate}=" in self._settings.feature_gates:
                 log.error("feature gate that the release of the API server does not have", gate=gate)
-        engine = Engine(self._client, served, self._settings, self._observer, own_process=self._own_process)
+        engine = Engine(self._client, served, self._settings, self._observer, self._memory)
         self._replica.engine = engine
         self._replica.missing_permissions = self._replica.missing_optional = ()
         try:
@@ -143,7 +140,7 @@ class Supervision:
         with suppress(ApiError):
             await election.look()
         group.create_task(election.run())
-        if self._own_process:
+        if self._memory.own:
             group.create_task(Watchdog(self._settings.client, self._lease, engine.extender.set_aside_with).run())
 
     async def _check_permissions(self, served: Served) -> None:

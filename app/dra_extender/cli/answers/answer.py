@@ -15,9 +15,10 @@ import typer
 import yaml
 
 from dra_extender.api.errors import FORBIDDEN, ApiError
-from dra_extender.cli.cluster import Snapshot, read
+from dra_extender.cli.cluster import read
 from dra_extender.cli.output import FAILED, complain, note
 from dra_extender.cli.questions import Form, Source
+from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import text_of
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.plaintext import printable
@@ -88,19 +89,19 @@ def complaining(answer: Callable[[Options], Coroutine[Any, Any, int]]) -> Callab
     return answering
 
 
-async def snapshot_of(source: Source, *, evictions: bool = False) -> Snapshot:
+async def cluster_of(source: Source, *, evictions: bool = False) -> Cluster:
     """As `read`. Raises UnanswerableError."""
     with unanswerable():
         return await read(source, evictions=evictions)
 
 
-def printed(found: Answer, snapshot: Snapshot, complaint: str = "") -> int:
-    """Print the answer; on standard error the complaint, and what is wrong with objects of the snapshot. Returns the
+def printed(found: Answer, cluster: Cluster, complaint: str = "") -> int:
+    """Print the answer; on standard error the complaint, and what is wrong with objects of the cluster. Returns the
     exit status.
     """
     if found.text:
         typer.echo(found.text)
     if complaint:
         complain(complaint)
-    note(snapshot.cluster.problems)
+    note(cluster.problems)
     return found.status

@@ -6,8 +6,9 @@ from typing import Final
 
 import typer
 
-from dra_extender.cli.answers.answer import answered, complaining, printed, snapshot_of, text_of_option, unanswerable
+from dra_extender.cli.answers.answer import answered, cluster_of, complaining, printed, text_of_option, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
+from dra_extender.cli.cluster import view_of
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
@@ -28,8 +29,8 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     if bool(given.device_class) == bool(given.filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
     text = text_of_option(given.filename)
-    snapshot = await snapshot_of(given)
-    view = snapshot.view()
+    cluster = await cluster_of(given)
+    view = view_of(cluster)
     with unanswerable():
         if given.filename:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
@@ -41,7 +42,7 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     gang = GangShape(given.gang_size, given.topology) if given.gang_size else None
     found = headroom(view, what, claims, gang, most=given.limit)
     status = YES if (found.fits if found.gangs is None else found.gangs) else NO
-    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), snapshot)
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 
 
 @complaining
@@ -57,19 +58,19 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         files = given.with_file or ()
         objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
         tolerations = tuple(map(toleration, given.toleration or ()))
-    snapshot = await snapshot_of(given)
+    cluster = await cluster_of(given)
     with unanswerable():
-        pods = [Draft(known_pod(snapshot, given.pod, namespace), ())] if given.pod else written
+        pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
         changes = Changes(
             added=added,
-            without=tuple(known_pod(snapshot, name, namespace).metadata.key for name in given.without_pod or ()),
+            without=tuple(known_pod(cluster, name, namespace).metadata.key for name in given.without_pod or ()),
             drained=tuple(given.drain or ()),
             objects=objects,
             tolerations=tolerations,
         )
-        found = what_if(snapshot.view(schedulers), changes, pods)
+        found = what_if(view_of(cluster, schedulers), changes, pods)
     status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
-    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), snapshot)
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 
 
 def added_node(text: str) -> tuple[str, int]:
@@ -87,15 +88,15 @@ async def answer_compact(given: CompactOptions) -> int:
     if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
-    snapshot = await snapshot_of(given, evictions=True)
-    view, own, start = snapshot.view(), "", None
+    cluster = await cluster_of(given, evictions=True)
+    view, own, start = view_of(cluster), "", None
     with unanswerable():
         if given.pod:
-            pod = known_pod(snapshot, given.pod, given.namespace or given.default_namespace())
+            pod = known_pod(cluster, given.pod, given.namespace or given.default_namespace())
             (start, request), own = request_of_gang(view, pod), pod.spec.scheduler_name
         else:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
     schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
-    rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(snapshot.cluster.budgets))
+    rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(cluster.budgets))
     advice = Compaction(view, rules, start=start).room_for(request)
-    return printed(answered(advice.report(), given.output, advice.text, YES if advice.helps else NO), snapshot)
+    return printed(answered(advice.report(), given.output, advice.text, YES if advice.helps else NO), cluster)

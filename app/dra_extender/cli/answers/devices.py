@@ -9,11 +9,12 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import answered, complaining, printed, snapshot_of, unanswerable
-from dra_extender.cli.cluster import Snapshot
+from dra_extender.cli.answers.answer import answered, cluster_of, complaining, printed, unanswerable
+from dra_extender.cli.cluster import view_of
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
 from dra_extender.devices.audit import Violation
+from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
 from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.devicereport.report import (
@@ -52,19 +53,19 @@ async def list_devices(given: DevicesOptions) -> int:
     states += ["free"] if given.free else []
     states += ["used", "shared"] if given.held else []
     wanted = msgspec.convert({**_filter(given), "states": states}, DeviceQuery)
-    snapshot = await snapshot_of(given)
-    found = _report(snapshot, wanted)
+    cluster = await cluster_of(given)
+    found = _report(cluster, wanted)
     text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
     answer = answered(found, given.output, text, YES if found.devices else NO)
-    return printed(answer, snapshot, "" if found.devices else _no_devices(wanted))
+    return printed(answer, cluster, "" if found.devices else _no_devices(wanted))
 
 
 @complaining
 async def sum_devices(given: TopOptions) -> int:
     """Print the sums. Returns the exit status."""
     wanted = msgspec.convert(_filter(given), DeviceQuery)
-    snapshot = await snapshot_of(given)
-    found = _report(snapshot, wanted)
+    cluster = await cluster_of(given)
+    found = _report(cluster, wanted)
     added = sums(found.devices, given.by)
 
     def text() -> str:
@@ -73,7 +74,7 @@ async def sum_devices(given: TopOptions) -> int:
 
     answer = answered({given.by: added, "totals": found.totals}, given.output, text, YES if added else NO)
     complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
-    return printed(answer, snapshot, "" if added else complaint)
+    return printed(answer, cluster, "" if added else complaint)
 
 
 def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
@@ -85,11 +86,11 @@ def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
     }
 
 
-def _report(snapshot: Snapshot, wanted: DeviceQuery) -> DeviceReport:
+def _report(cluster: Cluster, wanted: DeviceQuery) -> DeviceReport:
     """Raises UnanswerableError for a node, driver or class that does not exist."""
     with unanswerable():
-        wanted.check(snapshot.cluster)
-    return device_report(snapshot.view(), wanted)
+        wanted.check(cluster)
+    return device_report(view_of(cluster), wanted)
 
 
 def _no_devices(wanted: DeviceQuery) -> str:
@@ -108,12 +109,12 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
 @complaining
 async def audit(given: AuditOptions) -> int:
     """Print what is allocated twice. Returns the exit status."""
-    snapshot = await snapshot_of(given)
-    ledger = snapshot.cluster.ledger
+    cluster = await cluster_of(given)
+    ledger = cluster.ledger
     found = ledger.violations()
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
     report = {"violations": found, "allocatedClaims": allocated}
-    return printed(answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES), snapshot)
+    return printed(answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES), cluster)
 
 
 def _audited(found: Sequence[Violation], allocated: int) -> str:

@@ -17,15 +17,16 @@ from dra_extender.cli.answers.answer import (
     Answer,
     ForbiddenError,
     answered,
+    cluster_of,
     complaining,
     printed,
-    snapshot_of,
     unanswerable,
 )
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
-from dra_extender.cli.cluster import Snapshot, connected
+from dra_extender.cli.cluster import connected, view_of
 from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import Source, WhyOptions
+from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import Draft, Manifests, claim_of, draft, pods_of, text_of
 from dra_extender.insight.requests import nodes_named, pod_named
 from dra_extender.insight.why.diagnosis import diagnose
@@ -56,7 +57,7 @@ async def answer(given: WhyOptions) -> int:
     schedulers = schedulers or state.schedulers
 
     try:
-        snapshot = await snapshot_of(given)
+        cluster = await cluster_of(given)
     except ForbiddenError as problem:
         if not given.pod or given.node:
             raise
@@ -64,17 +65,17 @@ async def answer(given: WhyOptions) -> int:
         answer = _answered(given, [found])
         typer.echo(answer.text)
         return answer.status
-    view = snapshot.view(schedulers)
+    view = view_of(cluster, schedulers)
     with unanswerable():
-        names = nodes_named(snapshot.cluster.nodes, given.node) if given.node else None
+        names = nodes_named(cluster.nodes, given.node) if given.node else None
         if listing:
             answer = _listed(given, view, namespace, names)
             answer = replace(answer, status=NO if state.stopped else answer.status)
         else:
-            pods = written or [Draft(known_pod(snapshot, given.pod or "", namespace), ())]
+            pods = written or [Draft(known_pod(cluster, given.pod or "", namespace), ())]
             made = [(pod, diagnose(view, pod, names, claims)) for pod, claims in pods]
             answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
-    return printed(answer, snapshot, state.stopped)
+    return printed(answer, cluster, state.stopped)
 
 
 def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> Answer:
@@ -101,10 +102,10 @@ def _text(given: WhyOptions, found: Diagnosis) -> str:
     return (fully if given.everything else shortly)(found, terminal_width() or WIDTH)
 
 
-def known_pod(snapshot: Snapshot, given: str, namespace: str) -> Pod:
+def known_pod(cluster: Cluster, given: str, namespace: str) -> Pod:
     """The pod that is named as NAME, pod/NAME or NAMESPACE/NAME. Raises NotFoundError."""
     remedy = "name it NAME with -n NAMESPACE, or NAMESPACE/NAME"
-    return pod_named(snapshot.pods, key_of(given, namespace), remedy=remedy)
+    return pod_named(cluster.pods, key_of(given, namespace), remedy=remedy)
 
 
 def key_of(given: str, namespace: str) -> str:
