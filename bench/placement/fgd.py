@@ -14,8 +14,7 @@ import msgspec
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.placement.freestates import NodeFreeState
 from dra_extender.placement.podshape import PodShape
-from dra_extender.placement.policies import Cost, Fragmentation
-from dra_extender.placement.workload import plain
+from dra_extender.placement.policies import Cost, Fragmentation, plain
 
 
 class FGD(Fragmentation):

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.allocation.plan import RULES, Rule, rule_text
-from dra_extender.allocation.scoring import score_of
+from dra_extender.allocation.plan import RULES, Rule, rule_text, score_of
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.insight.why.text import tally_text

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from dra_extender.allocation.allocator import PlanChooser
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.scenario import Scenario
-from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.events import Applied

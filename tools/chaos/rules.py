@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dra_extender.allocation.allocator import PlanChooser
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.allocation.plan import Failure, Plan, Unfit
-from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.simulation.api import Api

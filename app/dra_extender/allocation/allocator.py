@@ -14,16 +14,21 @@ each entry lists the requests that it applies to. Each entry of the claim's conf
 list of requests. It is left out if the allocation contains none of them. Kubernetes 1.36 repeats the entry for every
 request, which can exceed the API's limit. With the rules of 1.37, an entry for all requests has no list.
 
+Promises of `least`: only the search in the published order of devices decides whether a node has a solution, and which
+error ends an attempt. A search in another order can only replace this plan by one that costs less. It uses only the
+steps that are left of the budget.
+
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (createNodeSelector and Allocate for the
 results).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
 from operator import and_
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -343,3 +348,35 @@ def _of_claim(claim: PreparedClaim, chosen: Sequence[Ask]) -> list[DeviceAllocat
         for entry in claim.claim.spec.devices.config
         if not entry.requests or not present.isdisjoint(entry.requests)
     ]
+
+
+class PlanChooser(Protocol):
+    """A policy's preferences for one pod on one node. Pure."""
+
+    def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterable[NodeView]:
+        """The view with its devices in other orders, the most promising first."""
+
+    def cost(self, plan: Plan) -> Any:
+        """The less the better; all costs can be compared."""
+
+    def summary(self, plan: Plan) -> str:
+        """The policy that chose, and the cost, for people."""
+
+
+Attempt = Callable[[NodeView, int], Plan | Unfit | Failure]
+"""The decision on a view, with a step budget."""
+
+
+def least(first: Plan, orders: Iterable[NodeView], cost: Callable[[Plan], Any], attempt: Attempt, budget: int) -> Plan:
+    """The plan that costs least among the first plan and the plans found in other orders; at equal cost the earliest.
+    The `steps` of the returned plan count all searches.
+    """
+    best, best_cost, steps = first, cost(first), first.steps
+    for view in orders:
+        if steps >= budget:
+            break
+        found = attempt(view, budget - steps)
+        steps += found.steps
+        if isinstance(found, Plan) and (found_cost := cost(found)) < best_cost:
+            best, best_cost = found, found_cost
+    return best if best.steps == steps else replace(best, steps=steps)

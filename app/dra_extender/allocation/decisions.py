@@ -16,14 +16,13 @@ from typing import Final
 from cachetools import LRUCache
 from msgspec.structs import replace
 
-from dra_extender.allocation.allocator import Allocator, ShareIDs
+from dra_extender.allocation.allocator import Allocator, PlanChooser, ShareIDs, least
 from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKeys, NodeReads, node_reads
 from dra_extender.allocation.cache.results import NodeResults, ResultCache, SearchNode
 from dra_extender.allocation.constraints import Values
-from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit
+from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Failure, Plan, Unfit, score_of
 from dra_extender.allocation.requests import Filters, PreparedClaims, Ready, prepare
-from dra_extender.allocation.scoring import PlanChooser, least, score_of
 from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, PoolSignatures, reads_of
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally

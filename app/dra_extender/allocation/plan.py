@@ -1,17 +1,19 @@
-"""The answers of the allocator for one node: Plan, Unfit or Failure, and the rules that exclude devices.
+"""The answers of the allocator for one node: Plan, Unfit or Failure; the score of a plan; and the rules that exclude
+devices.
 
-Source of the classes of answers: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (DeviceFilter).
+Rules: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (DeviceFilter for the classes of answers,
+computeScore for scores). Nothing else, such as how full a node is, takes part in a score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
 import msgspec
 
 from dra_extender.api.core import NodeAllocatableResourceClaimStatus
-from dra_extender.api.resource import AllocationResult
+from dra_extender.api.resource import AllocationResult, ResourceClaim
 
 STEP_BUDGET: Final = 10_000
 """Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
@@ -50,6 +52,33 @@ class Failure(msgspec.Struct, frozen=True):
 
     error: str
     steps: int = 0
+
+
+FIRST_ALTERNATIVE: Final = 8
+"""What the first of at most eight alternatives is worth."""
+
+
+def has_alternatives(claims: Iterable[ResourceClaim]) -> bool:
+    """False when all nodes get the same score for claims like these."""
+    return any(request.first_available for claim in claims for request in claim.spec.devices.requests)
+
+
+def score_of(allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
+    """The raw score, not normalised, of claims with these planned or stored allocations: earlier alternatives of
+    prioritized requests count more.
+    """
+    return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
+
+
+def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    chosen = {result.request for result in allocation.devices.results}
+    total = 0
+    for request in claim.spec.devices.requests:
+        for index, alternative in enumerate(request.first_available):
+            if f"{request.name}/{alternative.name}" in chosen:
+                total += FIRST_ALTERNATIVE - index
+                break
+    return total
 
 
 Rule = Literal[

@@ -129,7 +129,7 @@ def _size(known: Answered) -> int:
 class WorkerReplies:
     """What workers have replied, by the key of the request, and which requests are `open`: sent and not answered.
 
-    `heavy` are keys of expressions of which one evaluation was too large: workers evaluate them.
+    `too_large` are keys of expressions of which one evaluation was too large: workers evaluate them.
     """
 
     def __init__(self, most: int = REMEMBERED_BYTES) -> None:

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.models import Consumption, DeviceList, SetGroups, compatibility_groups, consumption, groups_of
+from dra_extender.api.resource import Device, ResourceSlice
+from dra_extender.devices.models import DeviceList, SetGroups, compatibility_groups, consumption, groups_of
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
@@ -25,7 +25,6 @@ from dra_extender.devices.validity import (
     are_too_many,
     defects,
     gap_of,
-    has_groups,
     is_complete,
     is_ignored,
     with_devices,
@@ -188,6 +187,8 @@ def _assemble(
             except NodeSelectorError as problem:
                 unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
             selections.append(selection)
+    consuming = [device for item in (usable + others if counters else ()) for device in item.spec.devices]
+    consuming = [device for device in consuming if device.consumes_counters]
     return Pool(
         id,
         _joined([found.names for found in device_lists]),
@@ -195,8 +196,8 @@ def _assemble(
         tuple(selections),
         late=any(found.late for found in device_lists),
         counters=counters,
-        consumers=_consumers(usable + others) if counters else (),
-        groups=_groups(usable + others) if counters else (),
+        consumers=tuple((device.name, consumption(device)) for device in consuming),
+        groups=_groups(consuming) if any(map(compatibility_groups, consuming)) else (),
         elsewhere=elsewhere,
         unserved=unserved,
         skips=skips,
@@ -209,19 +210,6 @@ def _joined(parts: Sequence[tuple[T, ...]]) -> tuple[T, ...]:
     return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
 
-def _groups(slices: Sequence[ResourceSlice]) -> tuple[tuple[str, SetGroups], ...]:
-    """The compatibility groups of the devices that consume counters, by name; empty if no device has any."""
-    if not any(has_groups(item) for item in slices):
-        return ()
-    devices = (device for item in slices for device in item.spec.devices if device.consumes_counters)
-    return tuple((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in devices)
-
-
-def _consumers(slices: Iterable[ResourceSlice]) -> tuple[tuple[str, Consumption], ...]:
-    """The devices that consume counters, by name."""
-    return tuple(
-        (device.name, consumption(device))
-        for item in slices
-        for device in item.spec.devices
-        if device.consumes_counters
-    )
+def _groups(consuming: Iterable[Device]) -> tuple[tuple[str, SetGroups], ...]:
+    """The compatibility groups of these devices, by name."""
+    return tuple((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in consuming)

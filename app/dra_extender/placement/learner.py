@@ -22,8 +22,7 @@ from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.placement import FIRST_FIT, Placement
 from dra_extender.placement.podshape import Loads
-from dra_extender.placement.policies import Fragmentation, PlacementStrategy
-from dra_extender.placement.workload import Scarcity, Workload, plain
+from dra_extender.placement.policies import Fragmentation, PlacementStrategy, Scarcity, Workload, plain
 
 REMEMBERED_PODS: Final = 50_000
 

@@ -55,6 +55,9 @@ class PartitionGroup:
 
     __slots__ = ("_rates", "free", "number", "unfragmented")
 
+    once = True
+    """One request cannot take two devices of it."""
+
     def __init__(self, number: int, *, free: float, unfragmented: float) -> None:
         self.number = number
         self.free = free
@@ -72,11 +75,6 @@ class PartitionGroup:
             except Deferred:
                 raise TooCostly(filter) from None
         return found
-
-    @property
-    def once(self) -> bool:
-        """True when one request cannot take two devices of it."""
-        return True
 
     def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
         return _NOTHING
@@ -157,6 +155,8 @@ class CountedDevices(PartitionGroup):
 
     __slots__ = ("_groups", "_left", "_members", "_tie")
 
+    once = False
+
     def __init__(
         self, groups: PartitionGroups, tie: CounterTie, members: tuple[Partition, ...], left: tuple[int, ...]
     ) -> None:
@@ -171,10 +171,6 @@ class CountedDevices(PartitionGroup):
         self._tie = tie
         self._members = members
         self._left = left
-
-    @property
-    def once(self) -> bool:
-        return False
 
     def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
         if any(amount < 0 for amount in self._left):

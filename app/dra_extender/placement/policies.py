@@ -1,25 +1,184 @@
 """Placement policies: what taking devices, CPU and memory from a node costs, and which policy is in force for a pod.
+The policy `fragmentation` weighs by the workload seen so far: how often each pod shape comes, how scarce its devices
+are.
 
 Promises: pure and deterministic. A policy compares states of nodes; it never decides what fits. `pack` and `spread` are
 MostAllocated and LeastAllocated of NodeResourcesFit with devices as one more resource: the mean of the used parts of
-devices, CPU and memory, where a node has them.
+devices, CPU and memory, where a node has them. `Workload.count` costs the same however many pods were seen; counts are
+halved when there are many, so a shape that has not come for long is forgotten.
 
-`fragmentation` is a weighted loss: how much less the node can serve afterwards of the pods seen so far (`workload`).
-Descended from Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); different from there are weights by
-scarcity, devices that CPU and memory cannot feed, and exact costs.
+`fragmentation` is a weighted loss: how much less the node can serve afterwards of the pods seen so far. Descended from
+Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); different from there are weights by scarcity, devices
+that CPU and memory cannot feed, and exact costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
+from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.workload import FED_PART, Use, Weights, remaining_value, uses
+from dra_extender.placement.podshape import Need, PodShape, filters_of
+
+MOST_PODS: Final = 1 << 16
+"""When this many pods are counted, all counts are halved."""
+MOST_SHAPES: Final = 512
+"""Shapes that are counted; when more come, the rarest half is forgotten."""
+
+SCARCITY_LIMIT: Final = 20.0
+"""A shape counts at most this many times its frequency, however scarce its devices are."""
+FED_PART: Final = 0.5
+"""λ: the part of a device's value that needs CPU and memory of its node."""
+
+_HARD: Final = 4
+"""Times as long as a shape takes in `worth`, it takes in `scarce`."""
+
+_NO_CPU: Final = 1e12
+_EXACT: Final = 1 - 1e-12
+
+
+class NeedWeights(msgspec.Struct, frozen=True, gc=False):
+    """Shapes with one need: per shape cpu and memory inverted (copies per millicore and byte), and the weight."""
+
+    need: Need
+    shapes: tuple[tuple[float, float, float], ...]
+
+
+Weights = tuple[NeedWeights, ...]
+
+
+class Workload:
+    """Counts of pods by shape."""
+
+    def __init__(self) -> None:
+        self._counts: dict[PodShape, float] = {}
+        self.pods = 0
+        """How many were counted."""
+        self._held = 0.0
+
+    def count(self, shape: PodShape, times: int = 1) -> None:
+        """So many pods of this shape have come. Pods without devices do not matter."""
+        self.pods += times
+        if not shape.need:
+            return
+        self._counts[shape] = self._counts.get(shape, 0.0) + times
+        self._held += times
+        if self._held > MOST_PODS:
+            self._counts = {known: count / 2 for known, count in self._counts.items() if count > 1}
+            self._held = sum(self._counts.values())
+        elif len(self._counts) > MOST_SHAPES:
+            kept = sorted(self._counts, key=lambda known: -self._counts[known])[: MOST_SHAPES // 2]
+            self._counts = {known: self._counts[known] for known in kept}
+            self._held = sum(self._counts.values())
+
+    def forget(self, filter: DeviceFilter) -> None:
+        """No shape with this filter counts any more."""
+        self._counts = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}
+        self._held = sum(self._counts.values())
+
+    def frequencies(self) -> Iterator[tuple[PodShape, float]]:
+        """The share of each shape in all that are remembered."""
+        total = sum(self._counts.values())
+        yield from ((shape, count / total) for shape, count in self._counts.items())
+
+
+def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
+    """Each shape counts by its frequency."""
+    by_need: dict[Need, list[tuple[float, float, float]]] = {}
+    for shape, weight in frequencies:
+        inverted = 1 / shape.cpu if shape.cpu else _NO_CPU, 1 / shape.memory if shape.memory else _NO_CPU
+        by_need.setdefault(shape.need, []).append((*inverted, weight))
+    return tuple(NeedWeights(need, tuple(shapes)) for need, shapes in by_need.items())
+
+
+class Scarcity:
+    """How much each shape counts, given the states of nodes and how many nodes are in each: its frequency times the
+    free devices divided by the devices that the shape can still use. Computed state by state with `step`.
+    """
+
+    def __init__(
+        self, frequencies: Iterable[tuple[PodShape, float]], nodes: Iterable[tuple[NodeFreeState, int]]
+    ) -> None:
+        self._rows = plain(frequencies)
+        self._nodes = list(nodes)
+        self._usable = [[0.0] * len(row.shapes) for row in self._rows]
+        self._free = 0.0
+        self._work = _HARD * sum(len(row.shapes) for row in self._rows)
+
+    def step(self, budget: WorkBudget) -> int:
+        """Count one state. The work that it took; 0 when all are counted. Raises TooCostly and TurnSpent."""
+        if not self._nodes:
+            return 0
+        state, count = self._nodes[-1]
+        supplies = [state.devices.supply(row.need, budget) for row in self._rows]
+        self._nodes.pop()
+        self._free += count * state.devices.free
+        for row, sums, supply in zip(self._rows, self._usable, supplies, strict=True):
+            if supply is not None:
+                for index, (cpu, memory, _) in enumerate(row.shapes):
+                    sums[index] += count * supply.touch * fed(state.cpu * cpu, state.memory * memory, supply.copies)
+        return max(1, self._work)
+
+    def weights(self) -> Weights:
+        """The weights, once all states are counted."""
+        return tuple(
+            NeedWeights(
+                row.need,
+                tuple(
+                    (cpu, memory, weight * (min(SCARCITY_LIMIT, self._free / total) if total > 0 else SCARCITY_LIMIT))
+                    for (cpu, memory, weight), total in zip(row.shapes, sums, strict=True)
+                ),
+            )
+            for row, sums in zip(self._rows, self._usable, strict=True)
+        )
+
+
+class Use(NamedTuple):
+    """What a devices offers to the shapes of one row."""
+
+    touch: float
+    copies: float
+    shapes: tuple[tuple[float, float, float], ...]
+
+
+def uses(devices: FreeDevices, weights: Weights, budget: WorkBudget) -> tuple[Use, ...]:
+    """The rows that the devices has anything for."""
+    found = ((devices.supply(row.need, budget), row.shapes) for row in weights)
+    return tuple(Use(*supply, shapes) for supply, shapes in found if supply is not None)
+
+
+def remaining_value(uses: Iterable[Use], free_cpu: float, free_memory: float, fed_part: float = FED_PART) -> float:
+    """The remaining value of a node with these uses: over all shapes, weight times the devices that the shape can get
+    at, those less that CPU and memory could not feed. The heart of the cost, so it is written for speed.
+    """
+    total = 0.0
+    plain_part = 1 - fed_part
+    for touch, copies, shapes in uses:
+        part = 0.0
+        share = fed_part / copies
+        for cpu, memory, weight in shapes:
+            fed_by_cpu, fed_by_memory = free_cpu * cpu, free_memory * memory
+            enough = fed_by_cpu if fed_by_cpu < fed_by_memory else fed_by_memory
+            if enough >= copies:
+                part += weight
+            elif enough >= _EXACT:
+                part += weight * (plain_part + share * enough)
+        total += touch * part
+    return total
+
+
+def fed(by_cpu: float, by_memory: float, copies: float, fed_part: float = FED_PART) -> float:
+    """The part of the devices that counts, when CPU, memory and devices suffice for this many pods each."""
+    enough = min(by_cpu, by_memory)
+    if enough < _EXACT:
+        return 0.0
+    return 1.0 if enough >= copies else 1 - fed_part + fed_part * enough / copies
+
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
 POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)

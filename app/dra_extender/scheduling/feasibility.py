@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dra_extender.allocation.allocator import PlanChooser
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
-from dra_extender.allocation.scoring import PlanChooser
 from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, NodeSelector, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse, size_of

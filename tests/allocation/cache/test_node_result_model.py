@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.plan import Failure, Plan, Unfit, score_of
 from dra_extender.allocation.requests import Filters, prepare
-from dra_extender.allocation.scoring import score_of
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed

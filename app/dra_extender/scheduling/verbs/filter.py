@@ -217,7 +217,9 @@ class FilterVerb:
         statuses = node_statuses(view, prefiltered, names)
         others = self._tentative_plans.others(uid) if len(statuses.fits) > 1 else {}
         offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
-        single = isinstance(prefiltered, PreFilterState) and len(offered) == 1
+        likely = None
+        if isinstance(prefiltered, PreFilterState) and len(offered) == 1:
+            likely = planned or expected(view, prefiltered, offered[0])
         return _Decided(
             generation=generation,
             key=key,
@@ -225,9 +227,7 @@ class FilterVerb:
             prefiltered=prefiltered,
             statuses=statuses,
             offered=offered,
-            likely=planned or expected(view, prefiltered, offered[0])
-            if single and isinstance(prefiltered, PreFilterState)
-            else None,
+            likely=likely,
             resolvable=self._resolvable(view, prefiltered, statuses),
         )
 

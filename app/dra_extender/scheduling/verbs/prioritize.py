@@ -24,8 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
-from dra_extender.allocation.plan import Plan
-from dra_extender.allocation.scoring import has_alternatives, score_of
+from dra_extender.allocation.plan import Plan, has_alternatives, score_of
 from dra_extender.api.extender import ExtenderArgs, HostPriority
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
