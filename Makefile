@@ -100,6 +100,16 @@ OF_SECOND := tests/e2e/test_acceptance_*.py tests/e2e/test_features.py tests/e2e
 e2e-second: ## The acceptance tests, the features and the recorded answers on the second release, which is older
 	@$(MAKE) --no-print-directory e2e K8S_VERSION=$(SECOND) E2E="$(OF_SECOND)"
 
+# FULL=1 plays as many orders of arrival as `docs/acceptance.md` says, and the whole load.
+GANG_TESTS := tests/e2e/test_gangs.py tests/e2e/test_gang_*.py tests/e2e/test_preemption.py
+.PHONY: gangs
+gangs: ## The acceptance tests of gangs on a real control plane, T0 to T8 in docs/acceptance.md (FULL=1: in full size; K8S_VERSION=v1.36.3)
+	@$(if $(FULL),ORDERS=50 GANGS=200 SINGLES=200 NODES=100) $(MAKE) --no-print-directory e2e E2E="$(GANG_TESTS)"
+
+.PHONY: gangs-second
+gangs-second: ## The acceptance tests of gangs on the second release
+	@$(MAKE) --no-print-directory gangs K8S_VERSION=$(SECOND)
+
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
 	@$(BIN)/python -m bench $(BENCH_ARGS)
@@ -154,7 +164,7 @@ chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators: simu
 	@$(BIN)/python -m tools.chaos.frontdoor $(CHAOS_ARGS)
 
 .PHONY: explore
-explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins", or --large)
+explore: $(VENV)/dev.stamp ## All interleavings of binds and gangs in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only gangs", or --large)
 	@$(BIN)/python -m tools.exploration.explore $(EXPLORE_ARGS)
 
 .PHONY: flakes

@@ -26,6 +26,16 @@ def test_every_test_that_is_named_as_evidence_exists(page: Path, defined: set[st
     assert named - defined - numbers == set()
 
 
+def test_the_tests_of_gangs_name_their_row_of_the_table() -> None:
+    sources = [path.read_text() for path in (ROOT / "tests" / "e2e").glob("test_*.py")]
+    rows = re.findall(r"(?m)^\| (T[0-8]) \|(.*)$", (ROOT / "docs" / "acceptance.md").read_text())
+    assert [row for row, _ in rows] == [f"T{number}" for number in range(9)]
+    for row, line in rows:
+        for name in re.findall(r"`(test_\w+)`", line):
+            docstring = rf'def {name}\([^)]*\) -> None:\n    """{row}\b'
+            assert any(re.search(docstring, source) for source in sources), (row, name)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ from tests.e2e.skipping import skip_without
 from tests.e2e.space import Body
 
 GROUP = "scheduling.k8s.io"
+ORDERS = int(os.environ.get("ORDERS", "3"))
+"""So many orders of arrival are played; `make gangs FULL=1` plays more."""
 QUIET_SECONDS = 10.0
 """How long nothing happens to a gang that does not fit. kube-scheduler tries pods again after 10 s at the latest."""
 
@@ -87,6 +91,31 @@ def holding(case: Case, claims: Sequence[str]) -> list[str]:
     """Those of the claims that are allocated, as the watch has them."""
     found = {claim.metadata.name for claim in case.ground.claims(case.name) if claim.allocation is not None}
     return [claim for claim in claims if claim in found]
+
+
+def two_gangs(case: Case, marks: Marks, seed: int) -> None:
+    """Two gangs of 8 pods, and 12 devices: one gang runs, and the other holds nothing until the first one ends."""
+    for node in ("node-1", "node-2", "node-3"):
+        case.publish(node, 4)
+    pods = {name: names(name, 8) for name in ("a", "b")}
+    order = [(name, pod) for name in pods for pod in pods[name]]
+    random.Random(seed).shuffle(order)
+    given = {name: marks(case, name, 8) for name in pods}
+    for name, pod in order:
+        case.pod_with_claim(pod, **given[name])
+    first = case.ground.eventually(
+        lambda: next((name for name in pods if len(case.bound(pods[name])) == 8), ""), "a complete gang"
+    )
+    (second,) = pods.keys() - {first}
+    case.ground.eventually(
+        lambda: any("fit together" in case.told(pod) for pod in pods[second]), "the refusal of the other"
+    )
+    assert case.bound(pods[second]) == []
+    assert holding(case, pods[second]) == []
+    for pod in pods[first]:
+        case.delete_pod(pod)
+        case.delete_claim(pod)
+    case.until_runs(*pods[second])
 
 
 # --- a GPU that is given as a whole or as two halves ------------------------------------------------------------------

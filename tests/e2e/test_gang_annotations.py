@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 
@@ -11,6 +10,7 @@ from aiohttp import web
 
 from tests.e2e.case import Case
 from tests.e2e.gangs import (
+    ORDERS,
     QUIET_SECONDS,
     Marks,
     annotation,
@@ -20,6 +20,7 @@ from tests.e2e.gangs import (
     leader_worker_set,
     members,
     names,
+    two_gangs,
     whole_or_half,
 )
 from tests.e2e.ground import Ground
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.e2e
 
 
 def test_a_gang_that_does_not_fit_holds_no_device(case: Case) -> None:
+    """T0, pod by pod."""
     case.publish("node-1", 1)
     pods = members(case, annotation, "g", 2)
     for pod in pods:
@@ -39,6 +41,7 @@ def test_a_gang_that_does_not_fit_holds_no_device(case: Case) -> None:
 
 
 def test_members_take_a_half_each_where_one_after_the_other_would_take_the_whole(case: Case) -> None:
+    """T1, pod by pod."""
     divisible(case)
     marks = annotation(case, "g", 2)
     for pod in ("one", "two"):
@@ -48,26 +51,36 @@ def test_members_take_a_half_each_where_one_after_the_other_would_take_the_whole
     assert sorted(device for pod in ("one", "two") for device in case.devices(pod)) == ["half-0", "half-1"]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: Case, ground: Ground, seed: int) -> None:
-    for node in ("node-1", "node-2", "node-3"):
-        case.publish(node, 4)
-    pods = {name: names(name, 8) for name in ("a", "b")}
-    order = [(name, pod) for name in pods for pod in pods[name]]
-    random.Random(seed).shuffle(order)
-    for name, pod in order:
-        case.pod_with_claim(pod, **annotation(case, name, 8))
-    first = ground.eventually(
-        lambda: next((name for name in pods if len(case.bound(pods[name])) == 8), ""), "a complete gang"
-    )
-    (second,) = pods.keys() - {first}
-    case.until_refused(pods[second][0], "fit together")
-    assert case.bound(pods[second]) == []
-    assert holding(case, pods[second]) == []
-    for pod in pods[first]:
-        case.delete_pod(pod)
-        case.delete_claim(pod)
-    case.until_runs(*pods[second])
+@pytest.mark.parametrize("seed", range(ORDERS))
+def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: Case, seed: int) -> None:
+    """T2, pod by pod."""
+    two_gangs(case, annotation, seed)
+
+
+@pytest.mark.slow
+def test_a_gang_that_needs_one_rack_takes_one_whose_devices_suffice(case: Case, ground: Ground) -> None:
+    """T3. The first rack has room for the pods, and too few devices; nothing stays held in a rack that lost."""
+    racks = {"r1": 2, "r2": 4, "r3": 3}
+    for rack, devices in racks.items():
+        for number in range(2):
+            node = f"{case.name}-{rack}-{number}"
+            labels = {"kubernetes.io/hostname": node, "example.com/rack": rack}
+            case.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}})
+            amounts = {"cpu": "32", "memory": "64Gi", "pods": "20"}
+            ground.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+            case.publish(node, devices)
+    given = annotation(case, "g", 8)
+    given["annotations"]["dra-extender.dev/topology-required"] = "example.com/rack"
+    pods = names("g", 8)
+    for pod in pods:
+        case.pod_with_claim(pod, **given)
+    case.until_runs(*pods)
+    assert {case.node(pod).split("-")[-2] for pod in pods} == {"r2"}
+    time.sleep(QUIET_SECONDS)
+    singles = names("single", 2 * (racks["r1"] + racks["r3"]))
+    for single in singles:
+        case.pod_with_claim(single)
+    case.until_runs(*singles)
 
 
 def test_a_gang_waits_for_its_last_pod(case: Case) -> None:

@@ -29,7 +29,7 @@ KILL_SECONDS = 10.0
 def test_every_gang_that_fits_runs_and_none_stays_incomplete(
     case: Case, ground: Ground, pair: tuple[Extender, Extender]
 ) -> None:
-    """No device is held twice either: that is looked at in all tests."""
+    """T8. All tests look for a device that is held twice."""
     furnish(case, NODES)
     listed = jobs(GANGS, SINGLES, NODES, seed=1)
     outcome = play(case, Killing(ground, pair, KILL_SECONDS), listed, annotation, PATIENCE)

@@ -51,6 +51,7 @@ def killed(ground: Ground, leader: Extender, bindings: int) -> Iterator[Callable
 def test_the_next_leader_completes_a_gang_of_which_three_are_bound(
     case: Case, ground: Ground, pair: tuple[Extender, Extender]
 ) -> None:
+    """T5, with devices for the rest."""
     first, second = pair
     for node in ("node-1", "node-2"):
         case.publish(node, 4)
@@ -68,7 +69,7 @@ def test_the_next_leader_completes_a_gang_of_which_three_are_bound(
 def test_what_was_allocated_for_a_gang_that_cannot_be_completed_becomes_free(
     case: Case, ground: Ground, pair: tuple[Extender, Extender]
 ) -> None:
-    """Its first claims are written, none of its pods is bound, and a node loses its devices."""
+    """T5, without devices for the rest. Claims are written, no pod is bound, and a node loses its devices."""
     first, second = pair
     for node in ("node-1", "node-2"):
         case.publish(node, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from tests.e2e.components import release
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.gangs import (
     GROUP,
+    ORDERS,
     QUIET_SECONDS,
     divisible,
     ground_with_groups,
@@ -21,6 +21,7 @@ from tests.e2e.gangs import (
     names,
     plane_with_groups,
     pod_group,
+    two_gangs,
     version,
     whole_or_half,
 )
@@ -54,6 +55,7 @@ def condition(case: Case, group: str) -> Body:
 
 
 def test_a_gang_that_does_not_fit_holds_no_device_and_says_what_is_missing(case: Case, ground: Ground) -> None:
+    """T0."""
     case.publish("node-1", 1)
     pods = members(case, pod_group, "g", 2)
     for pod in pods:
@@ -75,7 +77,7 @@ def test_a_gang_that_does_not_fit_holds_no_device_and_says_what_is_missing(case:
 
 
 def test_members_take_a_half_each_where_one_after_the_other_would_take_the_whole(case: Case) -> None:
-    """kubernetes#138765."""
+    """T1: kubernetes#138765."""
     divisible(case)
     marks = pod_group(case, "g", 2)
     for pod in ("one", "two"):
@@ -86,6 +88,7 @@ def test_members_take_a_half_each_where_one_after_the_other_would_take_the_whole
 
 
 def test_a_single_pod_takes_the_whole(case: Case) -> None:
+    """T1, for a pod alone."""
     divisible(case)
     whole_or_half(case, "alone")
     case.pod("alone", "alone")
@@ -93,27 +96,10 @@ def test_a_single_pod_takes_the_whole(case: Case) -> None:
     assert case.devices("alone") == ["whole"]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: Case, ground: Ground, seed: int) -> None:
-    for node in ("node-1", "node-2", "node-3"):
-        case.publish(node, 4)
-    pods = {name: names(name, 8) for name in ("a", "b")}
-    order = [(name, pod) for name in pods for pod in pods[name]]
-    random.Random(seed).shuffle(order)
-    marks = {name: pod_group(case, name, 8) for name in pods}
-    for name, pod in order:
-        case.pod_with_claim(pod, **marks[name])
-    first = ground.eventually(
-        lambda: next((name for name in pods if len(case.bound(pods[name])) == 8), ""), "a complete gang"
-    )
-    (second,) = pods.keys() - {first}
-    ground.eventually(lambda: any("fit together" in case.told(pod) for pod in pods[second]), "the refusal of the other")
-    assert case.bound(pods[second]) == []
-    assert holding(case, pods[second]) == []
-    for pod in pods[first]:
-        case.delete_pod(pod)
-        case.delete_claim(pod)
-    case.until_runs(*pods[second])
+@pytest.mark.parametrize("seed", range(ORDERS))
+def test_of_two_gangs_one_runs_and_the_other_holds_nothing_until_it_ends(case: Case, seed: int) -> None:
+    """T2, in cycles of the group."""
+    two_gangs(case, pod_group, seed)
 
 
 # --- claims of several members ----------------------------------------------------------------------------------------
@@ -130,6 +116,7 @@ def test_the_pods_of_a_gang_share_a_claim_that_is_allocated_once(case: Case) -> 
 
 
 def test_300_pods_share_the_claim_of_their_group(case: Case, ground: Ground) -> None:
+    """T6."""
     node = case.node_added(pods=400)
     case.publish(node, 1)
     case.template("each")
@@ -178,7 +165,7 @@ PAIR_0, PAIR_1 = (("gpu", "00"), ("nic", "00")), (("gpu", "01"), ("nic", "01"))
 
 
 def test_members_with_different_claims_leave_each_other_what_they_need(case: Case) -> None:
-    """The coordinator is asked about first, and one NIC only is of no use to a worker."""
+    """T7. The coordinator is asked about first, and one NIC only is of no use to a worker."""
     for node in ("node-1", "node-2", "node-3"):
         publish_roots(case, node, *PAIR_0, *PAIR_1)
     publish_roots(case, "node-4", *PAIR_0, ("nic", "01"))
@@ -191,6 +178,7 @@ def test_members_with_different_claims_leave_each_other_what_they_need(case: Cas
 
 
 def test_the_reason_names_what_the_members_lack_together(case: Case) -> None:
+    """T7, where they do not fit."""
     for node in ("node-1", "node-2", "node-3"):
         publish_roots(case, node, *PAIR_0, *PAIR_1)
     publish_roots(case, "node-4", *PAIR_0)
@@ -202,6 +190,7 @@ def test_the_reason_names_what_the_members_lack_together(case: Case) -> None:
 
 
 def test_the_reason_names_the_member_that_fits_nowhere(case: Case) -> None:
+    """T7, where one of them does not fit."""
     for node in ("node-1", "node-2", "node-3", "node-4"):
         publish_roots(case, node, ("gpu", "00"), ("gpu", "01"), ("nic", "02"), ("nic", "03"))
     pods = coordinator_and_workers(case)

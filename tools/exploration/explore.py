@@ -17,7 +17,7 @@ from tools.exploration import gangs, gangscenes, scenes
 from tools.exploration.search import ViolationError, explore
 
 BINDS = {scene.name: scene for scene in (*scenes.QUICK, *scenes.SLOW, *scenes.LARGE, *scenes.DEEP)}
-GANGS = {scene.name: scene for scene in (*gangscenes.QUICK, *gangscenes.SLOW, *gangscenes.LARGE)}
+GANGS = {f"gangs: {scene.name}": scene for scene in (*gangscenes.QUICK, *gangscenes.SLOW, *gangscenes.LARGE)}
 
 
 def binds(name: str, most: int) -> str:
@@ -52,7 +52,7 @@ def main() -> None:
         "--most", metavar="N", type=int, default=20_000_000, help="give a scene up after so many states"
     )
     options = parser.parse_args()
-    large = {scene.name for scene in scenes.LARGE} | {scene.name for scene in gangscenes.LARGE}
+    large = {scene.name for scene in scenes.LARGE} | {f"gangs: {scene.name}" for scene in gangscenes.LARGE}
     jobs = [partial(told, name, partial(binds, name, options.most)) for name in BINDS]
     jobs += [partial(told, name, partial(orders, name)) for name in GANGS]
     wanted = [job for job in jobs if options.only in job.args[0] and (not options.large or job.args[0] in large)]

@@ -250,7 +250,7 @@ class EarlyNominationController:
     def _nominate_members(self) -> None:
         """Members of gangs, as `GangPlans.to_nominate` says."""
         for place in self._gangs.to_nominate():
-            uid, now = place.pod.metadata.uid, self._view.clock.monotonic()
+            uid = place.pod.metadata.uid
             pod = self._view.pods.get(uid)
             if len(self._sending) >= CONCURRENT or not self._leading():
                 return
@@ -258,18 +258,7 @@ class EarlyNominationController:
                 continue
             if uid not in self.nominations and uid not in self._removals and not self._has_preempted(uid):
                 plan = TentativePlan(pod_uid=uid, node=place.node, claims=(), allocations=())
-                nomination = EarlyNomination(
-                    uid=uid,
-                    priority=pod.spec.priority,
-                    node=place.node,
-                    plan=plan,
-                    since=now,
-                    checked=now,
-                    of_gang=True,
-                )
-                self.nominations.put(nomination)
-                self._usage.expect(pod, place.node)
-                self._start(pod, nomination)
+                self._start(pod, self._nomination(pod, plan, of_gang=True))
 
     def _start(self, pod: Pod, nomination: EarlyNomination) -> None:
         task = asyncio.create_task(self._send(pod, nomination), name="nomination")
@@ -284,18 +273,24 @@ class EarlyNominationController:
 
     async def _planned(self, pod: Pod) -> EarlyNomination | None:
         """Decide on the pod and remember its nomination; None when it fits nowhere or may not be nominated any more."""
-        uid, generation = pod.metadata.uid, self._requeue.generation
+        generation = self._requeue.generation
         plan = await self._chooser.choose(pod)
-        now, nomination = self._view.clock.monotonic(), None
+        nomination = None
         if plan is None:
             self._queue.fits_nowhere(pod, generation)
         elif self._may_be_nominated(pod):
-            nomination = EarlyNomination(
-                uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, checked=now
-            )
-            self._put(nomination)
-            self._usage.expect(pod, plan.node)
+            nomination = self._nomination(pod, plan)
         await asyncio.sleep(0)  # a decision that is known already takes no turn of its own
+        return nomination
+
+    def _nomination(self, pod: Pod, plan: TentativePlan, *, of_gang: bool = False) -> EarlyNomination:
+        """Remember a new nomination."""
+        uid, priority, now = plan.pod_uid, pod.spec.priority, self._view.clock.monotonic()
+        nomination = EarlyNomination(
+            uid=uid, priority=priority, node=plan.node, plan=plan, since=now, checked=now, of_gang=of_gang
+        )
+        self._put(nomination)
+        self._usage.expect(pod, plan.node)
         return nomination
 
     def _put(self, nomination: EarlyNomination) -> None:
