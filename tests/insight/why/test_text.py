@@ -114,7 +114,10 @@ def test_a_toleration_of_the_same_taint_with_another_effect_is_told() -> None:
 def test_a_clause_is_told_as_it_is_written_where_it_would_not_show_the_misspelt_word_otherwise() -> None:
     misfit = misfit_named("a misspelt domain")
     told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
-    assert 'claim c: did you mean gpu.example.com in device.attributes["gpu.exmple.com"].model == "H100"?' in told
+    assert (
+        'claim c: use gpu.example.com instead of gpu.exmple.com in device.attributes["gpu.exmple.com"].model == "H100"'
+        in told
+    )
 
 
 def test_a_selector_that_fails_is_shown_with_the_place() -> None:

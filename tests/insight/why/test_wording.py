@@ -67,7 +67,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         (
             "every device is tainted",
             "claim c: 1 device requested, node t1 has 4 of class t4: "
-            "4 have the taint maintenance=firmware:NoSchedule, which the request does not tolerate",
+            "all have the taint maintenance=firmware:NoSchedule, which the request does not tolerate",
         ),
         (
             "all devices that the selector leaves are asked for and one is in use",
@@ -76,7 +76,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         (
             "shares are used up to less than is asked for",
             "claim c: 1 device requested, node s1 has 2 of class share: "
-            "2 have less than 20Gi of memory left, at most 10Gi (used by default/one, default/two)",
+            "all have less than 20Gi of memory left, at most 10Gi (used by default/one, default/two)",
         ),
         (
             "a whole card while a half is in use",
@@ -104,11 +104,12 @@ def test_the_reason_is_a_sentence_of_its_own(name: str, summary: str) -> None:
     assert misfit.scene().diagnose(POD).summary == summary
 
 
-def test_a_change_after_a_question_begins_a_sentence() -> None:
+def test_two_changes_are_one_sentence() -> None:
     misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt model and too many CPUs")
     remedy = misfit.scene().diagnose(POD).remedies[0]
     assert remedy.text == (
-        'claim c: did you mean H100 in model == "H1000"? Also request at most 8 CPU instead of 100 in container main'
+        'claim c: use H100 instead of H1000 in model == "H1000", '
+        "and request at most 8 CPU instead of 100 in container main"
     )
 
 

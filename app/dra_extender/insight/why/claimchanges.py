@@ -192,7 +192,7 @@ def _classes(request: EditableRequest, known: Mapping[str, Set[str]], budget: Qu
 def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChange:
     now = request.source.device_class_name
     if near:
-        text = f"{request.label}: class {now} does not exist; did you mean {name}?"
+        text = f"use class {name} instead of {now}, which does not exist, in {request.label}"
         short = f"did you mean class {name}?"
     else:
         text, short = f"use class {name} instead of {now} in {request.label}", f"class {name}"

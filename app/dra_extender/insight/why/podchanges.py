@@ -172,13 +172,14 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{key}", text)
     what = "CPU" if name == "cpu" else f"of {name}"
     was = resources.requests[name].text
+    several = sum(name in each.resources.requests for each in resource.pod.spec.containers) > 1
     return pod_edit(
         resource.pod,
         "resources",
         f"{resource.path}/requests/{key}",
         text,
         f"request at most {text} {what} instead of {was} in {resource.owner}",
-        f"{name} <= {text}",
+        f"{name} <= {text}" + (f" in {resource.owner}" if several else ""),
         more=(limit,) if "/" in name and name in resources.limits else (),
     )
 
@@ -206,7 +207,7 @@ def _other(resource: _ContainerResource, other: str) -> CandidateChange:
     requests = {other if key == name else key: amount.text for key, amount in resources.requests.items()}
     limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}
     more = (pod_change(resource.pod, "name", f"{resource.path}/limits", limits),) if name in resources.limits else ()
-    text = f"no node and no device class provides {name}; did you mean {other}?"
+    text = f"use {other} instead of {name} in {resource.owner}"
     path = f"{resource.path}/requests"
     return pod_edit(resource.pod, "name", path, requests, text, f"did you mean {other}?", more=more)
 
@@ -322,11 +323,11 @@ def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int
     yield from budget.charge(CHANGE + (len(rest) + len(values)) // 4)
     close = (yield from near(value, values, budget)) if value not in values else []
     keys = (yield from near(key, labels, budget)) if key not in labels else []
-    misspelt = [({**rest, key: other}, f"{key}={value}", other) for other in close]
-    misspelt += [({**rest, other: value}, key, other) for other in keys]
+    misspelt = [({**rest, key: other}, f"{key}={other} instead of {key}={value}", other) for other in close]
+    misspelt += [({**rest, other: value}, f"label {other} instead of {key}", other) for other in keys]
     meant = [
-        _selector(pod, selector, f"nodeSelector {old}: did you mean {new}?", f"did you mean {new}?")
-        for selector, old, new in misspelt
+        _selector(pod, selector, f"use {change} in the nodeSelector", f"did you mean {new}?")
+        for selector, change, new in misspelt
     ]
     yield ChangeList(Order.NAME, meant)
     others = [other for other in values if other != value and other not in close]

@@ -130,7 +130,7 @@ class _Clause(NamedTuple):
         changed = word.replaced(self.text, other)
         if near:
             shown = self.brief if word.text in self.brief else self.text
-            return self.edit(f"did you mean {other} in {shown}?", f"did you mean {other}?", changed)
+            return self.edit(f"use {other} instead of {word.text} in {shown}", f"did you mean {other}?", changed)
         return self.edit(f"use {brief(changed)} instead of {self.brief}", brief(changed), changed)
 
 

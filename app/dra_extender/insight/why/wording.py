@@ -46,6 +46,7 @@ SMALLER: Final = {"Ei": "Pi", "Pi": "Ti", "Ti": "Gi", "Gi": "Mi", "Mi": "Ki"}
 """By binary unit: the next smaller one."""
 EXPLAINED: Final = {"no such overload": "no such overload: an operator or function gets a value of a wrong type"}
 """Problems of selectors in more words than those of the language."""
+EVERY_NODE: Final = "every node"
 USE: Final = frozenset(("in use", "capacity", "counters", "compatibility groups"))
 """Rules that exclude devices because of claims that have devices."""
 
@@ -100,6 +101,9 @@ def _text(statement: Statement) -> str:
             several = statement.scope.count > 1
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
             nodes = nodes_text(statement.scope)
+            missing = [each.what for each in statement.obstacles if each.rule == "resource" and not each.has]
+            if nodes == EVERY_NODE and len(missing) == len(statement.obstacles) and "/" in missing[0]:
+                return f"no node and no device class provides {' and '.join(missing)}"
             return f"devices fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
         case GangUnplaced():
             return _gang(statement)
@@ -122,7 +126,7 @@ def nodes_text(scope: Scope) -> str:
         allocated = f"{listed('claim', scope.claims)} {'is' if len(scope.claims) == 1 else 'are'} allocated"
         return f"node {scope.nodes[0]}" + (f" (where {allocated})" if scope.claims else "")
     if scope.count == scope.compared:
-        return "every node"
+        return EVERY_NODE
     names = ", ".join(scope.nodes[:NODES]) + (", …" if scope.count > NODES else "")
     return f"each of {scope.count} nodes ({names})"
 
@@ -175,14 +179,15 @@ def _is_short(tally: CapacityTally) -> bool:
 
 
 def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
-    count, one = loss.count, loss.count == 1
+    one = loss.count == 1
+    count = "all" if loss.count == statement.matching and not one else loss.count
     if loss.rule == "taint" and statement.taints:
         taints = ", ".join(taint_text(each.key, each.value, each.effect) for each in statement.taints[:HOLDERS])
         several = "taint" if len(statement.taints) == 1 else "taints"
         return f"{count} {'has' if one else 'have'} the {several} {taints}, which the request does not tolerate"
     if loss.rule == "capacity" and statement.capacities:
         if not any(map(_is_short, statement.capacities)):
-            return f"{count} cannot provide the requested capacity, which the request policy rounds up or limits"
+            return f"{loss.count} cannot provide the requested capacity, which the request policy rounds up or limits"
         capacity = next(filter(_is_short, statement.capacities))
         if not capacity.devices:
             return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
@@ -198,8 +203,9 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
             return f"{count} need more of a counter than is left, {few}"
         return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
     if loss.rule == "constraint" and statement.constraints:
-        return f"{count} {'does' if one else 'do'} not satisfy {' and '.join(statement.constraints)}"
-    return rule_text(loss.rule, count)
+        lead = "none satisfies" if count == "all" else f"{count} {'does' if one else 'do'} not satisfy"
+        return f"{lead} {' and '.join(statement.constraints)}"
+    return rule_text(loss.rule, loss.count)
 
 
 def _used(holders: Sequence[HoldingClaim]) -> str:
@@ -233,23 +239,25 @@ def _used_by(text: str, scope: Scope, holders: Sequence[HoldingClaim]) -> str:
 
 def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
     """What keeps the pod from a node, or from each of several nodes, for people."""
+    node = "the nodes" if several else "the node"
     match obstacle.rule:
         case "cordoned":
-            return "the node is cordoned"
+            return f"{node} {'are' if several else 'is'} cordoned"
         case "node taint":
-            return f"the node has the taint {obstacle.what}, which the pod does not tolerate"
+            return f"{node} {'have' if several else 'has'} the taint {obstacle.what}, which the pod does not tolerate"
         case "node selector" if several:
-            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked}"
+            return f"{node} do not match nodeSelector {obstacle.what}={obstacle.asked}"
         case "node selector":
             label = f"the label {obstacle.what} is {obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
             return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} ({label})"
         case "node affinity":
-            return f"the node does not match the required node affinity{obstacle.asked and f' ({obstacle.asked})'}"
+            does = "do" if several else "does"
+            return f"{node} {does} not match the required node affinity{obstacle.asked and f' ({obstacle.asked})'}"
         case "host port":
             user = listed("pod", filter(None, (obstacle.has,)))
             return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
         case "pods":
-            return f"the node has its maximum number of pods ({obstacle.has} free)"
+            return f"{node} {'have' if several else 'has'} the maximum number of pods ({obstacle.has} free)"
         case "claim elsewhere" if obstacle.asked:
             return f"claim {obstacle.what} is allocated on node {obstacle.asked}, and only pods on that node can use it"
         case "claim elsewhere":
@@ -260,7 +268,7 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             most = f"{'at most ' if several else ''}{in_unit(obstacle.has, obstacle.asked)}"
             return f"{obstacle.what}: the pod and its devices need {obstacle.asked}, {most} free"
         case "resource" if not obstacle.has and "/" in obstacle.what:
-            return f"neither the node nor a device class provides {obstacle.what}"
+            return f"neither {node} nor a device class provides {obstacle.what}"
         case _:
             free = in_unit(obstacle.has or "0", obstacle.asked)
             return f"{obstacle.what}: {obstacle.asked} requested, {'at most ' if several else ''}{free} free"
