@@ -91,6 +91,11 @@ class EmbeddedCluster:
         self._served = await discover(self.client)
         self.driver = Driver(await self._connect("gpu-driver"), self._served.version)
         self._seed()
+        await self.restart_controllers()
+
+    async def restart_controllers(self) -> None:
+        """They and the kubelet forget what they knew, as they must when a backup of the API server was restored."""
+        await self._stop_controllers()
         manager = await self._connect("kube-controller-manager")
         self.controllers = Controllers(manager, self._served, self.driver, fabric_delay=self._fabric_delay)
         self._tasks.append(asyncio.create_task(self.controllers.run(), name="controllers"))
@@ -99,16 +104,19 @@ class EmbeddedCluster:
     async def stop(self) -> None:
         """End everything; what was stored is gone."""
         await self.stop_scheduler()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._stop_controllers()
         for client in self._clients:
             await client.close()
         self._clients.clear()
         await self.server.__aexit__(None, None, None)
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    async def _stop_controllers(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
 
     async def _connect(self, who: str) -> KubeClient:
         client = await KubeClient.connect(ClientSettings(server=self.server.url, user_agent=who))

@@ -9,7 +9,8 @@ import pytest
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
-from tests.support.service.world import DEVICES, ELECTION, Backup, Json, StartService, World, leader
+from tests.support.service.backups import Backup, back_up, restore
+from tests.support.service.world import DEVICES, ELECTION, Json, StartService, World, leader
 
 
 def users(world: World) -> dict[str, list[str]]:
@@ -45,7 +46,7 @@ async def backed_up(world: World, service: Service) -> tuple[str, Json, Backup]:
     second = world.stored("pods", "second")
     await until(lambda: service.replica.running.cluster.pods.named("default", "second") is not None)
     assert await world.bind(service, world.stored("pods", "first"), node) == ""
-    backup = world.backup()
+    backup = back_up(world.api)
     end(world, "first", "first")
     while not await fits(world, service, second, node):
         pass
@@ -61,7 +62,7 @@ async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobod
     """
     node, second, backup = await backed_up(world, service)
 
-    world.restore(backup, bump=bump)
+    restore(world.api, backup, bump=bump)
     await until(lambda: service.replica.set_backs == 1)
     await service.until_ready(LONGEST)
     assert not await fits(world, service, second, node)
@@ -85,7 +86,7 @@ async def test_a_bind_under_way_during_a_restore_gives_nothing_twice(world: Worl
     world.api.faults.add(held)
     binding = asyncio.create_task(world.bind(service, second, node))
     await until(lambda: held.hits == 1)
-    world.restore(backup)
+    restore(world.api, backup)
     assert await binding != ""
     await service.until_ready(LONGEST)
     assert users(world) == {device: ["first"] for device in users(world)}
@@ -100,12 +101,12 @@ async def test_a_leader_that_has_to_list_everything_again_gives_the_lease_back_a
     """It kept the lease until it had listed everything, or until the lease expired."""
     async with start_service(identity="one", **ELECTION) as service:
         await until(service.replica.leads)
-        backup = world.backup()
+        backup = back_up(world.api)
         world.claim("later")
         await until(lambda: service.replica.running.cluster.ledger.get("default", "later") is not None)
         go_on = asyncio.Event()
         world.api.faults.add(RequestFault(verb="list", resource="resourceslices", until=go_on))
-        world.restore(backup)
+        restore(world.api, backup)
         await until(lambda: service.replica.set_backs == 1)
         await until(lambda: leader(world) == "")
         assert not service.replica.leading

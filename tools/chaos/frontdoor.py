@@ -4,9 +4,9 @@ Real: HTTP, mutual TLS, forwarding, readiness and the lease, worker processes. E
 controllers and kubelet. A `Front` does what a Service does. Each replica has a clock of its own, an hour off. Mishaps,
 one after another: a replica stops (SIGSTOP) for up to 100 s, most often when the API server has its binding but has not
 carried it out; it is killed, or ends; certificates change, and tokens, of which the earlier ones expire at once; the
-API server answers 429 and 503, cuts watches, or sends no bookmarks. Restores of a backup are in the simulation. At
-every moment the audit of the embedded cluster must find nothing, and in the end every pod runs. The seed says which
-mishaps come; when they hit is up to the machine.
+API server answers 429 and 503, cuts watches, sends no bookmarks, or is restored from a backup. At every moment the
+audit of the embedded cluster must find nothing, and in the end every pod runs. The seed says which mishaps come; when
+they hit is up to the machine.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ import aiohttp
 import trustme
 from aiohttp import web
 
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
 from embedded_cluster import RequestFault
 from embedded_cluster.apiserver.access import Attributes
 from embedded_cluster.apiserver.statuses import StatusError
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.hardware import GPU_DRIVER
+from embedded_cluster.invariants import violations
+from embedded_cluster.objects import FullPod
 from tests.e2e.components import free_port
 from tests.support.http.certificates import write_certificate
 from tests.support.patience import LONGEST
+from tests.support.service.backups import back_up, restore
 from tools.chaos.oddclock import VARIABLE
 from tools.hostile.service import Service
 
@@ -46,6 +51,8 @@ EXPIRED = "expired"
 """The user of tokens that are no longer valid."""
 PODS = 12
 """At a time; there are as many devices."""
+SETTLED = 150.0
+"""Seconds after a set-back until claims that were written during it are rolled back: their writer may stand still."""
 
 
 class Replica(Service):
@@ -91,6 +98,9 @@ class FrontDoor:
         self.ran = 0
         self.peace = False
         """No new pods any more."""
+        self._set_back_at = float("-inf")
+        self.url = ""
+        """Of the front, for kube-scheduler."""
         self.cluster = cluster
         self._directory = directory
         self._dice = random.Random(seed)
@@ -131,28 +141,44 @@ class FrontDoor:
         while True:
             pods = self.cluster.pods("default")
             for pod in pods:
-                if pod.status.phase == "Running" and self._dice.random() < 0.1:
-                    self.ran += 1
-                    await self.cluster.delete("pods", pod.metadata.name, "default")
-                    await self.cluster.delete("resourceclaims", f"c{pod.metadata.name[1:]}", "default")
+                ends = pod.status.phase == "Running" and self._dice.random() < 0.1
+                if ends or self._lost_its_claim(pod):
+                    self.ran += ends
+                    store.delete("pods", pod.metadata.name, "default")
+                    store.delete("resourceclaims", f"c{pod.metadata.name[1:]}", "default")
             if len(pods) < PODS and not self.peace:
                 self._serial += 1
                 store.create(_claim(f"c{self._serial}", self._dice.choice([1, 1, 2])))
                 store.create(_pod(f"p{self._serial}", f"c{self._serial}"))
             await asyncio.sleep(0.2)
 
+    def _lost_its_claim(self, pod: FullPod) -> bool:
+        """It was being bound while the API server was set back. The runbook says to delete it."""
+        claim = self.cluster.claim("default", f"c{pod.metadata.name[1:]}")
+        return self.counts["set back"] > 0 and bool(pod.spec.node_name) and (claim is None or claim.allocation is None)
+
     async def watch(self) -> None:
         """Whatever is stored must be right."""
         while True:
-            found = [line for line in self.cluster.audit() if line not in self.wrong]
+            found = [line for line in self._audit() if line not in self.wrong]
             self.wrong += found
             await asyncio.sleep(0.05)
+
+    def _audit(self) -> list[str]:
+        """A claim that was written while the API server was set back is rolled back. No two pods are bound with it."""
+        cluster, now = self.cluster, asyncio.get_running_loop().time()
+        if now > self._set_back_at + SETTLED:
+            return cluster.audit()
+        nodes = {found["metadata"]["name"]: convert(Node, found) for found in cluster.store.list("nodes")}
+        bound = {pod.metadata.uid for pod in cluster.pods() if pod.spec.node_name}
+        claims = [found for found in cluster.claims() if bound & {user.uid for user in found.status.reserved_for}]
+        return violations(claims, cluster.pods(), cluster.slices(), nodes)
 
     async def mishaps(self, seconds: float) -> None:
         """One after another."""
         end = asyncio.get_running_loop().time() + seconds
         kinds = [self._stop, self._stop, self._stop_before_binding, self._stop_before_binding, self._storm]
-        kinds += [self._storm, self._kill, self._end, self._rotation, self._new_token, self._watches]
+        kinds += [self._storm, self._kill, self._end, self._rotation, self._new_token, self._watches, self._set_back]
         while asyncio.get_running_loop().time() < end:
             kind = self._dice.choice(kinds)
             self.counts[kind.__name__.strip("_").replace("_", " ")] += 1
@@ -224,6 +250,15 @@ class FrontDoor:
         server = self.cluster.server
         self._dice.choice([self.cluster.faults.cut_watches, self.cluster.faults.expire_watches])()
         server.bookmark_interval = self._dice.choice([1.0, 10.0, 1e6])
+
+    async def _set_back(self) -> None:
+        """A backup is restored, and kube-scheduler, controllers and kubelet start again, as Kubernetes requires."""
+        server, backup = self.cluster.server, back_up(self.cluster.server)
+        await asyncio.sleep(self._dice.choice([0.5, 2.0, 10.0]))
+        restore(server, backup, bump=self._dice.choice([0, 10**6]))
+        self._set_back_at = asyncio.get_running_loop().time()
+        await self.cluster.restart_controllers()
+        await self.cluster.schedule_with(self.url)
 
     async def _kill(self) -> None:
         replica = self._dice.choice(self.replicas)
@@ -308,6 +343,7 @@ async def run(seed: int, seconds: float, directory: Path) -> FrontDoor:
         try:
             async with _served(door.front) as url:
                 await asyncio.gather(*(replica.start() for replica in door.replicas))
+                door.url = url
                 await cluster.schedule_with(url)
                 tasks = [asyncio.create_task(door.work()), asyncio.create_task(door.watch())]
                 await door.mishaps(seconds)

@@ -12,7 +12,6 @@ from dra_extender.api.resource import FINALIZER
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster import EmbeddedAPIServer
-from embedded_cluster.apiserver.storage import Key, Stored
 from embedded_cluster.hardware import GPU_DRIVER, gpus, manifest, node, slices
 from tests.support.patience import LONGEST
 
@@ -32,8 +31,6 @@ ELECTION: dict[str, Any] = {
 
 
 Json = dict[str, Any]
-Backup = tuple[int, dict[tuple[str, str], dict[Key, Stored]]]
-"""The revision and the objects of each collection."""
 
 
 class World:
@@ -101,24 +98,6 @@ class World:
             "reservedFor": [{"resource": "pods", "name": pod, "uid": self.stored("pods", pod)["metadata"]["uid"]}],
         }
         self.store.update(stored, subresource="status")
-
-    def backup(self) -> Backup:
-        """The state of the API server now."""
-        storage = self.api.storage
-        return storage.revision, {key: dict(each.items) for key, each in storage.collections.items()}
-
-    def restore(self, backup: Backup, *, bump: int = 0) -> None:
-        """Set the API server back, as a restart with a restored etcd does. `bump`: how many revisions are skipped, so
-        that watches at earlier ones expire.
-        """
-        storage = self.api.storage
-        storage.revision, items = backup
-        storage.revision += bump
-        for key, collection in storage.collections.items():
-            collection.items = dict(items[key])
-            collection.history.clear()
-            collection.forgotten, collection._sorted = storage.revision if bump else 0, None
-        self.api.faults.cut_watches()
 
     def stored(self, plural: str, name: str, namespace: str = "default") -> Json:
         found = self.store.get(plural, name, namespace)
