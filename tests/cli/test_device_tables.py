@@ -8,10 +8,11 @@ import pytest
 
 from dra_extender.cli.answers.devices import device_table, painted, sum_table, summed
 from dra_extender.cli.output import table
-from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.listing import DeviceQuery
 from dra_extender.insight.devicereport.report import CountedDevice, sums
 from dra_extender.plaintext import wrapped
 from tests.support.diagnosis.heldcluster import scene
+from tests.support.questions import device_report
 
 
 def devices(*nodes: str) -> tuple[CountedDevice, ...]:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from dra_extender.api.core import Toleration
 from dra_extender.cli.answers.capacity import added_node, answer_what_if
 from dra_extender.cli.output import FAILED, NO, YES
 from dra_extender.cli.questions import Source, WhatIfOptions
-from dra_extender.insight.manifests import toleration
 from tests.cli.conftest import options
 from tests.support.service.world import World
 
@@ -85,7 +83,7 @@ def test_anything_else_is_refused(text: str) -> None:
         added_node(text)
 
 
-# --- objects and tolerations
+# --- objects
 
 
 SLICE = """
@@ -111,18 +109,6 @@ async def test_slices_of_a_file_are_added(
     assert capsys.readouterr().out == f"1 pod would fit:\n  default/three: {world.nodes[1]}\n"
 
 
-async def test_a_tolerated_taint_keeps_no_pod_away(
-    world: World, source: Source, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in world.nodes:
-        node = world.stored("nodes", name, "")
-        node["spec"] = {"taints": [{"key": "lab", "value": "ml", "effect": "NoSchedule"}]}
-        world.store.update(node)
-    assert await answer_what_if(options(WhatIfOptions, source, pod="two")) == NO
-    assert await answer_what_if(options(WhatIfOptions, source, pod="two", toleration=["lab=ml:NoSchedule"])) == YES
-    assert "1 pod would fit:" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -138,23 +124,3 @@ async def test_a_file_with_anything_else_is_refused(
     file.write_text(text)
     assert await answer_what_if(options(WhatIfOptions, source, with_file=[str(file)])) == FAILED
     assert problem in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("key", Toleration("key", "Exists")),
-        ("key:NoExecute", Toleration("key", "Exists", "", "NoExecute")),
-        ("example.com/key=a:NoSchedule", Toleration("example.com/key", "Equal", "a", "NoSchedule")),
-        ("key=", Toleration("key", "Equal", "")),
-        ("*", Toleration("", "Exists")),
-    ],
-)
-def test_tolerations_are_read(text: str, found: Toleration) -> None:
-    assert toleration(text) == found
-
-
-@pytest.mark.parametrize("text", ["", "a b", "=v", "k=v=w", "k:", "k:No Schedule"])
-def test_what_is_no_toleration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected KEY"):
-        toleration(text)

@@ -15,7 +15,6 @@ from aiohttp import web
 from dra_extender.cli.answers.answer import UnanswerableError
 from dra_extender.cli.answers.service import CONFIG, ServiceState, by_state, diagnosis_by_service, service_state
 from dra_extender.cli.questions import WhyOptions
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.text import shortly
 from dra_extender.kube.credentials import FORWARDED_TOKEN
@@ -26,6 +25,7 @@ from tests.support.diagnosis.misfits import MISFITS, POD
 from tests.support.diagnosis.scene import Scene
 from tests.support.diagnosis.strangers import among_strangers
 from tests.support.kube.scripted import ScriptedServer
+from tests.support.questions import diagnose
 
 RUNS = "whether scheduler dra runs"
 WAY = "/api/v1/namespaces/infra/services/https:dra:insight/proxy/insight/diagnosis"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.why.diagnosis import ADMIN_LABEL, diagnose
+from dra_extender.insight.why.diagnosis import ADMIN_LABEL
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.diagnosis.misfits import CLUSTERS, MISFITS, POD, Misfit
@@ -16,6 +16,7 @@ from tests.support.diagnosis.scene import apply, apply_to_node
 from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow, flowing
 from tests.support.patience import until
+from tests.support.questions import diagnose
 
 pytestmark = pytest.mark.slow
 

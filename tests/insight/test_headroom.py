@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.headroom import GangShape, Headroom, HeadroomGroup, class_request, headroom, measuring
+from dra_extender.insight.headroom import GangShape, Headroom, HeadroomGroup, class_request, measuring
 from dra_extender.insight.requests import UnknownObjectError
 from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.heldcluster import GATES, GPU, claim
 from tests.support.diagnosis.scene import Scene
 from tests.support.examples import examples
+from tests.support.questions import headroom
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')

@@ -10,12 +10,13 @@ from dra_extender.allocation.budget import EVALUATING, SEARCHING
 from dra_extender.allocation.signatures import BYTES_PER_UNIT
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.diagnosis import diagnose, diagnosing
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.nodegroups import UNDECIDED
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import UNAVAILABLE, USED_UP
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
+from tests.support.questions import diagnose
 from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import NEVER, VirtualWorkers
 from tests.support.simulation.world import Service, World

@@ -10,8 +10,8 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.scheduling.setaside import MOST, MOST_OF_NAMESPACE, REASON, SECONDS, UNREAD
+from tests.support.questions import diagnose
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.text import fully
 from dra_extender.scheduling.outcomes import FILTER_RESULTS
+from tests.support.questions import diagnose
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 

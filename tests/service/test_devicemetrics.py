@@ -10,7 +10,6 @@ import aiohttp
 import pytest
 
 from dra_extender.http.metrics import Metrics
-from dra_extender.insight.devicereport.listing import device_report
 from dra_extender.insight.why.statements import BindingRule
 from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.view import View
@@ -24,6 +23,7 @@ from tests.support.diagnosis.heldcluster import GATES, GPU, scene
 from tests.support.diagnosis.scene import Scene
 from tests.support.marked import MARK, is_harmless
 from tests.support.patience import until
+from tests.support.questions import device_report
 from tests.support.service.world import World
 
 

@@ -131,11 +131,10 @@ def _suppositions(dice: random.Random, asked: Any) -> Iterator[Thing]:
     yield what_if(
         "what if 100 nodes came and all went", {"addNodes": [{"like": "node-1", "count": 100}], "drain": nodes}
     )
-    yield what_if("what if 5,000 taints were tolerated", {"tolerations": [{"key": f"k{i}"} for i in range(5_000)]})
     yield what_if("a supposition of brackets", b'{"pods":' + b"[" * 500_000)
     yield what_if("suppositions of 1 MB", b'{"pods":["' + b"a" * 1_000_000 + b'"]}')
     yield what_if("the same pod 100 times", {"pods": ["ordinary/asked"] * 100})
     for number in range(4):
-        fields = ("addNodes", "withoutPods", "drain", "tolerations", "pods")
+        fields = ("addNodes", "withoutPods", "drain", "pods")
         drawn = {field: [_plain(dice) for _ in range(dice.randint(0, 100))] for field in fields if dice.random() < 0.5}
         yield what_if(f"generated supposition {number}", drawn, generated=True)

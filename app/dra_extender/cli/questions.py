@@ -240,10 +240,6 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
     with_file: Annotated[
         list[str] | None, repeated("--with", "FILE", "add the slices, classes and claims of this file")
     ] = None
-    toleration: Annotated[
-        list[str] | None,
-        repeated("--toleration", "KEY[=VALUE][:EFFECT]", "add this toleration to the pods and their claims"),
-    ] = None
     namespace: PodNamespace = ""
     output: Output = "text"
     scheduler_names: SchedulerNames = ""

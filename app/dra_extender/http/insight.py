@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
@@ -20,9 +20,8 @@ from fastapi.responses import PlainTextResponse
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
-from dra_extender.api.core import Pod, Toleration
+from dra_extender.api.core import Pod
 from dra_extender.api.decoding import UNDECODABLE
-from dra_extender.api.resource import MAX_TOLERATIONS
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.authorization import DENIALS, reader_of
 from dra_extender.http.responses import (
@@ -153,7 +152,6 @@ MOST_PODS: Final = 100
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 Key = Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$", max_length=507, description="NAMESPACE/NAME")]
-Text = Annotated[str, msgspec.Meta(max_length=317)]
 
 
 class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,22 +162,12 @@ class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole number: to JSON 2.0 is one, too."""
 
 
-class Tolerated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A toleration of pods and of their claims."""
-
-    key: Annotated[Text, msgspec.Meta(min_length=1)]
-    operator: Literal["Exists", "Equal", ""] = ""
-    value: Text = ""
-    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule", "None", ""] = ""
-
-
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The hypothetical changes. Without `pods`, all pods that wait for devices are placed."""
 
     add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_ADDED)] = ()
     without_pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
     drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
-    tolerations: Annotated[tuple[Tolerated, ...], msgspec.Meta(max_length=MAX_TOLERATIONS)] = ()
     pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_PODS)] = ()
 
     @property
@@ -188,9 +176,6 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
             added=tuple((item.like, int(item.count)) for item in self.add_nodes),
             without=self.without_pods,
             drained=self.drain,
-            tolerations=tuple(
-                Toleration(item.key, item.operator, item.value, item.effect) for item in self.tolerations
-            ),
         )
 
 
@@ -198,7 +183,6 @@ _REMEDIES: Final = {
     "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_ADDED} nodes",
     "withoutPods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMES}",
     "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
-    "tolerations": f"give a list such as [{{key: KEY, operator: Exists}}], at most {MAX_TOLERATIONS}",
     "pods": f"give a list of NAMESPACE/NAME, at most {MOST_PODS}",
 }
 _ELSEWHERE: Final = f"give an object with any of {', '.join(_REMEDIES)}"
@@ -351,8 +335,8 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         openapi_extra=_BODY,
     )
     async def whatif(request: Request) -> Response:
-        """Which pods would fit, and which would no longer fit, if nodes were added or drained, pods deleted, or taints
-        tolerated. Nothing is changed: the permission to get this path suffices.
+        """Which pods would fit, and which would no longer fit, if nodes were added or drained, or pods deleted. Nothing
+        is changed: the permission to get this path suffices.
         """
         view = queue.insight.view
         try:

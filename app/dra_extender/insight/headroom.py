@@ -33,7 +33,7 @@ from dra_extender.insight.devicereport.partitions import PartitionType, by_drive
 from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.plaintext import counted
-from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns, run_at_once
+from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 2_000
@@ -121,13 +121,6 @@ def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[Res
     if isinstance(found, Failure):
         raise InvalidRequestError("class", found.error)
     return f"pods with {counted(count, 'device')} of class {name}", claims
-
-
-def headroom(
-    view: View, what: str, claims: Sequence[ResourceClaim], gang: GangShape | None = None, *, most: int = DECISIONS
-) -> Headroom:
-    """Run `measuring` without an event loop."""
-    return run_at_once(measuring(view, what, claims, gang, most=most))
 
 
 def measuring(

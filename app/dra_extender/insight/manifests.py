@@ -1,4 +1,4 @@
-"""Reads manifests that are not applied: pods with the claims they would have, hypothetical objects, tolerations.
+"""Reads manifests that are not applied: pods with the claims they would have, hypothetical objects.
 
 Promises: sets the defaults of the API server for all fields that decisions read, and creates claims from templates. It
 does not validate objects: the API server does that. A file may have several YAML documents, and lists of objects.
@@ -6,19 +6,18 @@ does not validate objects: the API server does that. A file may have several YAM
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import yaml
 from msgspec.structs import replace
 
-from dra_extender.api.core import Pod, PodResourceClaimStatus, Toleration
+from dra_extender.api.core import Pod, PodResourceClaimStatus
 from dra_extender.api.decoding import convert
 from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import (
@@ -42,9 +41,7 @@ _KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
     "ResourceClaim": resource_claims,
 }
 _CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
-_TOLERATION: Final = re.compile(
-    r"(?P<key>[^=:\s]+)(=(?P<value>[^=:\s]*))?(:(?P<effect>NoSchedule|NoExecute|PreferNoSchedule|None))?"
-)
+T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
 
 HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
 """An object that a request adds to the cluster. It replaces an existing object of the same name."""
@@ -109,23 +106,17 @@ def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> Reso
 
 def defaulted(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     """The spec with the defaults of the API server (pkg/apis/resource/v1/defaults.go)."""
-    return with_each_request(spec, _defaulted)
-
-
-def _defaulted(source: ExactDeviceRequest | DeviceSubRequest) -> ExactDeviceRequest | DeviceSubRequest:
-    mode = source.allocation_mode or EXACT
-    count = source.count or (1 if mode == EXACT else 0)
-    return replace(source, allocation_mode=mode, count=count)
-
-
-def with_each_request(spec: ResourceClaimSpec, change: Callable[[Any], Any]) -> ResourceClaimSpec:
-    """The spec with each request and each alternative changed."""
 
     def changed(request: DeviceRequest) -> DeviceRequest:
-        exactly = change(request.exactly) if request.exactly is not None else None
-        return replace(request, exactly=exactly, first_available=tuple(map(change, request.first_available)))
+        exactly = _defaulted(request.exactly) if request.exactly is not None else None
+        return replace(request, exactly=exactly, first_available=tuple(map(_defaulted, request.first_available)))
 
     return replace(spec, devices=replace(spec.devices, requests=tuple(map(changed, spec.devices.requests))))
+
+
+def _defaulted(source: T) -> T:
+    mode = source.allocation_mode or EXACT
+    return replace(source, allocation_mode=mode, count=source.count or (1 if mode == EXACT else 0))
 
 
 class Manifests(msgspec.Struct, frozen=True):
@@ -248,13 +239,3 @@ def hypothetical_objects(file: str, text: str, namespace: str) -> list[Hypotheti
     if not found:
         raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")
     return found
-
-
-def toleration(text: str) -> Toleration:
-    """Reads KEY[=VALUE][:EFFECT], as `kubectl taint` writes taints; `*` matches every key. Raises ValueError."""
-    found = _TOLERATION.fullmatch(text)
-    if found is None:
-        raise ValueError(f"--toleration {text}: expected KEY, KEY=VALUE or KEY=VALUE:EFFECT; * matches every key")
-    key, value, effect = found["key"], found["value"], found["effect"] or ""
-    made = Toleration(key="" if key == "*" else key, operator="Exists", effect=effect)
-    return made if value is None else replace(made, operator="Equal", value=value)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.devicereport.listing import DeviceQuery, device_report, reporting
+from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding, sums
 from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
 from tests.support.diagnosis.heldcluster import GATES, GPU, MIG, NIC, SHARE, claim, scene
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import device_report
 
 Json = dict[str, Any]
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.listing import DeviceQuery
 from dra_extender.insight.devicereport.partitions import PartitionType, lines
-from dra_extender.insight.headroom import class_request, headroom
+from dra_extender.insight.headroom import class_request
 from tests.support.diagnosis.hardware import device_class, gpus, node, partitions
 from tests.support.diagnosis.heldcluster import MIG, claim
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import device_report, headroom
 
 Json = dict[str, Any]
 GATE = "DRAPartitionableDevicesType=true"

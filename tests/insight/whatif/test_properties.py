@@ -8,12 +8,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.api.decoding import encode
-from dra_extender.insight.whatif.whatif import Changes, what_if
-from dra_extender.insight.why.diagnosis import diagnose
+from dra_extender.insight.whatif.whatif import Changes
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scenarios import POD, changed, scenes
 from tests.support.diagnosis.scene import Scene
 from tests.support.examples import examples
+from tests.support.questions import diagnose, what_if
 
 
 def state(view: View) -> Any:

@@ -9,12 +9,13 @@ import pytest
 
 from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.whatif import Changes, PodOutcome, WhatIf, what_if
+from dra_extender.insight.whatif.whatif import Changes, PodOutcome, WhatIf
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import what_if
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')

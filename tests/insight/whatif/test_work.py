@@ -9,13 +9,14 @@ import pytest
 
 from dra_extender.api.events import Removed
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.whatif import Changes, simulating, what_if
+from dra_extender.insight.whatif.whatif import Changes, simulating
 from dra_extender.scheduling.view import View
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import what_if
 
 DRAINED = Changes(drained=("n0000", "n0001"), added=(("n0002", 3),))
 

@@ -13,7 +13,6 @@ from dra_extender.api.groups import LWS_GROUP, LWS_NAME, LWS_SIZE
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
 from dra_extender.insight.why.candidates import CandidateChange, object_change
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
@@ -38,6 +37,7 @@ from tests.support.diagnosis.gangscenes import (
 from tests.support.diagnosis.scene import Scene, shown
 from tests.support.diagnosis.truth import untrue
 from tests.support.examples import examples
+from tests.support.questions import diagnose
 from tests.support.scheduling.gangs import gang, nodes, offered
 from tests.support.scheduling.gangs import member as make_member
 from tests.support.simulation.objects import Objects, make_claim

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.whatif.whatif import Changes, what_if
+from dra_extender.insight.whatif.whatif import Changes
 from dra_extender.insight.why.text import fully
 from tests.support.diagnosis.hardware import device_class, node, pool
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import what_if
 from tests.support.simulation.nodeamounts import costs, maps
 
 Json = dict[str, Any]

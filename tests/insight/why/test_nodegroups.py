@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.insight.why import nodegroups
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
+from tests.support.questions import diagnose
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
 

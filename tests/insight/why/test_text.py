@@ -11,12 +11,12 @@ import pytest
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.manifests import defaulted
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import LONGEST, WIDTH, event_of, fully, shortly
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import Scene
+from tests.support.questions import diagnose
 
 FOREIGN = re.compile(r"\b(None|True|False|Quantity|frozenset|tuple|dict|Struct|msgspec)\b|\(\)|\[\]|''")
 

@@ -10,7 +10,6 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.statements import DevicesUnavailable, HoldingClaim
 from dra_extender.insight.why.wording import in_unit, obstacle_text, text_of
@@ -20,6 +19,7 @@ from dra_extender.scheduling.reader import Reader
 from tests.support.allocation.scenarios import allocated, claim, device, request, resource_slice, scenario
 from tests.support.diagnosis.misfits import MISFITS, POD
 from tests.support.diagnosis.scene import view_of
+from tests.support.questions import diagnose
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from dra_extender.api.groups import GANG, GANG_SIZE, LWS_GROUP, LWS_NAME, LWS_SI
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import FINALIZER
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.gangs.controller import IN_VAIN, Gangs
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.outcomes import GANG_PLANS, GangPlanResult
+from tests.support.questions import diagnose
 from tests.support.scheduling.gangs import allocated, gang, member, names, nodes, offered, reasons, schedule
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata

@@ -22,12 +22,12 @@ from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClai
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
 from dra_extender.insight.manifests import defaulted
-from dra_extender.insight.why.diagnosis import diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod, node_statuses, pre_filter
 from dra_extender.scheduling.view import View
+from tests.support.questions import diagnose
 
 Json = dict[str, Any]
 

@@ -13,11 +13,12 @@ from dra_extender.cli.output import NO, YES, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
 from dra_extender.insight.compaction.moves import EvictionRules
-from dra_extender.insight.headroom import GangShape, class_request, headroom
-from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of, toleration
-from dra_extender.insight.whatif.whatif import Changes, what_if
+from dra_extender.insight.headroom import GangShape, class_request, measuring
+from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of
+from dra_extender.insight.whatif.whatif import Changes, simulating
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
+from dra_extender.scheduling.turns import run_at_once
 
 SCHEDULER: Final = "dra-scheduler"
 """The scheduler whose pods `compact` may evict by default."""
@@ -40,7 +41,7 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     if given.topology and not given.gang_size:
         raise typer.BadParameter("needs --gang-size", param_hint="--topology")
     gang = GangShape(given.gang_size, given.topology) if given.gang_size else None
-    found = headroom(view, what, claims, gang, most=given.limit)
+    found = run_at_once(measuring(view, what, claims, gang, most=given.limit))
     status = YES if (found.fits if found.gangs is None else found.gangs) else NO
     return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 
@@ -57,7 +58,6 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         added = tuple(map(added_node, given.add_node or ()))
         files = given.with_file or ()
         objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
-        tolerations = tuple(map(toleration, given.toleration or ()))
     cluster = await cluster_of(given)
     with unanswerable():
         pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
@@ -66,9 +66,8 @@ async def answer_what_if(given: WhatIfOptions) -> int:
             without=tuple(known_pod(cluster, name, namespace).metadata.key for name in given.without_pod or ()),
             drained=tuple(given.drain or ()),
             objects=objects,
-            tolerations=tolerations,
         )
-        found = what_if(view_of(cluster, schedulers), changes, pods)
+        found = run_at_once(simulating(view_of(cluster, schedulers), changes, pods))
     status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
     return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 

@@ -15,7 +15,7 @@ from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.devicereport.listing import DeviceQuery, device_report
+from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
 from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.devicereport.report import (
     STATES,
@@ -30,6 +30,7 @@ from dra_extender.insight.devicereport.report import (
     sums,
 )
 from dra_extender.plaintext import counted, wrapped
+from dra_extender.scheduling.turns import run_at_once
 
 NONE: Final = "-"
 _HEAD: Final = ("NODE", "DRIVER", "DEVICE", "STATE", "DETAILS")
@@ -90,7 +91,7 @@ def _report(cluster: Cluster, wanted: DeviceQuery) -> DeviceReport:
     """Raises UnanswerableError for a node, driver or class that does not exist."""
     with unanswerable():
         wanted.check(cluster)
-    return device_report(view_of(cluster), wanted)
+    return run_at_once(reporting(view_of(cluster), wanted))
 
 
 def _no_devices(wanted: DeviceQuery) -> str:

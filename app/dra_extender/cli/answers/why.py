@@ -29,7 +29,7 @@ from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import Draft, Manifests, claim_of, draft, pods_of, text_of
 from dra_extender.insight.requests import nodes_named, pod_named
-from dra_extender.insight.why.diagnosis import diagnose
+from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import WIDTH, fully, shortly
 from dra_extender.insight.why.waiting import waiting, waiting_text
@@ -73,7 +73,7 @@ async def answer(given: WhyOptions) -> int:
             answer = replace(answer, status=NO if state.stopped else answer.status)
         else:
             pods = written or [Draft(known_pod(cluster, given.pod or "", namespace), ())]
-            made = [(pod, diagnose(view, pod, names, claims)) for pod, claims in pods]
+            made = [(pod, run_at_once(diagnosing(view, pod, names, claims))) for pod, claims in pods]
             answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
     return printed(answer, cluster, state.stopped)
 

@@ -39,7 +39,7 @@ from dra_extender.insight.devicereport.report import (
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named
-from dra_extender.scheduling.turns import Turns, run_at_once
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
@@ -80,11 +80,6 @@ class DeviceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVERYTHING: Final = DeviceQuery()
-
-
-def device_report(view: View, wanted: DeviceQuery = EVERYTHING) -> DeviceReport:
-    """Run `reporting` without an event loop."""
-    return run_at_once(reporting(view, wanted))
 
 
 def reporting(

@@ -1,4 +1,4 @@
-"""What if nodes, devices or tolerations were added, nodes drained, or pods deleted: which pods would fit?
+"""What if nodes or devices were added, nodes drained, or pods deleted: which pods would fit?
 
 Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
 other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
@@ -17,19 +17,18 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from dra_extender.api.core import MIRROR, Node, Pod, Toleration
+from dra_extender.api.core import MIRROR, Node, Pod
 from dra_extender.api.events import Removed
-from dra_extender.api.resource import DeviceToleration, ResourceClaim, ResourceSlice
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
-from dra_extender.insight.manifests import Draft, HypotheticalObject, with_each_request
+from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.plaintext import counted
-from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
-from dra_extender.scheduling.turns import Turns, run_at_once
+from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
 MOST_ADDED: Final = 100
@@ -38,14 +37,13 @@ MOST_ADDED: Final = 100
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """`added`: (node, number of nodes like it to add). `without`: pods to delete (namespace/name). `drained`: nodes to
-    drain. `objects`: objects to add. `tolerations`: tolerations for all pods that are placed, and for their claims.
+    drain. `objects`: objects to add.
     """
 
     added: tuple[tuple[str, int], ...] = ()
     without: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
     objects: tuple[HypotheticalObject, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
 
 
 def validate(view: View, changes: Changes) -> None:
@@ -99,13 +97,6 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
-def verdict_of(now: str, node: str) -> Verdict:
-    """`now` and `node`: the node that the pod fits; empty if it fits no node."""
-    if node:
-        return "fits" if now else "would fit"
-    return "no more" if now else "does not fit"
-
-
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """`problems`: of the slices that the request adds. `left_out`: pods that were not tried, because there are too many
     pods or nodes. The answer is not `complete` then, nor if some node was not decided in time: such a pod counts as not
@@ -148,11 +139,6 @@ _PODS: Final = 1_000
 """Pods that are sorted in one turn."""
 
 
-def what_if(view: View, changes: Changes, drafts: Sequence[Draft] | None = None) -> WhatIf:
-    """Run `simulating` without an event loop."""
-    return run_at_once(simulating(view, changes, drafts))
-
-
 def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = None) -> Turns[WhatIf]:
     """`drafts`: the pods to place; None means all pods that wait for devices. Raises InvalidRequestError in the first
     turn.
@@ -174,7 +160,6 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()
     yield from _apply(copy, changes, concerned, fresh)
-    pods = yield from _tolerating(copy, changes, pods)
     after = Placing(copy, MOST_NODES // 2)
     then = yield from _placed(after, pods)
     remedies = yield from _remedies(copy, pods, then)
@@ -291,29 +276,6 @@ def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:
     return found
 
 
-def _tolerating(copy: ClusterCopy, changes: Changes, pods: Sequence[Pod]) -> Turns[list[Pod]]:
-    """The pods with the tolerations added. The copy adds them to the pods' claims."""
-    if not changes.tolerations:
-        return list(pods)
-    known: set[str] = set()
-    for pod in pods:
-        claims = resolve_claims(pod, copy.cluster.ledger.get, copy.cluster.features)
-        for claim in () if isinstance(claims, Unschedulable) else claims:
-            if claim.allocation is None and claim.metadata.key not in known:
-                known.add(claim.metadata.key)
-                copy.put(_tolerant_claim(claim, changes.tolerations))
-        yield
-    more = changes.tolerations
-    return [replace(pod, spec=replace(pod.spec, tolerations=(*pod.spec.tolerations, *more))) for pod in pods]
-
-
-def _tolerant_claim(claim: ResourceClaim, more: Sequence[Toleration]) -> ResourceClaim:
-    """The claim with additional tolerations in every request."""
-    added = tuple(DeviceToleration(item.key, item.operator, item.value, item.effect) for item in more)
-    spec = with_each_request(claim.spec, lambda source: replace(source, tolerations=(*source.tolerations, *added)))
-    return replace(claim, spec=spec)
-
-
 def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Turns[dict[str, str]]:
     """By UID: what would help a pod that fits no node. Of pods that request the same, only the first is diagnosed."""
     found: dict[str, str] = {}
@@ -349,9 +311,12 @@ def _outcomes(
         after = then.get(uid)
         if before is None or after is None:
             return
+        verdict: Verdict = "no more" if before else "does not fit"
+        if after.node:
+            verdict = "fits" if before else "would fit"
         yield PodOutcome(
             pod=pod.metadata.key,
-            verdict=verdict_of(before, after.node),
+            verdict=verdict,
             displaced=home is not None,
             now=before,
             node=after.node,

@@ -29,7 +29,7 @@ from dra_extender.scheduling.noderules import ResourcesInUse, is_large, unchecke
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.readiness import unavailable
-from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns, run_at_once
+from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns
 from dra_extender.scheduling.view import View
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -42,13 +42,6 @@ CLASSES: Final = 8
 
 TermsFor = Callable[[Pod], PreemptionTerms | None]
 """Returns the terms on which the pod may preempt other pods; None if preemption is off."""
-
-
-def diagnose(
-    view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
-) -> Diagnosis:
-    """Run `diagnosing` without an event loop."""
-    return run_at_once(diagnosing(view, pod, names, claims))
 
 
 def diagnosing(

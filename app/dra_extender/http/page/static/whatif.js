@@ -18,7 +18,6 @@ export class WhatIf {
     this.like = input("add-like", "text", "node name");
     this.drain = input("drain", "text", "node name");
     this.without = input("without", "text", "namespace/name");
-    this.tolerate = input("tolerate", "text", "taint key");
     this.answer = element("div", { class: "answer", role: "status" });
     this.button = element("button", { type: "submit" }, "Try it");
     this.count.value = "1";
@@ -26,7 +25,6 @@ export class WhatIf {
       field("More nodes like", this.like, element("label", { class: "times" }, element("span", { class: "unseen" }, "How many"), "× ", this.count)),
       field("Drain the node", this.drain),
       field("Without the pod", this.without),
-      field("Tolerate the taint", this.tolerate),
       element("p", { class: "buttons" }, this.button));
     fill(byId("whatif"),
       element("h2", { id: "whatif-title" }, "What if?"),
@@ -42,7 +40,6 @@ export class WhatIf {
     if (text(this.like)) body.addNodes = [{ like: text(this.like), count: Number(this.count.value) || 1 }];
     if (text(this.drain)) body.drain = [text(this.drain)];
     if (text(this.without)) body.withoutPods = [text(this.without)];
-    if (text(this.tolerate)) body.tolerations = [{ key: text(this.tolerate), operator: "Exists" }];
     return Object.keys(body).length ? body : null;
   }
 
