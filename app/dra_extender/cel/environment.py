@@ -15,7 +15,7 @@ from dra_extender.cel import types
 from dra_extender.cel.declarations import Functions, functions_of
 from dra_extender.cel.derived import EXPECTED, RESULTS
 from dra_extender.cel.device import FIELDS, CelGates
-from dra_extender.cel.errors import CelCompileError, Fault, Kind
+from dra_extender.cel.errors import CelCompileError, Fault, FaultKind
 from dra_extender.cel.library import (
     conversions,
     formats,
@@ -159,7 +159,7 @@ def global_name(name: str) -> tuple[Type, Any] | None:
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _EQUALITIES: Final = frozenset(("_==_", "_!=_"))
-FAULT_HINTS: Final[Mapping[Kind, str]] = {
+FAULT_HINTS: Final[Mapping[FaultKind, str]] = {
     "missing key": 'check with has(…), with "name" in device.attributes["domain"], or read it with .?name.orValue(…)',
     "no value": "use orValue(…) instead of value()",
     "out of bounds": "check size() first, or use [?index].orValue(…)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, Self
 
-Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
+FaultKind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
 """What code may ask of an error; its words are upstream's, and for people."""
 
 
@@ -102,7 +102,7 @@ class CelRuntimeError(Exception):
 class Fault(Exception):
     """An error while evaluating: `&&`, `||` and their like may absorb it."""
 
-    def __init__(self, message: str, kind: Kind = "other", key: str = "") -> None:
+    def __init__(self, message: str, kind: FaultKind = "other", key: str = "") -> None:
         self.kind = kind
         self.key = key
         super().__init__(shown(message, LONGEST))
@@ -122,7 +122,7 @@ class Abort(Exception):
 
     key: Final = ""
 
-    def __init__(self, message: str, kind: Kind = "other") -> None:
+    def __init__(self, message: str, kind: FaultKind = "other") -> None:
         self.kind = kind
         super().__init__(shown(message, LONGEST))
 

@@ -24,10 +24,10 @@ from dra_extender.insight.why.statements import (
     ClassEmpty,
     ConstraintUnmet,
     DevicesUnavailable,
+    MatchingNodes,
     NodesExcluded,
     NoNodeHasAll,
     NothingMatches,
-    Place,
     PodRefused,
     Requested,
     Scope,
@@ -189,9 +189,11 @@ class _Nodes:
         tallies = (item.tally for group in self._groups for item in group.requests)
         return any((each.claim, each.request) == name and _stage(each) > _Stage.FEW_MATCH for each in tallies)
 
-    def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> Place:
+    def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> MatchingNodes:
         best = max((item for item in groups[0].requests if _key(item) == key), key=lambda item: _stage(item.tally))
-        return Place(_requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0])
+        return MatchingNodes(
+            _requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0]
+        )
 
     def _lacking(self, claim: str, request: str) -> Statement:
         found = [

@@ -109,7 +109,7 @@ class TooFew(msgspec.Struct, frozen=True, tag="too few"):
     clauses: tuple[str, ...] = ()
 
 
-class Place(msgspec.Struct, frozen=True):
+class MatchingNodes(msgspec.Struct, frozen=True):
     """`count` nodes have enough devices that match the request, in use or not. `node`: one of them."""
 
     requested: Requested
@@ -120,7 +120,7 @@ class Place(msgspec.Struct, frozen=True):
 class NoNodeHasAll(msgspec.Struct, frozen=True, tag="no node has all"):
     """Each request has enough devices that match on some node, but all have them on none of the `compared` nodes."""
 
-    places: tuple[Place, ...]
+    places: tuple[MatchingNodes, ...]
     compared: int
 
 

@@ -34,7 +34,7 @@ FEW: Final = 3
 """Names in the text."""
 
 
-class WaitingPods(msgspec.Struct, frozen=True):
+class WaitingGroup(msgspec.Struct, frozen=True):
     """Pods (namespace/name) that wait for the same `reason`. `diagnosis`: that of the first of them; None if the work
     did not suffice for these pods.
     """
@@ -70,7 +70,7 @@ def names_itself(pod: Pod, text: str, rule: BindingRule = "") -> bool:
     )
 
 
-def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> Turns[tuple[WaitingPods, ...]]:
+def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> Turns[tuple[WaitingGroup, ...]]:
     """The pods of the namespace, or of all namespaces if it is empty; most pods first. `names`: as for `diagnosing`."""
     tenants, shared = ResourcesInUse(view.pods), dict[Hashable, Diagnosis]()
     groups: dict[Hashable, tuple[list[str], Diagnosis | None]] = {}
@@ -96,13 +96,15 @@ def _waits(view: View, pod: Pod) -> bool:
     return not pod.spec.node_name and not pod.finished and view.uses_devices(pod)
 
 
-def _group(pods: Sequence[str], found: Diagnosis | None) -> WaitingPods:
+def _group(pods: Sequence[str], found: Diagnosis | None) -> WaitingGroup:
     if found is None:
-        return WaitingPods(len(pods), "not diagnosed", "the work of one answer is limited", tuple(pods))
-    return WaitingPods(len(pods), "fits" if found.state == "fits" else "refused", found.summary, tuple(pods), found)
+        return WaitingGroup(len(pods), "not diagnosed", "the work of one answer is limited", tuple(pods))
+    return WaitingGroup(len(pods), "fits" if found.state == "fits" else "refused", found.summary, tuple(pods), found)
 
 
-def waiting_text(groups: Sequence[WaitingPods], namespace: str, width: int = WIDTH, *, everything: bool = False) -> str:
+def waiting_text(
+    groups: Sequence[WaitingGroup], namespace: str, width: int = WIDTH, *, everything: bool = False
+) -> str:
     """A block per group. `everything`: with the complete diagnosis of its first pod."""
     if not groups:
         return f"No pod waits for devices in {f'namespace {namespace}' if namespace else 'any namespace'}."
@@ -114,12 +116,12 @@ def waiting_text(groups: Sequence[WaitingPods], namespace: str, width: int = WID
     )
 
 
-def _named(group: WaitingPods, namespace: str) -> str:
+def _named(group: WaitingGroup, namespace: str) -> str:
     few = [key.removeprefix(f"{namespace}/") for key in group.pods[:FEW]]
     return f"{counted(group.count, 'pod')} ({', '.join(few)}{', …' if group.count > FEW else ''})"
 
 
-def _lines(group: WaitingPods, namespace: str) -> Iterator[str]:
+def _lines(group: WaitingGroup, namespace: str) -> Iterator[str]:
     found, named, one = group.diagnosis, _named(group, namespace), group.count == 1
     if found is None:
         yield f"{named} not diagnosed: {group.reason}. Use why POD."

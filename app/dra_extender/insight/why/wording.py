@@ -21,10 +21,10 @@ from dra_extender.insight.why.statements import (
     DevicesUnavailable,
     GangUnplaced,
     HoldingClaim,
+    MatchingNodes,
     NodesExcluded,
     NoNodeHasAll,
     NothingMatches,
-    Place,
     PodRefused,
     Scope,
     SelectorFails,
@@ -142,7 +142,7 @@ def _values(values: Sequence[str], more: bool) -> str:
     return f"the {'value is' if len(values) == 1 and not more else 'values are'} {shown}"
 
 
-def _place(place: Place) -> str:
+def _place(place: MatchingNodes) -> str:
     others = f" and {counted(place.count - 1, 'other node')}" if place.count > 1 else ""
     requested = place.requested
     wanted = "the devices" if requested.all else counted(requested.wanted, "device")
