@@ -33,6 +33,7 @@ from dra_extender.http.page.parts import (
     MOST_PROBLEMS,
     PROBLEMS,
     DevicesPart,
+    DeviceUpdates,
     NodePart,
     NodesPart,
     PagePart,
@@ -45,7 +46,6 @@ from dra_extender.http.page.parts import (
     pod_part,
 )
 from dra_extender.http.page.state import PageState, Subscriber
-from dra_extender.insight.devicereport.parts import DeviceUpdates
 from dra_extender.insight.why.waiting import content_of
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.noderules import UNSCHEDULABLE

@@ -10,11 +10,11 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.insight.devicereport.listing import device_report
-from dra_extender.insight.devicereport.parts import DeviceUpdates, Part, PartID
+from dra_extender.http.page.parts import DeviceUpdates, Part, PartID
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus
 from tests.support.diagnosis.heldcluster import GPU, SHARE, claim, scene
+from tests.support.questions import device_report
 
 
 class Followed:
