@@ -51,7 +51,7 @@ async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pyte
     (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
     assert outcome == {
         "pod": "default/two", "verdict": "fits", "displaced": False, "now": world.nodes[0], "node": world.nodes[2],
-        "reason": "", "remedy": "",
+        "reason": "",
     }  # fmt: skip
 
 

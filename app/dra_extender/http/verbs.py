@@ -86,21 +86,21 @@ class VerbTerms(msgspec.Struct, frozen=True):
     forwarding: Forwarding | None = None
 
 
-Described = tuple[VerbResult, dict[str, object]]
-"""The result of a call, and the fields of its log line."""
-
-
 class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
-    """`invalid`: what is wrong with decoded arguments (empty: nothing). `refuse`: the response to an invalid request
-    (status, text).
+    """`invalid`: what is wrong with decoded arguments (empty: nothing). `describe`: the fields of the log line.
+    `result`: the struct with the field `Error`, if the protocol has one.
     """
 
     name: VerbName
     args: type[A]
     decide: Callable[[Decider, A], Awaitable[R]]
     invalid: Callable[[A], str]
-    describe: Callable[[A, R], Described]
-    refuse: Callable[[int, str], RawResponse] = error_response
+    describe: Callable[[A, R], dict[str, object]]
+    result: Callable[..., R] | None = None
+
+    def refuse(self, status: int, text: str) -> RawResponse:
+        """The response to an invalid request."""
+        return error_response(status, text) if self.result is None else RawResponse(encode(self.result(Error=text)))
 
 
 class _Verb(Generic[A, R]):
@@ -158,7 +158,9 @@ class _Verb(Generic[A, R]):
         except Exception as mistake:
             unexpected("verb", mistake, verb=kind.name)
             return kind.refuse(503, INTERNAL_ERROR), "broken"
-        ended, fields = kind.describe(args, result)
+        error = getattr(result, "Error", "")
+        ended: VerbResult = "error" if error else "ok"
+        fields = kind.describe(args, result) | ({"error": error} if error else {})
         (self._log.info if kind.name == "bind" else self._log.debug)(kind.name, outcome=ended, **fields)
         return response, ended
 
@@ -202,25 +204,8 @@ def _invalid_binding(args: ExtenderBindingArgs) -> str:
     return ""
 
 
-def _describe_filter(args: ExtenderArgs, result: ExtenderFilterResult) -> Described:
-    fields: dict[str, object] = {"pod": args.Pod.metadata.key, "nodes": len(args.NodeNames or ())}
-    if result.Error:
-        return "error", fields | {"error": result.Error}
-    return "ok", fields | {"fits": len(result.NodeNames)}
-
-
-def _describe_prioritize(args: ExtenderArgs, result: Sequence[HostPriority]) -> Described:
-    return "ok", {"pod": args.Pod.metadata.key, "nodes": len(result)}
-
-
-def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionResult) -> Described:
-    nodes, candidates = len(args.NodeNameToMetaVictims or ()), len(result.NodeNameToMetaVictims)
-    return "ok", {"pod": args.Pod.metadata.key, "nodes": nodes, "candidates": candidates}
-
-
-def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> Described:
-    fields: dict[str, object] = {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node}
-    return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)
+def _fields(args: ExtenderArgs | ExtenderPreemptionArgs, nodes: Sized) -> dict[str, object]:
+    return {"pod": args.Pod.metadata.key, "nodes": len(nodes)}
 
 
 _KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
@@ -229,28 +214,30 @@ _KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
         ExtenderArgs,
         lambda decider, args: decider.filter(args),
         _invalid_nodes,
-        _describe_filter,
-        lambda _, text: RawResponse(encode(ExtenderFilterResult(Error=text))),
+        lambda args, result: _fields(args, args.NodeNames or ()) | {"fits": len(result.NodeNames)},
+        ExtenderFilterResult,
     ),
     "/scheduler/prioritize": _VerbKind(
-        "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _describe_prioritize
+        "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _fields
     ),
     "/scheduler/preempt": _VerbKind(
         "preempt",
         ExtenderPreemptionArgs,
         lambda decider, args: decider.preempt(args),
         _invalid_victims,
-        _describe_preempt,
+        lambda args, result: (
+            _fields(args, args.NodeNameToMetaVictims or ()) | {"candidates": len(result.NodeNameToMetaVictims)}
+        ),
     ),
     "/scheduler/bind": _VerbKind(
         "bind",
         ExtenderBindingArgs,
         lambda decider, args: decider.bind(args),
         _invalid_binding,
-        _describe_bind,
-        lambda _, text: RawResponse(encode(ExtenderBindingResult(Error=text))),
+        lambda args, _: {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node},
+        ExtenderBindingResult,
     ),
     "/advisor/prioritize": _VerbKind(
-        "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _describe_prioritize
+        "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _fields
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.whatif import Changes, PodOutcome, WhatIf
+from dra_extender.insight.whatif.whatif import Changes, WhatIf
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
@@ -36,14 +36,6 @@ def verdicts(found: WhatIf) -> dict[str, str]:
 TWO = [*machine("a", 2), *machine("b", 2)]
 FULL = [*TWO, *running("p", "a", "gpu-0", "gpu-1"), *running("q", "b", "gpu-0", "gpu-1")]
 DAEMON = {"ownerReferences": [{"apiVersion": "v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
-
-
-def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
-    asked = PodOutcome(
-        pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?"
-    )
-    found = WhatIf(nodes_added=(), outcomes=(asked,))
-    assert [*found.lines()][-1] == "    Suggestion: did you mean model?"
 
 
 @pytest.mark.parametrize(
@@ -111,9 +103,7 @@ def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
         "With 1 more node: b-like-1.",
         "2 pods would still not fit:",
         "  default/w: 2 nodes lack the devices",
-        "    Suggestion: wait until pod default/q ends.",
         "  default/x: 2 nodes lack the devices",
-        "    Suggestion: wait until pod default/q ends.",
         "1 pod would still fit:",
         "  default/p: a -> b-like-1",
     ]

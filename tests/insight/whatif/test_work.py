@@ -66,13 +66,6 @@ def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counte
     assert [*found.lines()][-1] == "Not tried: 1 more pod."
 
 
-def test_remedies_are_looked_for_once_for_pods_that_ask_for_the_same() -> None:
-    found = what_if(view(3, *(waiting(f"w{number}", 2) for number in range(3))), Changes())
-    first, *others = [outcome.remedy for outcome in found.outcomes]
-    assert first
-    assert others == ["as for default/w0"] * 2
-
-
 def test_changes_between_two_steps_are_not_seen() -> None:
     asked = view(10, waiting("w", 1))
     expected = what_if(asked, Changes())

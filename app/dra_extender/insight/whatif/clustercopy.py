@@ -213,13 +213,12 @@ _REASONS: Final = 2
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """`node`: where the pod fits, empty if nowhere. `reason`: why not. `shape`: equal for pods that request the same;
-    None if no other pod can. Not `decided`: some nodes were not decided in time.
+    """`node`: where the pod fits, empty if nowhere. `reason`: why not. Not `decided`: some nodes were not decided in
+    time.
     """
 
     node: str = ""
     reason: str = ""
-    shape: Hashable = None
     decided: bool = True
 
 
@@ -274,8 +273,8 @@ class Placing:
             node = yield from self._place_on(simulated, prefiltered, names, progress, budget)
             yield
             if node:
-                return Placed(node, shape=shape)
-        return Placed(reason=progress.reason(), shape=shape, decided=not progress.undecided)
+                return Placed(node)
+        return Placed(reason=progress.reason(), decided=not progress.undecided)
 
     def _place_gang(self, prefiltered: PreFilterState, gang: Gang, budget: QueryBudget) -> Turns[None]:
         """Place all pods of the gang that fit, or none if they are fewer than it needs."""

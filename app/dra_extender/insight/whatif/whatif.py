@@ -2,8 +2,8 @@
 
 Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
 other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
-is decided in the same way. It runs in turns. `MOST_PODS`, `MOST_NODES` and `MOST_REMEDIES` bound the work. The answer
-counts pods that were not tried. Names of objects that do not exist, and too many nodes, are refused.
+is decided in the same way. It runs in turns. `MOST_PODS` and `MOST_NODES` bound the work. The answer counts pods that
+were not tried. Names of objects that do not exist, and too many nodes, are refused.
 
 A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and static pods are deleted with it.
 """
@@ -11,7 +11,7 @@ A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -25,7 +25,6 @@ from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
-from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns
@@ -85,7 +84,7 @@ _TITLES: Final[tuple[tuple[Verdict, str], ...]] = (
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One pod (namespace/name). `displaced`: it would lose its node. `now`: the node that it fits, or runs on, without
     the changes. `node`: the node that it would fit after the changes; empty if it would fit no node. `reason`: why it
-    would not fit. `remedy`: a verified change with which it would then fit; empty if no such change was found.
+    would not fit.
     """
 
     pod: str
@@ -94,7 +93,6 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
     now: str
     node: str
     reason: str = ""
-    remedy: str = ""
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,16 +123,12 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
             for outcome in found:
                 source = f"{outcome.now} -> " if outcome.displaced and outcome.node else ""
                 yield f"  {outcome.pod}: {source}{outcome.node or outcome.reason}"
-                if outcome.remedy:
-                    yield f"    Suggestion: {outcome.remedy}{'' if outcome.remedy.endswith('?') else '.'}"
         if self.left_out:
             yield f"Not tried: {counted(self.left_out, 'more pod')}."
 
 
 MOST_PODS: Final = 500
 """Pods that are placed at most."""
-MOST_REMEDIES: Final = 5
-"""Pods for which remedies are tried at most. Pods that request the same count as one."""
 _PODS: Final = 1_000
 """Pods that are sorted in one turn."""
 
@@ -162,8 +156,7 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     yield from _apply(copy, changes, concerned, fresh)
     after = Placing(copy, MOST_NODES // 2)
     then = yield from _placed(after, pods)
-    remedies = yield from _remedies(copy, pods, then)
-    outcomes = tuple(_outcomes(pods, displaced, now, then, remedies))
+    outcomes = tuple(_outcomes(pods, displaced, now, then))
     left_out = len(left) + len(pods) - len(outcomes)
     decided = all(placed.decided for placed in (*now.values(), *then.values()))
     return WhatIf(
@@ -276,33 +269,8 @@ def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:
     return found
 
 
-def _remedies(copy: ClusterCopy, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Turns[dict[str, str]]:
-    """By UID: what would help a pod that fits no node. Of pods that request the same, only the first is diagnosed."""
-    found: dict[str, str] = {}
-    first: dict[Hashable, Pod] = {}
-    for pod in pods:
-        uid = pod.metadata.uid
-        known = placed.get(uid)
-        if known is None or known.node:
-            continue
-        like = first.get(known.shape) if known.shape is not None else None
-        if like is not None:
-            if like.metadata.uid in found:
-                found[uid] = f"as for {like.metadata.key}"
-        elif len(first) < MOST_REMEDIES:
-            first[known.shape if known.shape is not None else uid] = pod
-            diagnosis = yield from diagnosing(copy.view, pod, tenants=copy.tenants)
-            if diagnosis.remedies:
-                found[uid] = diagnosis.remedies[0].text
-    return found
-
-
 def _outcomes(
-    pods: Sequence[Pod],
-    displaced: Mapping[str, Pod],
-    now: Mapping[str, Placed],
-    then: Mapping[str, Placed],
-    remedies: Mapping[str, str],
+    pods: Sequence[Pod], displaced: Mapping[str, Pod], now: Mapping[str, Placed], then: Mapping[str, Placed]
 ) -> Iterator[PodOutcome]:
     for pod in pods:
         uid = pod.metadata.uid
@@ -321,5 +289,4 @@ def _outcomes(
             now=before,
             node=after.node,
             reason=after.reason,
-            remedy=remedies.get(uid, ""),
         )

@@ -103,6 +103,5 @@ function answer(found) {
 function item(outcome) {
   const from = outcome.displaced && outcome.now && outcome.node ? `${outcome.now} → ` : "";
   return element("li", {},
-    element("b", {}, outcome.pod), element("span", { class: "soft" }, outcome.node ? ` ${from}${outcome.node}` : ` ${outcome.reason}`),
-    outcome.remedy && element("p", {}, element("span", { class: "lead" }, "Suggestion "), outcome.remedy));
+    element("b", {}, outcome.pod), element("span", { class: "soft" }, outcome.node ? ` ${from}${outcome.node}` : ` ${outcome.reason}`));
 }
