@@ -137,18 +137,16 @@ class Programs:
         """
         known = self._known.get((expression, gates))
         if known is None:
-            known = _Known(self._compile(expression, gates, work), remembered_bytes(expression))
+            try:
+                outcome: Program | CelCompileError = Program(expression, gates, work, self._patterns)
+            except CelCompileError as error:
+                outcome = error.again()
+            known = _Known(outcome, remembered_bytes(expression))
             if known.size <= self._known.maxsize:
                 self._known[expression, gates] = known
         if isinstance(known.outcome, CelCompileError):
             raise known.outcome.again()
         return known.outcome
-
-    def _compile(self, expression: str, gates: CelGates, work: Work | None) -> Program | CelCompileError:
-        try:
-            return Program(expression, gates, work, self._patterns)
-        except CelCompileError as error:
-            return error.again()
 
 
 def validate(expression: str, tree: Expr, meter: Meter) -> None:

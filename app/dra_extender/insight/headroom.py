@@ -29,8 +29,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
-from dra_extender.insight.devicereport.partitions import PartitionType, by_driver
-from dra_extender.insight.devicereport.partitions import lines as partition_lines
+from dra_extender.insight.devicereport.report import PartitionType, by_driver, partition_lines
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns

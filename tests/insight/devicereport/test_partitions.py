@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dra_extender.insight.devicereport.listing import DeviceQuery
-from dra_extender.insight.devicereport.partitions import PartitionType, lines
+from dra_extender.insight.devicereport.report import PartitionType, partition_lines
 from dra_extender.insight.headroom import class_request
 from tests.support.diagnosis.hardware import device_class, gpus, node, partitions
 from tests.support.diagnosis.heldcluster import MIG, claim
@@ -98,7 +98,7 @@ def test_a_report_counts_the_pools_whose_devices_it_lists() -> None:
 
 def test_people_read_the_sum_over_the_pools_and_each_problem() -> None:
     documents = [*card("m1"), *card("m2"), *card("m3", "x/y"), claim("some", MIG, "m2", "quarter-0")]
-    assert list(lines(device_report(scene(*documents).view()).partitions)) == [
+    assert list(partition_lines(device_report(scene(*documents).view()).partitions)) == [
         f"Partitions with {PROFILE} half: 3 of 4 still allocatable.",
         f"Partitions with {PROFILE} quarter: 7 of 8 still allocatable.",
         f"Partitions with {PROFILE} whole: 1 of 2 still allocatable.",
@@ -111,6 +111,6 @@ def test_headroom_counts_the_types_of_the_pools_that_the_class_selects(name: str
     view = scene(*card("m1"), node("a1"), gpus("a1", "A", 1, "1Gi", "1.0.0")).view()
     found = headroom(view, "pods", class_request(view, name)[1])
     assert [each.type for each in found.partitions] == types
-    assert [line for line in found.lines() if line.startswith("Partitions")] == list(lines(found.partitions))
+    assert [line for line in found.lines() if line.startswith("Partitions")] == list(partition_lines(found.partitions))
     expected = PartitionType(driver=MIG, attribute=PROFILE, type="half", total=2, allocatable=2)
     assert not types or found.partitions[0] == expected

@@ -16,7 +16,6 @@ from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.devicereport.listing import DeviceQuery, reporting
-from dra_extender.insight.devicereport.partitions import lines as partition_lines
 from dra_extender.insight.devicereport.report import (
     STATES,
     Amount,
@@ -27,6 +26,7 @@ from dra_extender.insight.devicereport.report import (
     DeviceTotals,
     Holding,
     Sum,
+    partition_lines,
     sums,
 )
 from dra_extender.plaintext import counted, wrapped

@@ -27,7 +27,6 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
 from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID
 from dra_extender.devices.validity import defects, with_devices
-from dra_extender.insight.devicereport.partitions import PartitionType, partition_types
 from dra_extender.insight.devicereport.report import (
     Amount,
     CountedDevice,
@@ -36,6 +35,8 @@ from dra_extender.insight.devicereport.report import (
     DeviceReport,
     DeviceState,
     Holding,
+    PartitionType,
+    partition_types,
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named

@@ -96,14 +96,9 @@ class ClusterCopy:
 
     def put_pod(self, pod: Pod) -> None:
         """Add the pod, or replace the one with the same UID."""
-        self._drop_tenant(pod)
+        self.tenants.drop(pod.metadata.uid)
         self.pods.apply(replace(pod, metadata=replace(pod.metadata, resource_version="")))
         self.tenants.put(pod)
-
-    def _drop_tenant(self, pod: Pod) -> None:
-        known = self.pods.get(pod.metadata.uid)
-        if known is not None:
-            self.tenants.drop(known.metadata.uid)
 
     def evict(self, pod: Pod) -> None:
         """Take the pod off its node, and deallocate the claims that no other pod uses."""
@@ -121,7 +116,7 @@ class ClusterCopy:
         self.evict(pod)
         for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
             self.cluster.apply(Removed.of(claim))
-        self._drop_tenant(pod)
+        self.tenants.drop(pod.metadata.uid)
         self.pods.remove(pod.metadata.uid)
 
     def revert(self) -> Turns[None]:
