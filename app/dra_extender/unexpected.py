@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Literal
 
-Place = Literal[
+ErrorPlace = Literal[
     "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
     "apiserver", "workers", "diagnosis", "feed",
 ]  # fmt: skip
 
-PLACES: Final[dict[Place, str]] = {
+PLACES: Final[dict[ErrorPlace, str]] = {
     "bind": "a bind; its writes were rolled back",
     "verb": "an extender verb; kube-scheduler got an error",
     "chores": "clearing unused allocations",
@@ -34,14 +34,14 @@ PLACES: Final[dict[Place, str]] = {
 }
 """Where the process continues after an unexpected error, and what happens to the work."""
 
-Handler = Callable[[Place, Exception, dict[str, object]], None]
+Handler = Callable[[ErrorPlace, Exception, dict[str, object]], None]
 """Called with place, error, and fields about the object concerned. Must not raise."""
 
-_counts: Final[Counter[Place]] = Counter()
+_counts: Final[Counter[ErrorPlace]] = Counter()
 _handler: Handler | None = None
 
 
-def unexpected(place: Place, problem: Exception, **about: object) -> None:
+def unexpected(place: ErrorPlace, problem: Exception, **about: object) -> None:
     """Report an error after which the caller continues. Raises the error unless the process tolerates it."""
     _counts[place] += 1
     if _handler is None:
@@ -56,6 +56,6 @@ def tolerate(handler: Handler | None) -> Handler | None:
     return before
 
 
-def counts() -> dict[Place, int]:
+def counts() -> dict[ErrorPlace, int]:
     """Number of reports since the start of the process, for every place."""
     return {place: _counts[place] for place in PLACES}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dra_extender.allocation.budget import CountingBudget
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
-from dra_extender.allocation.proofs.demands import Demand
+from dra_extender.allocation.proofs.demands import OpenRequest
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
@@ -46,7 +46,7 @@ def excessive() -> bool:
 def test_a_proof_that_makes_parts_of_combinations_of_constraints_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = Bounds.narrow
 
-    def combined(bounds: Bounds, state: SearchState, found: list[Demand]) -> list[Demand] | None:
+    def combined(bounds: Bounds, state: SearchState, found: list[OpenRequest]) -> list[OpenRequest] | None:
         """Splits the devices by every combination of constraints, and keeps empty parts."""
         parts = [-1]
         for constraint in state.constraint_states:

@@ -23,7 +23,7 @@ from dra_extender.insight.problems import Check
 from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import LabelledCounter, Reading
 from dra_extender.service.replica import Replica
-from dra_extender.unexpected import PLACES, Place, counts
+from dra_extender.unexpected import PLACES, ErrorPlace, counts
 from dra_extender.version import VERSION
 from tests.support.http.served import Served, serving
 from tests.support.unexpected import Reports, raises_unexpected
@@ -110,7 +110,7 @@ def test_every_value_of_every_outcome_is_declared_explained_and_begins_with_zero
     assert list(outcomes.OUTCOMES) == declared
     labels = {get_args(value) for value in vars(outcomes).values() if get_origin(value) is Literal}
     assert labels == {*(tuple(outcome.values) for outcome in declared), tuple(outcomes.STEPS)}
-    assert (get_args(VerbResult), get_args(Place)) == (tuple(VERB_RESULTS), tuple(PLACES))
+    assert (get_args(VerbResult), get_args(ErrorPlace)) == (tuple(VERB_RESULTS), tuple(PLACES))
     text = Metrics().exposition().decode()
     for outcome in declared:
         for value in outcome.values:

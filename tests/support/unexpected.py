@@ -8,26 +8,26 @@ from typing import Final
 
 import pytest
 
-from dra_extender.unexpected import Place
+from dra_extender.unexpected import ErrorPlace
 
-Reports = list[tuple[Place, Exception]]
+Reports = list[tuple[ErrorPlace, Exception]]
 
 REPORTS: Final[Reports] = []
 
 
-def refuse(place: Place, problem: Exception, about: dict[str, object]) -> None:
+def refuse(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     """Note the report and raise the error."""
     REPORTS.append((place, problem))
     raise problem
 
 
-def outlive(place: Place, problem: Exception, about: dict[str, object]) -> None:
+def outlive(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     """Note the report and go on, as in production."""
     REPORTS.append((place, problem))
 
 
 @contextmanager
-def raises_unexpected(place: Place) -> Iterator[None]:
+def raises_unexpected(place: ErrorPlace) -> Iterator[None]:
     """What is inside reports one unexpected error, at this place."""
     with pytest.raises(Exception):  # noqa: B017 - whichever it is, it was reported
         yield

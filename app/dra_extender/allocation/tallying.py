@@ -28,7 +28,7 @@ from dra_extender.allocation.plan import (
     undecided,
 )
 from dra_extender.allocation.proofs.bounds import Bounds
-from dra_extender.allocation.proofs.demands import Demand, OpenOption, dry_devices
+from dra_extender.allocation.proofs.demands import OpenOption, OpenRequest, dry_devices
 from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
 from dra_extender.allocation.search import Search, SearchOutcome
 from dra_extender.allocation.selection import losses
@@ -270,7 +270,9 @@ def _matching(state: SearchState, bounds: Bounds, option: RequestOption, left: i
     """The devices of which enough have an attribute value in common."""
     if not option.constraints or left.bit_count() < option.need:
         return left
-    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [OpenOption(option, left, option.need)])])
+    narrowed = bounds.narrow(
+        state, [OpenRequest(option.request, option.claim, [OpenOption(option, left, option.need)])]
+    )
     return narrowed[0].mask if narrowed else 0
 
 

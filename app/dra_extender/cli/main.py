@@ -13,7 +13,7 @@ import typer
 from dra_extender.cli import allocate, completion, demo, questions, serve, snapshot
 from dra_extender.cli.questions import Answering, Source, command
 from dra_extender.limits import FRAMES
-from dra_extender.unexpected import Place, tolerate
+from dra_extender.unexpected import ErrorPlace, tolerate
 from dra_extender.version import VERSION
 
 
@@ -107,7 +107,7 @@ def kubectl_complete() -> None:
     sys.stdout.write(completion.kubectl_words(app, sys.argv[1:]) + "\n")
 
 
-def _log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
+def _log_unexpected(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     from dra_extender.service.logs import log_unexpected
 
     log_unexpected(place, problem, about)

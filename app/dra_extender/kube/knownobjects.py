@@ -26,7 +26,7 @@ class Named(Protocol):
     def metadata(self) -> ObjectMeta: ...
 
 
-class Continuity(Protocol):
+class ContinuityCheck(Protocol):
     """What the state knows beyond the watches, from replies. See `Continuity` in `devices.cluster`."""
 
     def begin_list(self, kind: str) -> None: ...
@@ -57,7 +57,7 @@ class KnownObjects(Generic[T]):
         self,
         resource: Resource[T],
         apply: Callable[[ClusterEvent], object],
-        continuity: Continuity | None = None,
+        continuity: ContinuityCheck | None = None,
         set_aside: SetAsideReason = lambda key: "",
     ) -> None:
         self.version = ""

@@ -27,7 +27,7 @@ import structlog
 from dra_extender.api.errors import ApiError, GoneError, NotServedError, SetBackError
 from dra_extender.api.events import ClusterEvent
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.knownobjects import Continuity, KnownObjects, Named, SetAsideReason
+from dra_extender.kube.knownobjects import ContinuityCheck, KnownObjects, Named, SetAsideReason
 from dra_extender.kube.resources import PODS, Served, list_pages, watched_kinds
 from dra_extender.unexpected import unexpected
 
@@ -283,7 +283,7 @@ class Watches:
         *,
         budgets: bool = False,
         on_synced: Callable[[], object] = lambda: None,
-        continuity: Continuity | None = None,
+        continuity: ContinuityCheck | None = None,
         set_aside: SetAsideReason = lambda key: "",
     ) -> None:
         """`budgets`: watch PodDisruptionBudgets, too. `set_aside`: see `KnownObjects`."""

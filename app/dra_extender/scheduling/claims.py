@@ -171,7 +171,8 @@ def examine(
         elif claim.allocation is not None:
             found = _full(claim, pod, features)
         else:
-            found = _unusable(claim, classes, features)
+            unusable = (_unusable(claim, each, classes, features) for each in claim.spec.devices.requests)
+            found = next((each for each in unusable if each is not None), None)
         if found is not None:
             return found
     return PodClaims(
@@ -202,7 +203,7 @@ def full_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
 
 
-def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Unschedulable | Failure | None:
+def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Unschedulable | None:
     consumers = claim.status.reserved_for
     if len(consumers) < MAX_CONSUMERS or claim.reserved_for(consumer(claim, pod, features).uid):
         return None
@@ -210,16 +211,6 @@ def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Unschedulab
 
 
 def _unusable(
-    claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> Unschedulable | Failure | None:
-    for request in claim.spec.devices.requests:
-        found = _unusable_request(claim, request, classes, features)
-        if found is not None:
-            return found
-    return None
-
-
-def _unusable_request(
     claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: FeatureGates
 ) -> Unschedulable | Failure | None:
     """Every class must exist, also those of alternatives that would not be needed."""

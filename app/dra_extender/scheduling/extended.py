@@ -166,7 +166,10 @@ def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
             names = [*names, extra.request]
         mappings.extend(_mapping(need, resource, name) for name in names)
     needs = lasting if extra is None else [*lasting, extra]
-    return Requests(requests=tuple(_request(need, device_class) for need in needs), mappings=tuple(mappings))
+    requests = (
+        DeviceRequest(need.request, ExactDeviceRequest(device_class, (), "ExactCount", need.count)) for need in needs
+    )
+    return Requests(requests=tuple(requests), mappings=tuple(mappings))
 
 
 def _needs(pod: Pod, resource: str) -> tuple[list[_Need], list[_Need]]:
@@ -206,11 +209,6 @@ def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:
 
 def _mapping(need: _Need, resource: str, request: str) -> ContainerExtendedResourceRequest:
     return ContainerExtendedResourceRequest(container_name=need.container, resource_name=resource, request_name=request)
-
-
-def _request(need: _Need, device_class: str) -> DeviceRequest:
-    exact = ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=need.count)
-    return DeviceRequest(name=need.request, exactly=exact)
 
 
 def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:

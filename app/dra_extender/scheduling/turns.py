@@ -92,7 +92,7 @@ class QueryBudgets(msgspec.Struct, frozen=True):
 class QueryBudget:
     """The budget of one question. `trials`: hypothetical decisions made. `nodes`: nodes read. `work`: units charged."""
 
-    def __init__(self, view: View, most: int = TRIALS, work: int = WORK) -> None:
+    def __init__(self, view: View) -> None:
         self.trials = 0
         self.nodes = 0
         self.work = 0
@@ -101,7 +101,6 @@ class QueryBudget:
         self._view = view
         self._budgets = view.budgets()
         self._turn_work = 0
-        self._most_trials, self._most_work = most, work
 
     def must_yield(self, units: int) -> bool:
         """Charge work that is done, or known to be small. True when the turn is over: the caller yields."""
@@ -119,7 +118,7 @@ class QueryBudget:
 
     def spent(self) -> bool:
         """True when the budget allows no further trial. `complete` is then False."""
-        if self.trials >= self._most_trials or self.work >= self._most_work:
+        if self.trials >= TRIALS or self.work >= WORK:
             self.complete = False
             return True
         return False

@@ -16,7 +16,7 @@ from structlog.typing import EventDict, ExcInfo, Processor
 
 from dra_extender.limits import CHARACTERS_OF_LINE
 from dra_extender.plaintext import printable, wrapped
-from dra_extender.unexpected import Place
+from dra_extender.unexpected import ErrorPlace
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -67,7 +67,7 @@ def _indented_traceback(target: TextIO, found: ExcInfo) -> None:
     target.write("\n" + wrapped((f"  {line}" for line in text.getvalue().split("\n")), 0))
 
 
-def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
+def log_unexpected(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     """Log an unexpected error with its traceback, even if logging was not configured."""
     if not structlog.is_configured():
         configure("warning")

@@ -20,7 +20,7 @@ from dra_extender.allocation.requests import Filters
 from dra_extender.allocation.workerrequests import Overrun, WorkerReply
 from dra_extender.cel import Programs
 from dra_extender.limits import FRAMES
-from dra_extender.unexpected import Place, tolerate
+from dra_extender.unexpected import ErrorPlace, tolerate
 from dra_extender.workers.wire import HEADER, TimedReply, decode_request, encode_reply, length
 
 MEMORY: Final = "memory"
@@ -58,7 +58,7 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, replies
 
 
-def _tell(place: Place, problem: Exception, about: dict[str, object]) -> None:
+def _tell(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     print(f"worker: unexpected error in {place}: {problem!r}", file=sys.stderr, flush=True)  # noqa: T201 - the log
 
 

@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeConstraint
-from dra_extender.allocation.proofs.demands import Demand, assignable, demands, exclusive
+from dra_extender.allocation.proofs.demands import OpenRequest, assignable, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.search import Position
 from dra_extender.allocation.state import SearchState
@@ -137,7 +137,7 @@ class Bounds:
             self.reason = reason
         return bool(reason)
 
-    def _too_large(self, state: SearchState, found: list[Demand]) -> bool:
+    def _too_large(self, state: SearchState, found: list[OpenRequest]) -> bool:
         """True when a request gives its claim more results than it may have."""
         if self._limit is not None:
             counts: dict[int, int] = {}
@@ -148,16 +148,16 @@ class Bounds:
                     return True
         return False
 
-    def narrow(self, state: SearchState, found: list[Demand]) -> list[Demand] | None:
+    def narrow(self, state: SearchState, found: list[OpenRequest]) -> list[OpenRequest] | None:
         """The demands without the devices whose attribute values cannot serve a whole claim; None when no devices
         satisfy the constraints of some claim. Raises WorkExceeded.
         """
         if not self._task.constraints:
             return found
-        by_claim: dict[int, list[Demand]] = defaultdict(list)
+        by_claim: dict[int, list[OpenRequest]] = defaultdict(list)
         for demand in found:
             by_claim[demand.claim].append(demand)
-        narrowed: list[Demand] = []
+        narrowed: list[OpenRequest] = []
         for claim, members in by_claim.items():
             result = self._narrow_claim(state, claim, members)
             if result is None:
@@ -166,7 +166,7 @@ class Bounds:
             narrowed.extend(result)
         return narrowed
 
-    def _narrow_claim(self, state: SearchState, claim: int, members: list[Demand]) -> list[Demand] | None:
+    def _narrow_claim(self, state: SearchState, claim: int, members: list[OpenRequest]) -> list[OpenRequest] | None:
         every, constraints = self._task.constraints, self._task.claim_constraints[claim]
         matches, distincts = self._matches[claim], self._distincts[claim]
         if not matches:
@@ -188,7 +188,9 @@ class Bounds:
             self._viable[key] = viable
         return self._within(members, viable, first)
 
-    def _consistent(self, state: SearchState, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
+    def _consistent(
+        self, state: SearchState, members: list[OpenRequest], matches: list[int], distincts: list[int]
+    ) -> bool:
         """Whether some choice of values for the remaining matchAttributes leaves every request enough devices."""
         if not matches:
             needs = exclusive(members, self._task.shareable)
@@ -201,10 +203,10 @@ class Bounds:
                 return True
         return False
 
-    def _within(self, members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
+    def _within(self, members: list[OpenRequest], group: int, constraint: int) -> list[OpenRequest] | None:
         """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
         self._task.charge(self._cost(members))
-        inside: list[Demand] = []
+        inside: list[OpenRequest] = []
         for demand in members:
             if (demand.mask & group).bit_count() < demand.need and demand.covers >> constraint & 1:
                 return None
@@ -214,11 +216,11 @@ class Bounds:
             inside.append(part)
         return inside
 
-    def _cost(self, members: list[Demand]) -> int:
+    def _cost(self, members: list[OpenRequest]) -> int:
         """Units of work to go through the alternatives of all members once."""
         return 1 + (len(members) + MEMBER * sum([len(demand.choices) for demand in members])) * self._width
 
-    def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
+    def _diverse(self, members: list[OpenRequest], distincts: list[int]) -> bool:
         """Whether there are as many different values as devices are needed."""
         cost = self._cost(members)
         for index in distincts:
@@ -260,7 +262,7 @@ def _groups(constraint: AttributeConstraint, pinned: Sequence[int] | None) -> It
     yield 0  # alternatives that are not covered may need none
 
 
-def _shape(members: list[Demand], first: int) -> Hashable:
+def _shape(members: list[OpenRequest], first: int) -> Hashable:
     """What the demands of a claim are, however claims and constraints are numbered."""
     return tuple(
         tuple(

@@ -26,7 +26,7 @@ class OpenOption(NamedTuple):
     need: int
 
 
-class Demand:
+class OpenRequest:
     """One request still to be decided. `need` and `mask` are the least and the most over its choices; `covers` are the
     constraints that cover its devices whatever is chosen.
     """
@@ -52,7 +52,7 @@ class Demand:
         """Only exact requests can have admin access."""
         return self.choices[0].option.admin
 
-    def within(self, mask: int, constraint: int) -> Demand | None:
+    def within(self, mask: int, constraint: int) -> OpenRequest | None:
         """The demand when devices covered by the constraint have to be in the mask; None when it cannot be met."""
         choices: list[OpenOption] = []
         for choice in self.choices:
@@ -63,10 +63,10 @@ class Demand:
                     choices.append(OpenOption(option, possible, need))
             else:
                 choices.append(choice)
-        return Demand(self.request, self.claim, choices) if choices else None
+        return OpenRequest(self.request, self.claim, choices) if choices else None
 
 
-def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
+def exclusive(members: Iterable[OpenRequest], shareable: int) -> dict[int, int]:
     """How many devices of each mask have to be exclusive; a shared device serves each request once, and devices with
     admin access serve all.
     """
@@ -80,10 +80,10 @@ def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
     return needs
 
 
-def demands(task: AllocationTask, state: SearchState, position: Position) -> list[Demand] | None:
+def demands(task: AllocationTask, state: SearchState, position: Position) -> list[OpenRequest] | None:
     """All demands from the position on; None if one of them cannot be met on its own."""
     dry = dry_devices(task, state)
-    found: list[Demand] = []
+    found: list[OpenRequest] = []
     for request in range(position.request, len(task.options)):
         current = position.option if request == position.request else None
         if current is not None:
@@ -93,7 +93,7 @@ def demands(task: AllocationTask, state: SearchState, position: Position) -> lis
             choices = list(_choices(task, state, request, dry))
         if not choices:
             return None
-        found.append(Demand(request, choices[0].option.claim, choices))
+        found.append(OpenRequest(request, choices[0].option.claim, choices))
     return found
 
 

@@ -19,7 +19,7 @@ from operator import sub
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeTable
-from dra_extender.allocation.proofs.demands import Demand
+from dra_extender.allocation.proofs.demands import OpenRequest
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
 from dra_extender.devices.usage import NO_AMOUNTS
@@ -58,7 +58,7 @@ class Packing:
         self._filling = Filling(task.charge)
         self._most_steps = MOST_STEPS
 
-    def refutes(self, state: SearchState, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
+    def refutes(self, state: SearchState, found: Sequence[OpenRequest], narrowed: Sequence[OpenRequest]) -> str:
         """The reason why no solution exists; empty when packing does not prove that. Raises WorkExceeded."""
         if self._shares and not self._shares_fit(state, narrowed):
             return "the capacity left does not suffice for all shares together"
@@ -77,7 +77,7 @@ class Packing:
         self.steps += self._filling.steps - before
         return fits
 
-    def _shares_fit(self, state: SearchState, narrowed: Sequence[Demand]) -> bool:
+    def _shares_fit(self, state: SearchState, narrowed: Sequence[OpenRequest]) -> bool:
         """Several devices for one request count as several shares; each exclusive device takes one share, the largest
         that is left. With admin access several requests can have one exclusive device.
         """
@@ -118,7 +118,7 @@ class Packing:
         for name, offered in self._task.view.devices[device].model.traits.capacity.items():
             yield name, max(0, offered.value.nano - allocated.get(name, 0) - attempt.get(name, 0))
 
-    def _least(self, demand: Demand, devices: Sequence[int]) -> Iterator[tuple[str, int]]:
+    def _least(self, demand: OpenRequest, devices: Sequence[int]) -> Iterator[tuple[str, int]]:
         """The least that one share of the request consumes of each capacity, whichever device it takes."""
         least: dict[str, int] = {}
         counts: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class Packing:
                         counts[name] += 1
         return ((name, amount) for name, amount in least.items() if amount and counts[name] == possible)
 
-    def _groups_fit(self, found: Sequence[Demand]) -> bool:
+    def _groups_fit(self, found: Sequence[OpenRequest]) -> bool:
         table = self._common_table(found)
         if table is None:
             return True
@@ -145,7 +145,9 @@ class Packing:
             self._set_fits(accepted, members, groups, table) for accepted in _sets(demand.mask for demand in members)
         )
 
-    def _set_fits(self, accepted: int, members: Sequence[Demand], groups: Sequence[int], table: AttributeTable) -> bool:
+    def _set_fits(
+        self, accepted: int, members: Sequence[OpenRequest], groups: Sequence[int], table: AttributeTable
+    ) -> bool:
         """Whether the requests that accept only devices of this set have room in the groups."""
         self._task.charge(len(groups) * (1 + len(members) // SIZES))
         rooms = [(group & accepted).bit_count() for group in groups]
@@ -168,7 +170,7 @@ class Packing:
             return True
         return min(rooms) >= 0 and self._fits([*sizes, *together.values()], rooms)
 
-    def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
+    def _common_table(self, found: Sequence[OpenRequest]) -> AttributeTable | None:
         """The attribute that most claims want to match, the first of those, if any."""
         tables: Counter[AttributeTable] = Counter()
         for claim in {demand.claim for demand in found}:
@@ -180,7 +182,7 @@ class Packing:
         table = tables.most_common(1)[0][0]
         return table if table.present == table.known and len(found) > 1 else None
 
-    def _binding(self, demand: Demand, table: AttributeTable) -> int | None:
+    def _binding(self, demand: OpenRequest, table: AttributeTable) -> int | None:
         """The constraint that keeps the devices of the request together with those of others."""
         for index in self._task.claim_constraints[demand.claim]:
             constraint = self._task.constraints[index]
