@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.core import NodeSelector
 from dra_extender.api.decoding import convert
-from dra_extender.devices.nodeselection import NodeSelectorError, matches
+from dra_extender.devices.nodeselection import NodeSelectorError, parse
 
 LABELS = {"zone": "a", "gpus": "8", "empty": ""}
 
@@ -56,7 +56,7 @@ def field(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_terms_are_ored_and_requirements_anded(terms: list[dict[str, Any]], expected: bool) -> None:
-    assert matches(selector(*terms), "node-1", LABELS) is expected
+    assert parse(selector(*terms))("node-1", LABELS) is expected
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_terms_are_ored_and_requirements_anded(terms: list[dict[str, Any]], expe
 )
 def test_one_bad_term_is_an_error_even_when_another_matches(term: dict[str, Any], problem: str) -> None:
     with pytest.raises(NodeSelectorError, match=problem):
-        matches(selector(label("zone", "In", "a"), term), "node-1", LABELS)
+        parse(selector(label("zone", "In", "a"), term))

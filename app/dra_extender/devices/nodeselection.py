@@ -35,11 +35,6 @@ class NodeSelectorError(ValueError):
     """A node selector that cannot be parsed; the text names the requirement and the problem."""
 
 
-def matches(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the node matches. Raises NodeSelectorError."""
-    return parse(selector)(name, labels)
-
-
 def size_of(selector: NodeSelector) -> int:
     """The cost of matching a selector, in requirements."""
     requirements = (

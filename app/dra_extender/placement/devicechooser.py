@@ -50,7 +50,6 @@ class TopologyGroup(NamedTuple):
     """Devices that are close, as a mask."""
 
     kind: str
-    value: object
     devices: int
 
 
@@ -64,7 +63,7 @@ class Topology:
                 kind = KINDS.get(name.rpartition("/")[2].lower())
                 if kind is not None and isinstance(attribute.value, str | int):
                     masks[kind, attribute.value] = masks.get((kind, attribute.value), 0) | 1 << bit
-        self.groups = tuple(TopologyGroup(kind, value, mask) for (kind, value), mask in masks.items())
+        self.groups = tuple(TopologyGroup(kind, mask) for (kind, _), mask in masks.items())
 
     def distance(self, devices: int) -> int:
         """In how many groups too many these devices are: 0 when they are all close."""
