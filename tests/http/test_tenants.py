@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import aiohttp
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.authorization import TokenAuthorizer
-from dra_extender.http.insight import insight_router
+from dra_extender.http.insight import QueryQueue, insight_router
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.kube.access import AccessDecision, UserInfo
 from dra_extender.kube.credentials import FORWARDED_TOKEN
@@ -90,6 +91,21 @@ async def test_no_answer_has_a_name_of_another_namespace(
     status, text = await read(session, f"{url}/insight/explain?pod=default/{POD}", Accept="application/json")
     assert (status, SECRET in text, text[0]) == (200, False, "{")
     assert counted > 20
+
+
+async def test_questions_wait_in_the_turns_of_their_namespace(
+    url: str, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespaces, answer = list[str](), QueryQueue.answer_at_length
+
+    async def noting(queue: QueryQueue, steps: Turns[Any], namespace: str = "") -> Any:
+        namespaces.append(namespace)
+        return await answer(queue, steps, namespace)
+
+    monkeypatch.setattr(QueryQueue, "answer_at_length", noting)
+    for path in PATHS:
+        assert (await read(session, f"{url}{path}?pod=default/{POD}"))[0] == 200
+    assert namespaces == ["default", "default"]
 
 
 async def test_the_setting_that_allows_all_names_in_events_allows_them_here(
