@@ -34,13 +34,13 @@ class TestVersions:
         ledger.observe(make_claim("a", 1), watched=True)
         ledger.observe(make_claim("a", 2, ["gpu/node-1/d0"]), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
-        assert ledger.seen("uid-a") == 2
+        assert ledger.watched_version("uid-a") == 2
 
     def test_an_older_version_is_ignored(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 5, ["gpu/node-1/d0"]), watched=False)
         assert not ledger.observe(make_claim("a", 4), watched=True)
         assert owners(ledger, "gpu/node-1/d0") == {"uid-a"}
-        assert ledger.seen("uid-a") == 4, "the watch has not shown our write yet"
+        assert ledger.watched_version("uid-a") == 4, "the watch has not shown our write yet"
 
     def test_deallocation_frees_the_devices(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)
@@ -79,7 +79,7 @@ class TestVersions:
     def test_the_reply_to_a_creation_is_known_before_the_watch_shows_it(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 7), watched=False)
         assert ledger.get("default", "a") is not None
-        assert ledger.seen("uid-a") == 0
+        assert ledger.watched_version("uid-a") == 0
 
     def test_deletion_frees_the_devices(self, ledger: Ledger) -> None:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0"]), watched=True)

@@ -174,7 +174,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert (known and known.metadata.uid) == (stored and stored.metadata.uid)
                 if known is not None and stored is not None:
                     assert known.metadata.version == stored.metadata.version
-                    assert self.ledger.seen(known.metadata.uid) == stored.metadata.version
+                    assert self.ledger.watched_version(known.metadata.uid) == stored.metadata.version
 
 
 TestLedgerMachine = LedgerMachine.TestCase

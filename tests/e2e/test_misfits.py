@@ -81,7 +81,7 @@ def misfits(case: Case) -> dict[str, Misfit]:
             then_pod=lambda told: {"requests": {"cpu": told[1]}},
         ),
         "nobody-offers": Misfit(
-            rf"(no node and no|neither the nodes? nor a) device class provides? {RESOURCE}",
+            rf"(?:no node and no|neither the nodes? nor a) device class provides? {RESOURCE}",
             None,
             {"requests": {RESOURCE: "1"}},
             change=lambda case, told: case.device_class(f"{case.name}-nvidia", extendedResourceName=RESOURCE),

@@ -36,12 +36,12 @@ def explain(service: Service, pod: str) -> str:
 
 async def test_explaining_a_pod_during_a_bind_rings_no_bell(world: World, small: Objects) -> None:
     service, bind = await during_a_bind(world, small)
-    generation = service.extender.requeue.generation
+    generation = service.extender.requeue.revision
     for pod in ("p", "q", "big"):
         assert explain(service, pod)
     assert await bind == ""
     await world.settle(10.0)
-    assert service.extender.requeue.generation == generation
+    assert service.extender.requeue.revision == generation
     assert service.client.requeues == 0
 
 
@@ -54,12 +54,12 @@ async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, p
     decided = service.decisions.plan([claim], "n1")
     hold = service.cluster.ledger.hold(claim, decided.allocations[0], owner="uid-p")  # type: ignore[union-attr]
     assert "claim default/c is being allocated" in explain(service, "q")
-    generation = service.extender.requeue.generation
+    generation = service.extender.requeue.revision
     service.extender.requeue.ended("uid-c")
-    assert service.extender.requeue.generation == generation
+    assert service.extender.requeue.revision == generation
     assert (await service.filter(world.api.pod("q"))).NodeNames == []
     service.extender.requeue.ended("uid-c")
-    assert service.extender.requeue.generation == generation + 1
+    assert service.extender.requeue.revision == generation + 1
     service.cluster.ledger.release(hold)
 
 

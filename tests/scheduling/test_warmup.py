@@ -32,7 +32,7 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
-    counted, refresh, decide = Work(), Nodes._refresh, ResultCache._decide
+    counted, refresh, decide = Work(), Nodes._refresh, ResultCache._result_of
 
     def counting_refresh(nodes: Nodes, *given: object) -> None:
         counted.refreshes += 1
@@ -43,7 +43,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
         return decide(results, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Nodes, "_refresh", counting_refresh)
-    monkeypatch.setattr(ResultCache, "_decide", counting_decide)
+    monkeypatch.setattr(ResultCache, "_result_of", counting_decide)
     yield counted
 
 

@@ -75,14 +75,14 @@ def test_a_replica_names_the_first_reason_against_decisions_and_against_calls(
     state: dict[str, Any], unavailable: str, unready: str, fit: bool
 ) -> None:
     replica = Replica(**state)
-    assert (replica.unavailable(), replica.unready(), replica.fit()) == (unavailable, unready, fit)
+    assert (replica.unavailable(), replica.unready(), replica.could_lead()) == (unavailable, unready, fit)
 
 
 def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one() -> None:
     replica = Replica(**READY)
     replica.leaving = True
     assert (replica.unready(), replica.leads()) == ("shutting down", False)
-    assert replica.fit(), "or it would give the lease back before binds under way have ended"
+    assert replica.could_lead(), "or it would give the lease back before binds under way have ended"
     assert replica.unavailable() == "standby: nobody leads"
 
 

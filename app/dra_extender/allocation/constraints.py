@@ -105,7 +105,7 @@ class AttributeTable:
 def attribute_table(view: NodeView, name: str, lists: bool) -> AttributeTable:
     """The table of an attribute, remembered by the view."""
     key = "attribute", name, lists
-    found: AttributeTable | None = view.masks.get(key)
+    found: AttributeTable | None = view.memo.get(key)
     if found is None:
         found = view.remember(key, AttributeTable(tokens_of(device.model, name, lists) for device in view.devices))
     return found
@@ -124,7 +124,7 @@ def tokens_of(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] |
 def having(view: NodeView, values: Values, lists: bool) -> int:
     """The mask of the devices that have all of the values. Remembered by the view."""
     key = "having", values, lists
-    found: int | None = view.masks.get(key)
+    found: int | None = view.memo.get(key)
     if found is None:
         found = view.remember(
             key,

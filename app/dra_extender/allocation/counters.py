@@ -123,5 +123,5 @@ class CounterLayout:
 
 def counter_layout(view: NodeView) -> CounterLayout:
     """The layout of a view, remembered by the view."""
-    found: CounterLayout | None = view.masks.get("counters")
+    found: CounterLayout | None = view.memo.get("counters")
     return found if found is not None else view.remember("counters", CounterLayout(view))

@@ -249,7 +249,7 @@ class Decisions:
             request = self._request(prepared[0], node)
             if request is None:
                 return Unfit(NOT_SYNCED, 0), 0
-            found = self._decide(request, key, results)
+            found = self._search_or_defer(request, key, results)
             return found, score_of(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else 0
 
         return search
@@ -271,7 +271,7 @@ class Decisions:
         plans = self.budget.found if once else {}
         found: Plan | Unfit | Failure | None = plans.get(key)
         if found is None:
-            found = plans[key] = self._decide(request, key)
+            found = plans[key] = self._search_or_defer(request, key)
         if chooser is None or not isinstance(found, Plan):
             return found
         chosen = self._least(prepared, node, found, chooser)
@@ -329,7 +329,7 @@ class Decisions:
         held = self._held(view)
         return SearchRequest(prepared, view, held, NodeHoldings(view, held))
 
-    def _decide(
+    def _search_or_defer(
         self, request: SearchRequest, key: Hashable, results: ResultCache | None = None
     ) -> Plan | Unfit | Failure:
         """A worker's reply is for a request with the same key: claims of the same content, perhaps on another node. It

@@ -82,7 +82,7 @@ def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMI
     """The devices of the view that pass the filter. The view remembers them. Raises TurnSpent; raises Deferred after
     all requests to workers are deferred.
     """
-    found: Candidates | None = view.masks.get(filter)
+    found: Candidates | None = view.memo.get(filter)
     return found if found is not None else view.remember(filter, _candidates(view, filter, budget), filter.room)
 
 
@@ -211,7 +211,7 @@ def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED)
     Raises what the budget does.
     """
     key = "losses", filter
-    known: Mapping[Rule, int] | None = view.masks.get(key)
+    known: Mapping[Rule, int] | None = view.memo.get(key)
     if known is not None:
         return known
     lost: dict[Rule, int] = {}

@@ -229,7 +229,7 @@ class Ledger:
         """The claims whose controller is the object with this UID."""
         return tuple(claim for uid in self._by_owner.get(pod_uid, ()) if (claim := self.by_uid(uid)) is not None)
 
-    def seen(self, claim_uid: str) -> int:
+    def watched_version(self, claim_uid: str) -> int:
         """The highest resourceVersion that came through the watch; 0 = none, or the claim is deleted."""
         record = self._records.get(claim_uid)
         return record.seen if record and record.claim is not None else 0

@@ -105,12 +105,12 @@ T = TypeVar("T")
 
 
 class NodeView:
-    """All pools of a node in search order. Immutable, except for `masks`: callers remember there what follows from the
+    """All pools of a node in search order. Immutable, except for `memo`: callers remember there what follows from the
     view alone. `offsets[i]`: the first bit of pool i. `error`: why the slices of the node cannot be evaluated.
     """
 
     __slots__ = (
-        "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "masks", "node", "offsets",
+        "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "memo", "node", "offsets",
         "pools", "skips", "unmatchable", "unserved",
     )  # fmt: skip
 
@@ -136,7 +136,7 @@ class NodeView:
                 self.unmatchable[offset + index] = problem
             offset += len(pool.names)
         self.offsets: tuple[int, ...] = tuple(offsets)
-        self.masks: dict[Any, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self._bits: dict[DeviceID, int] | None = None
         self._traits: tuple[int, int] | None = None
 
@@ -144,10 +144,10 @@ class NodeView:
         return NodeView, (self.node, self.pools, self.error)
 
     def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
-        """Keep `value` under `key` in `masks`, which has at most `most` entries."""
-        if len(self.masks) >= most:
-            self.masks.clear()
-        self.masks[key] = value
+        """Keep `value` under `key` in `memo`, which has at most `most` entries."""
+        if len(self.memo) >= most:
+            self.memo.clear()
+        self.memo[key] = value
         return value
 
     @property

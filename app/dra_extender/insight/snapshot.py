@@ -210,7 +210,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         for name, asked, left in demand.short(node, self.snapshot.used(node.name)[0]):
             yield Obstacle("node allocatable", name, amount_text(name, asked), amount_text(name, left))
 
-    def is_kept_out(self) -> str:
+    def excluding_rule(self) -> str:
         """The rule that keeps the pod from all nodes (a scheduling gate, or its scheduler); empty if none does."""
         if self.pod.spec.scheduling_gates:
             return "scheduling gate"

@@ -89,7 +89,7 @@ class Topology:
 
 def topology_of(view: NodeView) -> Topology:
     """Remembered by the view."""
-    found: Topology | None = view.masks.get(Topology)
+    found: Topology | None = view.memo.get(Topology)
     return found if found is not None else view.remember(Topology, Topology(view))
 
 

@@ -214,9 +214,9 @@ class Extender:
             self._usage.put(pod)
             if self._with_binds is not None:
                 self._with_binds.put(pod)
-            self.gangs.seen(pod)
-            self.preemption.seen(pod)
-            self.early_nomination.seen(pod)
+            self.gangs.pod_applied(pod)
+            self.preemption.pod_applied(pod)
+            self.early_nomination.pod_applied(pod)
             if pod.spec.node_name or pod.finished:
                 self._stop_waiting(pod.metadata.uid)
         elif isinstance(event, Removed) and event.key.kind == Pod.__name__ and event.uid is not None:
@@ -224,8 +224,8 @@ class Extender:
             if self._with_binds is not None:
                 self._with_binds.drop(event.uid)
                 self.requeue.improved()
-            self.gangs.gone(event.uid)
-            self.early_nomination.gone(event.uid)
+            self.gangs.pod_removed(event.uid)
+            self.early_nomination.pod_removed(event.uid)
             self._stop_waiting(event.uid)
         return effects
 

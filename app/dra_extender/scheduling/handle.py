@@ -89,7 +89,7 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         uid, watched = claim.metadata.uid, event.source != "reply"
         if watched:
             self.idle.observe(claim, after_gap=event.source == "list")
-        if watched or self.cluster.ledger.seen(uid):
+        if watched or self.cluster.ledger.watched_version(uid):
             self.unseen.forget(uid)
         else:
             self.unseen.replied(uid)

@@ -1,8 +1,8 @@
 """Requeueing of refused pods: kube-scheduler retries them when one of them may fit.
 
 kube-scheduler does not retry pods that an extender refused when ResourceSlices change. If another event makes it retry
-them, the watches of this process may not have the change yet. So each refusal is stored with the generation of the
-state that it was decided on. When a newer generation exists, the service annotates the requeue trigger, a ResourceClaim
+them, the watches of this process may not have the change yet. So each refusal is stored with the revision of the
+state that it was decided on. When a newer revision exists, the service annotates the requeue trigger, a ResourceClaim
 of its own. The update makes kube-scheduler retry all unschedulable pods.
 
 Promises: at most one requeue per `requeue_interval`, none while no refused pod waits; a failed requeue is repeated.
@@ -27,10 +27,10 @@ REMEMBERED = 100_000
 
 
 class RequeueTrigger:
-    """`generation` grows with every change after which a refused pod may fit."""
+    """`revision` grows with every change after which a refused pod may fit."""
 
     def __init__(self, requeue: Callable[[], Awaitable[None]], config: SchedulingConfig, observer: Observer) -> None:
-        self.generation = 0
+        self.revision = 0
         self._requeue = requeue
         self._config = config
         self._observer = observer
@@ -38,7 +38,7 @@ class RequeueTrigger:
         self._unknown_pods = False
         self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
         self._oldest_forgotten = -2
-        """The oldest generation of a refusal that made room for others and has not been requeued."""
+        """The oldest revision of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
         """UIDs of claims in flight and of pods being bound, keys of gangs, `WORKERS`: refused pods wait for these; for
         any, when full. A key of a gang names its namespace, so no key equals one of another namespace, or a UID.
@@ -49,7 +49,7 @@ class RequeueTrigger:
 
     def improved(self) -> None:
         """A refused pod may fit now."""
-        self.generation += 1
+        self.revision += 1
         self._awaited.clear()
         self._missed.clear()
         if self._refused or self._oldest_forgotten >= self._requeued:
@@ -64,8 +64,8 @@ class RequeueTrigger:
         """A new version of the claim (namespace/name) is known. True when a refused pod waits for it."""
         return claim in self._missed or len(self._missed) >= REMEMBERED
 
-    def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
-        """The pod was refused on some or all nodes, by a decision on the state of `generation`.
+    def refused(self, pod_uid: str, revision: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
+        """The pod was refused on some or all nodes, by a decision on the state of `revision`.
 
         `awaiting`: UID of a claim in flight, or of a pod being bound; the pod may fit after `ended`. `missing`: claims
         (namespace/name) that do not exist or are wrong; the pod may fit after `appeared`.
@@ -76,15 +76,15 @@ class RequeueTrigger:
             self._missed.update(missing)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
             self._forget_oldest()
-        self._refused[pod_uid] = generation
-        if generation < self.generation:
+        self._refused[pod_uid] = revision
+        if revision < self.revision:
             self._due.set()
 
     def _forget_oldest(self) -> None:
         """Make room: however many pods of a namespace are refused, those of others are still requeued."""
-        _, generation = self._refused.popitem()
-        if generation >= self._requeued and not self._requeued <= self._oldest_forgotten <= generation:
-            self._oldest_forgotten = generation
+        _, revision = self._refused.popitem()
+        if revision >= self._requeued and not self._requeued <= self._oldest_forgotten <= revision:
+            self._oldest_forgotten = revision
 
     def requeue_all(self) -> None:
         """Requeue also the pods that an earlier process refused: this process does not know them."""
@@ -97,18 +97,18 @@ class RequeueTrigger:
 
     @property
     def pods(self) -> Mapping[str, int]:
-        """The refused pods by UID, with the generation of the state of their last refusal."""
+        """The refused pods by UID, with the revision of the state of their last refusal."""
         return self._refused
 
     @property
     def waiting(self) -> bool:
-        """True when a pod was refused in an older generation and has not been requeued since."""
-        now = self.generation
+        """True when a pod was refused in an older revision and has not been requeued since."""
+        now = self.revision
         return self._unknown_pods or (
             self._requeued < now
             and (
                 self._requeued <= self._oldest_forgotten < now
-                or any(generation < now for generation in self._refused.values())
+                or any(revision < now for revision in self._refused.values())
             )
         )
 
@@ -120,7 +120,7 @@ class RequeueTrigger:
             self._due.clear()
             if not self.waiting:
                 continue
-            generation, unknown_pods = self.generation, self._unknown_pods
+            revision, unknown_pods = self.revision, self._unknown_pods
             self._unknown_pods = False
             try:
                 await self._requeue()
@@ -133,6 +133,6 @@ class RequeueTrigger:
                 pause = min(2 * pause, max(self._config.retry_most_seconds, self._config.requeue_interval))
             else:
                 self._observer.count(REQUEUES, "triggered")
-                self._requeued = generation
+                self._requeued = revision
                 pause = self._config.requeue_interval
                 await asyncio.sleep(pause)

@@ -74,7 +74,7 @@ class Replica:
             return SHUTTING_DOWN
         return self._unfit() or ("" if self.forwards else self._standby())
 
-    def fit(self) -> bool:
+    def could_lead(self) -> bool:
         """True when this replica could lead. During shutdown it keeps the lease until it hands over."""
         return not self._unfit()
 

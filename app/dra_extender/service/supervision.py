@@ -132,7 +132,7 @@ class Supervision:
         if not self._settings.leader_election:
             lead(True)
             return
-        election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.fit)
+        election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.could_lead)
         self._replica.election = election
         # Binds that started before the release of the lease may end: the lease is for order, not for safety.
         engine.extender.check_leadership(lambda: election.leading or election.released)

@@ -54,4 +54,4 @@ def _filtered(scene: Scene) -> list[str]:
     assert pod is not None
     simulated = SimulatedPod(pod, snapshot(view))
     asked = [name for name, node in view.cluster.nodes.items() if not any(simulated.obstacles(node))]
-    return [] if simulated.is_kept_out() else node_statuses(view, simulated.prefiltered, asked).fits
+    return [] if simulated.excluding_rule() else node_statuses(view, simulated.prefiltered, asked).fits

@@ -26,10 +26,10 @@ from tests.support.simulation.world import World
 async def test_a_gang_waits_until_so_many_pods_exist_as_it_needs(world: World) -> None:
     service = world.service(*nodes(1, 4), *gang("g", 3, existing=2))
     assert await reasons(service, world, "g-0") == {"gang default/g: 2 of 3 pods exist"}
-    before = service.extender.requeue.generation
+    before = service.extender.requeue.revision
     world.add(make_claim("g-2"), member("g-2", "g-2", size=3))
     await world.settle(1.0)
-    assert service.extender.requeue.generation > before
+    assert service.extender.requeue.revision > before
     assert len(await schedule(service, world, names("g", 3))) == 3
 
 
@@ -37,10 +37,10 @@ async def test_a_gang_waits_for_the_claims_of_its_members(world: World) -> None:
     service = world.service(*nodes(1, 4), *gang("g", 2, existing=1), member("g-1", "g-1"))
     (reason,) = await reasons(service, world, "g-0")
     assert reason.startswith("gang default/g: 1 of 2 pods can be placed; pod g-1: could not find ResourceClaim")
-    before = service.extender.requeue.generation
+    before = service.extender.requeue.revision
     world.add(make_claim("g-1"))
     await world.settle(1.0)
-    assert service.extender.requeue.generation > before
+    assert service.extender.requeue.revision > before
     assert len(await schedule(service, world, names("g", 2))) == 2
 
 
@@ -181,9 +181,9 @@ async def test_a_pod_waits_for_its_pod_group_also_before_any_pod_group_is_known(
     pod = make_pod("a", "a", schedulingGroup={"podGroupName": "g"})
     service = world.service(*nodes(1, 1), make_claim("a"), pod)
     assert await reasons(service, world, "a") == {"PodGroup default/g does not exist"}
-    before = service.extender.requeue.generation
+    before = service.extender.requeue.revision
     service.extender.apply(Applied(pod_group(1)))
-    assert service.extender.requeue.generation > before
+    assert service.extender.requeue.revision > before
     assert await offered(service, world, "a") == [["n1"]]
 
 
@@ -348,14 +348,14 @@ async def test_a_status_of_a_waiting_member_makes_no_pod_be_tried_again(world: W
     """kube-scheduler writes a condition to each pod that was refused."""
     service = world.service(*nodes(1, 1), *gang("g", 2))
     assert await offered(service, world, "g-0", "g-1") == [[], []]
-    before = service.extender.requeue.generation
+    before = service.extender.requeue.revision
     pod = world.api.pod("g-1")
     world.api.put(replace(pod, status=replace(pod.status, nominated_node_name="n1")))
     await world.settle(1.0)
-    assert service.extender.requeue.generation == before
+    assert service.extender.requeue.revision == before
     world.api.put(with_metadata(world.api.pod("g-1"), annotations={GANG: "g", GANG_SIZE: "1"}))
     await world.settle(1.0)
-    assert service.extender.requeue.generation > before
+    assert service.extender.requeue.revision > before
 
 
 @pytest.mark.parametrize("deleted", [True, False])
@@ -363,12 +363,12 @@ async def test_a_gang_is_tried_again_when_the_member_that_kept_it_back_ends(worl
     objects = [*gang("g", 2), make_claim("c"), member("other", "c", priority=7)]
     service = world.service(*nodes(1, 2), *objects)
     assert await reasons(service, world, "g-0") == {"gang default/g: its pods have different priorities"}
-    before = service.extender.requeue.generation
+    before = service.extender.requeue.revision
     if deleted:
         world.api.delete_pod("other")
     else:
         pod = world.api.pod("other")
         world.api.put(replace(pod, status=replace(pod.status, phase="Failed")))
     await world.settle(1.0)
-    assert service.extender.requeue.generation > before
+    assert service.extender.requeue.revision > before
     assert await offered(service, world, "g-0") == [["n1"]]

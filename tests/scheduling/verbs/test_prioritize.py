@@ -61,7 +61,7 @@ async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
     uneven(world)
     service = world.service(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     await service.filter(world.api.pod("q"), "n2")
-    generation = service.extender.requeue.generation
+    generation = service.extender.requeue.revision
     await scores(service, world.api.pod("p"), "n2", "n3")
     assert service.extender.view.ledger.holds() == ()
-    assert service.extender.requeue.generation == generation
+    assert service.extender.requeue.revision == generation

@@ -87,7 +87,7 @@ def cost(case: Json, question: Question, ceiling: int = CEILING) -> Cost | None:
 
     def decide() -> None:
         nonlocal units
-        view.masks.clear()
+        view.memo.clear()
         budget = TurnBudget(WorkerReplies(), allowance=2**40, ceiling=ceiling)
         try:
             budget.attempt(lambda work: question(prepared, view, held, budget, work))

@@ -178,7 +178,7 @@ class ResultCache:
             name = names[position]
             reason = budget.waiting(self, name) if has_waited else ""
             try:
-                row[position] = self._refusal(reason) if reason else self._decide(name, search, different, budget)
+                row[position] = self._refusal(reason) if reason else self._result_of(name, search, different, budget)
             except Deferred as waiting:
                 budget.wait(self, name, str(waiting))
                 row[position] = self._refusal(str(waiting))
@@ -212,7 +212,7 @@ class ResultCache:
                 self._key_of.pop(node, None)
         self._position = changes.position
 
-    def _decide(self, name: str, search: SearchNode, overlay: Overlay | None, budget: WorkBudget) -> int:
+    def _result_of(self, name: str, search: SearchNode, overlay: Overlay | None, budget: WorkBudget) -> int:
         """Raises TurnSpent and Deferred."""
         budget.spend(NODE)
         if overlay is not None:

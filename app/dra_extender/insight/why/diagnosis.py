@@ -231,7 +231,7 @@ def _preempted(result: Preemption | NoPreemption) -> Preempted:
 
 def of_pod(found: SimulatedPod) -> PodRefused | None:
     """The rule that keeps the pod from all nodes; None if no such rule applies."""
-    rule = found.is_kept_out()
+    rule = found.excluding_rule()
     if rule == "scheduling gate":
         names = ", ".join(gate.name for gate in found.pod.spec.scheduling_gates)
         return PodRefused("scheduling gate", f"the pod is not scheduled until its scheduling gate {names} is removed")

@@ -60,7 +60,7 @@ class JointTrials:
         """Decide on the changed pod. `instead` replaces fields of the gang. None while the answer is unknown."""
         budget.trials += TRIALS
         prefiltered, snapshot = changed.prefiltered, changed.snapshot
-        if changed.is_kept_out() or not isinstance(prefiltered, PreFilterState):
+        if changed.excluding_rule() or not isinstance(prefiltered, PreFilterState):
             return None
         known = {**self._waiting, **(mates or {}), changed.pod.metadata.uid: changed.pod}
         waiting = [pod for uid, pod in known.items() if uid not in snapshot.removed]

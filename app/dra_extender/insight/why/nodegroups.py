@@ -87,7 +87,7 @@ class NodeGroups:
         """
         budget.trials += 1
         yield from budget.charge(TRIAL + changed.cost)
-        if changed.is_kept_out():
+        if changed.excluding_rule():
             return None
         if only:
             picks = [(name, 1) for name in only[:GROUPS] if self._is_free(changed, name)]

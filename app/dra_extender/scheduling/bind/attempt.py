@@ -32,7 +32,7 @@ from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_pod_status
 from dra_extender.scheduling.bind.context import BindContext, GangMember, LivePod
-from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
+from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryPolicy, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
@@ -214,7 +214,7 @@ class Attempt:
         def seen() -> bool:
             self._check_active()
             return all(
-                ledger.by_uid(write.uid) is None or ledger.seen(write.uid) >= write.claim.metadata.version
+                ledger.by_uid(write.uid) is None or ledger.watched_version(write.uid) >= write.claim.metadata.version
                 for write in self._writes
             )
 
@@ -302,7 +302,7 @@ class Attempt:
                 context.observer.count(UNANSWERED_WRITES, "binding")
                 if await self._is_bound():
                     break
-            except Unanswered:
+            except UNANSWERED:
                 continue
             except ApiError as error:
                 if await self._is_bound():

@@ -33,9 +33,9 @@ from dra_extender.scheduling.bind.failure import (
     REPLACED,
     SET_BACK,
     TAKEN,
+    UNANSWERED,
     BindFailure,
     CheckActive,
-    Unanswered,
     answered,
     attempts,
     error_text,
@@ -141,7 +141,7 @@ class ClaimWrite:
             except OutcomeUnknownError:
                 self._context.observer.count(UNANSWERED_WRITES, "claim")
                 await self._read(check_active)
-            except Unanswered:
+            except UNANSWERED:
                 continue
             except ApiError as error:
                 log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
@@ -321,7 +321,7 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
             pass
         except OutcomeUnknownError:
             context.observer.count(UNANSWERED_WRITES, "claim_creation")
-        except Unanswered:
+        except UNANSWERED:
             continue
         except ApiError as error:
             raise _refused(pod, error) from None

@@ -91,7 +91,7 @@ def error_text(error: ApiError) -> str:
     return f"refused with {error.status} {error.reason}".rstrip()
 
 
-Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError, NotServedError)
+UNANSWERED = (OutcomeUnknownError, ThrottledError, UnreachableError, NotServedError)
 """Repeat the request. After OutcomeUnknownError it may have been stored; after the others it was not."""
 
 

@@ -62,7 +62,7 @@ class ClaimRollback:
         """What the watch shows of the claim: a change is a reason to retry."""
         ledger, uid = self._view.ledger, self.write.uid
         known = ledger.by_uid(uid)
-        return known.metadata.resource_version if known is not None else "gone", ledger.seen(uid)
+        return known.metadata.resource_version if known is not None else "gone", ledger.watched_version(uid)
 
     async def run(self, policy: RetryPolicy) -> None:
         """Roll back what is or may be stored, and release the devices. Raises Unresolved."""
@@ -253,7 +253,7 @@ class PendingRollbacks:
 
     def __init__(self, handle: Handle) -> None:
         self._view = view = handle.view
-        self._messenger: Ports = handle.ports
+        self._ports: Ports = handle.ports
         self._observer = handle.observer
         self._entries: dict[Rollback, _Pending] = {}
         self._pauses: Pauses[Rollback] = Pauses(view.clock, view.config)
@@ -279,7 +279,7 @@ class PendingRollbacks:
         pod = self._view.pods.get(rollback.pod.uid)
         if pod is not None:
             note = f"not bound, and {NOT_ROLLED_BACK}: {why.text}"
-            self._messenger.record_event(pod, "Warning", "DevicesHeld", note)
+            self._ports.record_event(pod, "Warning", "DevicesHeld", note)
 
     async def work(self) -> None:
         """Retry the rollbacks that are due. When the API server does not answer one of them, the others wait too."""

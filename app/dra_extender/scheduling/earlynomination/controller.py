@@ -94,7 +94,7 @@ class EarlyNominationController:
         self._news = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
 
-    def seen(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod."""
         if not self._enabled:
             return
@@ -111,7 +111,7 @@ class EarlyNominationController:
             self._compare(nomination, pod)
         self._news.set()
 
-    def gone(self, uid: str) -> None:
+    def pod_removed(self, uid: str) -> None:
         """The pod was deleted."""
         if self._enabled:
             self._settle(uid, "")
@@ -273,11 +273,11 @@ class EarlyNominationController:
 
     async def _planned(self, pod: Pod) -> EarlyNomination | None:
         """Decide on the pod and remember its nomination; None when it fits nowhere or may not be nominated any more."""
-        generation = self._requeue.generation
+        revision = self._requeue.revision
         plan = await self._chooser.choose(pod)
         nomination = None
         if plan is None:
-            self._queue.fits_nowhere(pod, generation)
+            self._queue.fits_nowhere(pod, revision)
         elif self._may_be_nominated(pod):
             nomination = self._nomination(pod, plan)
         await asyncio.sleep(0)  # a decision that is known already takes no turn of its own

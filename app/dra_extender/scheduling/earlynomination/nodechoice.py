@@ -88,18 +88,18 @@ class NodeLists:
         self._clock = clock
         self._known: LRUCache[Hashable, tuple[NodeList, float, int]] = LRUCache(GROUPS)
 
-    def get(self, group: Hashable, generation: int) -> NodeList | None:
+    def get(self, group: Hashable, revision: int) -> NodeList | None:
         """The nodes that are left; None when all nodes have to be filtered again."""
         found = self._known.get(group)
         if found is None:
             return None
-        most = RENEWED_SECONDS if generation > found[2] else OLD_SECONDS
+        most = RENEWED_SECONDS if revision > found[2] else OLD_SECONDS
         return found[0] if len(found[0]) or self._clock.monotonic() - found[1] < most else None
 
-    def put(self, group: Hashable, names: Sequence[str], scores: Mapping[str, int], generation: int) -> NodeList:
-        """Remember nodes that were found to fit just now, on a state of this generation."""
+    def put(self, group: Hashable, names: Sequence[str], scores: Mapping[str, int], revision: int) -> NodeList:
+        """Remember nodes that were found to fit just now, on a state of this revision."""
         nodes = NodeList(names, scores)
-        self._known[group] = nodes, self._clock.monotonic(), generation
+        self._known[group] = nodes, self._clock.monotonic(), revision
         return nodes
 
     def clear(self) -> None:
@@ -174,11 +174,11 @@ class NodeChooser:
         """The plan for the first node where the pod fits. Raises TurnSpent and Deferred."""
         if prefiltered.wanted is not None:
             return None
-        generation, group = self._requeue.generation, self._group(view, prefiltered, wants)
-        nodes = self._lists.get(group, generation)
+        revision, group = self._requeue.revision, self._group(view, prefiltered, wants)
+        nodes = self._lists.get(group, revision)
         if nodes is None:
             fits = node_statuses(view, prefiltered, list(view.cluster.nodes)).fits
-            nodes = self._lists.put(group, fits, raw_scores(view, prefiltered, fits), generation)
+            nodes = self._lists.put(group, fits, raw_scores(view, prefiltered, fits), revision)
         for name, _ in zip(self._in_order(view, prefiltered, nodes), range(TRIES), strict=False):
             found = self._plan(view, prefiltered, wants, name)
             if found is not None:

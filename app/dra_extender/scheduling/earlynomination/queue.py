@@ -150,7 +150,7 @@ class EarlyNominationQueue:
         self._waiting = WaitingPods()
         self._rate = BindingRate(clock)
         self._fits_nowhere: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
-        """By UID: version of the pod, generation of the state, and when (monotonic seconds)."""
+        """By UID: version of the pod, revision of the state, and when (monotonic seconds)."""
         self._pauses: Pauses[str] = Pauses(clock, view.config)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
         """By UID: a resourceVersion that the API server has replaced."""
@@ -183,10 +183,10 @@ class EarlyNominationQueue:
         self._tried.pop(uid, None)
         self._waiting.refused(uid, self._view.clock.wall().timestamp())
 
-    def fits_nowhere(self, pod: Pod, generation: int) -> None:
-        """The pod was found to fit nowhere on a state of this generation."""
+    def fits_nowhere(self, pod: Pod, revision: int) -> None:
+        """The pod was found to fit nowhere on a state of this revision."""
         meta = pod.metadata
-        self._fits_nowhere[meta.uid] = meta.resource_version, generation, self._view.clock.monotonic()
+        self._fits_nowhere[meta.uid] = meta.resource_version, revision, self._view.clock.monotonic()
 
     def outdated(self, pod: Pod) -> None:
         """The API server has another version of the pod, which the watch will bring."""
@@ -228,10 +228,10 @@ class EarlyNominationQueue:
         return self._view.uses_devices(pod) and is_eligible(pod)
 
     def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
-        version, generation, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
+        version, revision, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
         if version != pod.metadata.resource_version:
             return False
-        seconds = SAME_SECONDS if generation == self._requeue.generation else IMPROVED_SECONDS
+        seconds = SAME_SECONDS if revision == self._requeue.revision else IMPROVED_SECONDS
         return self._view.clock.monotonic() - at < seconds
 
     def _is_ours(self, pod: Pod) -> bool:

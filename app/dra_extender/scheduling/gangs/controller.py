@@ -156,7 +156,7 @@ class Gangs:
             self.plans.put(key, found.places, found.values)
         self.plans.answered(key, uid, node=bool(found.node), sampled=found.sampled)
 
-    def seen(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed."""
         key, meta = group_of(pod), pod.metadata
         if key is None:
@@ -171,7 +171,7 @@ class Gangs:
             self._read[meta.uid] = read
             self._requeue.ended(str(key))
 
-    def gone(self, pod_uid: str) -> None:
+    def pod_removed(self, pod_uid: str) -> None:
         """The pod was deleted."""
         self.plans.gone(pod_uid)
         read = self._read.pop(pod_uid, None)

@@ -78,7 +78,7 @@ class PreemptionController:
         lowest = self._view.pods.lowest_priority
         if only_nominated or not listed or lowest is None or lowest >= pod.spec.priority:
             return
-        self._preemptors.put(pod.metadata.uid, listed, self._handle.requeue.generation)
+        self._preemptors.put(pod.metadata.uid, listed, self._handle.requeue.revision)
 
     def answered(self, pod_uid: str) -> None:
         """The verb preempt has answered kube-scheduler: the pod will soon show whether it preempts."""
@@ -90,7 +90,7 @@ class PreemptionController:
         """The pod fits somewhere, is bound, or is gone."""
         self._preemptors.drop(pod_uid)
 
-    def seen(self, pod: Pod) -> None:
+    def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod. Remove a condition without a nomination: our write was stored late."""
         if self._restored and is_preempting(pod) and pod.metadata.uid not in self._nominations:
             self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)

@@ -59,11 +59,11 @@ MOST_READS: Final = 8
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the only node that
+    """One decision, on the state of `revision`. `key`: of the pod's claims; `likely`: the plan for the only node that
     is offered.
     """
 
-    generation: int
+    revision: int
     key: Signature
     claims_missing: bool
     prefiltered: PreFilterResult
@@ -181,11 +181,9 @@ class FilterVerb:
             tentative_plans.drop(pod.metadata.uid)
             self._refused(pod, found, names)
             if found.key and not statuses.error:
-                self._refusals.remember(
-                    pod.metadata.uid, found.key, found.generation, statuses.refused, found.resolvable
-                )
+                self._refusals.remember(pod.metadata.uid, found.key, found.revision, statuses.refused, found.resolvable)
         if open_:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
-            self._handle.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
+            self._handle.requeue.refused(pod.metadata.uid, found.revision, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
             return ExtenderFilterResult(Error=printable(statuses.error))
@@ -201,10 +199,10 @@ class FilterVerb:
         uid = pod.metadata.uid
         if uid in view.binding:
             return self._only(uid, view.binding[uid], names)
-        generation = self._handle.requeue.generation
+        revision = self._handle.requeue.revision
         claims = view.claims_of(pod)
         key = signature(() if isinstance(claims, Unschedulable) else claims)
-        known = self._refusals.recall(uid, key, generation, names) if key else None
+        known = self._refusals.recall(uid, key, revision, names) if key else None
         if known is not None:
             self._observer.count(FILTER_RESULTS, "repeated")
             return self._result(pod, [], known, self._refusals.resolvable(uid))
@@ -221,7 +219,7 @@ class FilterVerb:
         if isinstance(prefiltered, PreFilterState) and len(offered) == 1:
             likely = planned or expected(view, prefiltered, offered[0])
         return _Decided(
-            generation=generation,
+            revision=revision,
             key=key,
             claims_missing=isinstance(claims, Unschedulable),
             prefiltered=prefiltered,
@@ -232,15 +230,15 @@ class FilterVerb:
         )
 
     def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
-        """A refusal is not remembered: it depends on the claims of all members. It is of the generation of the first
+        """A refusal is not remembered: it depends on the claims of all members. It is of the revision of the first
         turn, because later turns use what this one has found.
         """
-        generation = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.generation)
+        revision = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.revision)
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
         refused = dict.fromkeys(names, found.reason) if not fits and not found.error else {}
         return _Decided(
-            generation=generation,
+            revision=revision,
             key=(),
             claims_missing=False,
             prefiltered=prefiltered,
@@ -288,7 +286,7 @@ class FilterVerb:
         refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
             requeue = self._handle.requeue
-            requeue.refused(uid, requeue.generation, awaiting=uid)
+            requeue.refused(uid, requeue.revision, awaiting=uid)
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
@@ -310,7 +308,7 @@ class FilterVerb:
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         if found.gang is not None:
             missing += found.gang[1].missing
-        self._handle.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
+        self._handle.requeue.refused(uid, found.revision, awaiting=statuses.awaiting, missing=missing)
         self._unblocker.offer(pod, names, statuses.blocking)
         judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error and found.gang is None
         if self._preemption is not None and judged:

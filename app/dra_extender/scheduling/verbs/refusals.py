@@ -26,7 +26,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     """`names` and `resolvable` are kept by the lists that pods share."""
 
     signature: Signature
-    generation: int
+    revision: int
     names: ReferenceType[frozenset[str]]
     uniform: str
     refused: Mapping[str, str]
@@ -49,12 +49,10 @@ class Refusals:
         self._remembered: LRUCache[str, _Remembered] = LRUCache(most_nodes, getsizeof=lambda entry: entry.size)
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(most_nodes, getsizeof=len)
 
-    def recall(
-        self, pod_uid: str, signature: Signature, generation: int, names: Sequence[str]
-    ) -> dict[str, str] | None:
+    def recall(self, pod_uid: str, signature: Signature, revision: int, names: Sequence[str]) -> dict[str, str] | None:
         """The reason for each of these nodes, if that is known."""
         found = self._remembered.get(pod_uid)
-        if found is None or found.generation != generation or found.signature != signature:
+        if found is None or found.revision != revision or found.signature != signature:
             return None
         known = found.names()
         if known is None or found.resolvable() is None or not known.issuperset(names):
@@ -72,7 +70,7 @@ class Refusals:
         self,
         pod_uid: str,
         signature: Signature,
-        generation: int,
+        revision: int,
         refused: Mapping[str, str],
         resolvable: frozenset[str] = frozenset(),
     ) -> None:
@@ -84,7 +82,7 @@ class Refusals:
         uniform = reasons.pop() if len(reasons) == 1 else ""
         self._remembered[pod_uid] = _Remembered(
             signature=signature,
-            generation=generation,
+            revision=revision,
             names=ref(self._lists.setdefault(names, names)),
             uniform=uniform,
             refused={} if uniform else dict(refused),
