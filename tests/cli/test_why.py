@@ -119,10 +119,10 @@ kind: ResourceClaim
 metadata: {name: alone}
 spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS}}]}}
 ---
-apiVersion: resource.k8s.io/v1beta2
+apiVersion: resource.k8s.io/v1beta1
 kind: ResourceClaimTemplate
 metadata: {name: made}
-spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS, count: COUNT}}]}}}
+spec: {spec: {devices: {requests: [{name: r, deviceClassName: CLASS, count: COUNT}]}}}
 """
 
 

@@ -45,7 +45,7 @@ from tests.support.patience import LONGEST, until
 
 pytestmark = pytest.mark.e2e
 
-VERSIONS = ("v1", "v1beta2")
+VERSIONS = ("v1", "v1beta2", "v1beta1")
 DRIVER = "writer.example.com"
 ALLOCATION = AllocationResult(
     devices=DeviceAllocationResult(
@@ -85,7 +85,9 @@ class Bench:
         await self.client.delete(f"/api/v1/namespaces/{self.namespace}")
 
     async def claim(self) -> ResourceClaim:
-        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": self.device_class}}]}}
+        wanted = {"deviceClassName": self.device_class}
+        request = wanted if self.version == "v1beta1" else {"exactly": wanted}
+        spec = {"devices": {"requests": [{"name": "r", **request}]}}
         return await self.writer.create_claim(self.namespace, {"metadata": {"generateName": "c-"}, "spec": spec})
 
     async def pod(self) -> Pod:

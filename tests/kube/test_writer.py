@@ -214,11 +214,13 @@ async def test_what_cannot_exist_reads_as_none_and_nothing_is_asked(
     assert server.requests() == []
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta2"])
+@pytest.mark.parametrize(
+    ("version", "request_"), [("v1", {"exactly": {"deviceClassName": "gpu"}}), ("v1beta1", {"deviceClassName": "gpu"})]
+)
 async def test_reads_give_typed_objects_whatever_version_is_served(
-    server: ScriptedServer, client: KubeClient, version: str
+    server: ScriptedServer, client: KubeClient, version: str, request_: dict[str, object]
 ) -> None:
-    stored = STORED | {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}}
+    stored = STORED | {"spec": {"devices": {"requests": [{"name": "r", **request_}]}}}
     server.on("GET", f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/c", (200, stored))
     server.on("GET", f"{PODS}/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
     writer = Writer(client, Served(version), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))

@@ -107,17 +107,18 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
         assert (await world.get(service.url + "/readyz"))[0] == 404
 
 
-async def test_v1beta2_is_spoken_where_v1_is_not_served(world: World) -> None:
-    async with EmbeddedAPIServer(versions=("v1beta2",)) as api, serve(api.url) as service:
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
+    async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
         await service.until_ready(LONGEST)
-        assert service.replica.kubernetes[1] == "v1beta2"
+        assert service.replica.kubernetes[1] == version
 
 
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
-    async with EmbeddedAPIServer(versions=("v1beta2",)) as before:
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
         await service.start()
@@ -132,7 +133,7 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
 
 async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
-    async with EmbeddedAPIServer(versions=("v1beta2",)) as before:
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url}))

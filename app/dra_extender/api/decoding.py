@@ -142,10 +142,14 @@ def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exceptio
             name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         return cast(T, _decoder(kind).decode(msgspec.json.encode(_kept(plain, getattr(kind, "__name__", "")))))
     except UNDECODABLE:
-        found = identity(data) if not name else {}
-        name = name or "/".join(found[part] for part in ("namespace", "name") if found.get(part))
-        problem = str(first) or type(first).__name__
-        raise DecodeError(getattr(kind, "__name__", str(kind)), name, problem) from None
+        raise decode_error(kind, data, first, name) from None
+
+
+def decode_error(kind: Any, data: bytes | msgspec.Raw, problem: Exception, name: str = "") -> DecodeError:
+    """The error for an object that cannot be decoded, as far as it can be read under its name."""
+    metadata = identity(data) if not name else {}
+    name = name or "/".join(metadata[part] for part in ("namespace", "name") if metadata.get(part))
+    return DecodeError(getattr(kind, "__name__", str(kind)), name, str(problem) or type(problem).__name__)
 
 
 def _kept(value: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""resource.k8s.io/v1: slices, classes, claims and taint rules. v1beta2 has the same layout.
+"""resource.k8s.io/v1: slices, classes, claims and taint rules. Older versions are converted to these when decoded.
 
 Source of fields and defaults: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go.
 """

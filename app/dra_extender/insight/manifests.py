@@ -34,7 +34,7 @@ from dra_extender.kube.resources import Resource, device_classes, resource_claim
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
-_VERSIONS: Final = ("v1", "v1beta2")
+_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 _KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
     "ResourceSlice": resource_slices,
     "DeviceClass": device_classes,

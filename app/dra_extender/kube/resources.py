@@ -1,7 +1,8 @@
 """The kinds that the service reads from the API server: versions, URL paths and decoders.
 
-`discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2; a version of
-DeviceTaintRules if any is served; and the newest served version of PodGroups in each of their API groups.
+`discover` promises the newest version of resource.k8s.io that the API server serves: v1, else v1beta2, else v1beta1;
+a version of DeviceTaintRules if any is served; and the newest served version of PodGroups in each of their API groups.
+`Resource.decode` returns the v1 form of every version.
 
 `list_pages` promises: all pages belong to one consistent list; every failure is an ApiError, also a response that is
 not a list. An item that is nested too deeply for the decoder is returned like the others. A page has at most
@@ -21,6 +22,7 @@ from urllib.parse import quote
 import msgspec
 
 from dra_extender.api import resource as v1
+from dra_extender.api import v1beta1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
 from dra_extender.api.decoding import UNDECODABLE, DecodeError, Outline, OutlineError, decode, identity
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError, TooLargeError
@@ -30,7 +32,7 @@ from dra_extender.api.resource import GROUP
 from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
 from dra_extender.kube.client import KubeClient
 
-CLAIM_VERSIONS = ("v1", "v1beta2")
+CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 POD_GROUP_VERSIONS = {
     PodGroup.api_group: ("v1beta1", "v1alpha3", "v1alpha2"),
@@ -187,14 +189,15 @@ BUDGETS: Resource[PodDisruptionBudget] = Resource(
 
 
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
-    """Claims in `v1` or `v1beta2`: the layout is the same in both."""
-    read = partial(decode, v1.ResourceClaim)
+    """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
+    read = v1beta1.decode_claim if version == "v1beta1" else partial(decode, v1.ResourceClaim)
     return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, read_partially=partial_allocation)
 
 
 def resource_slices(version: str) -> Resource[v1.ResourceSlice]:
-    """Slices in `v1` or `v1beta2`: the layout is the same in both."""
-    return Resource(v1.GROUP, version, "resourceslices", "ResourceSlice", partial(decode, v1.ResourceSlice))
+    """Slices in `v1`, `v1beta2` (same layout) or `v1beta1` (devices under `basic`)."""
+    read = v1beta1.decode_slice if version == "v1beta1" else partial(decode, v1.ResourceSlice)
+    return Resource(v1.GROUP, version, "resourceslices", "ResourceSlice", read)
 
 
 def device_classes(version: str) -> Resource[v1.DeviceClass]:
