@@ -66,6 +66,11 @@ PARTS_OF_GANG: Final = Limit(
     "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
 )
 
+VICTIMS_OF_GANG: Final = Limit(
+    512,
+    "claims among which a gang looks for victims: each may take one joint decision",
+    "test_victims_are_looked_for_among_so_many_pods_and_no_more",
+)
 
 DEPTH_OF_PARAMETERS: Final = Limit(
     500,

@@ -11,6 +11,7 @@ from dra_extender.scheduling.nomination.nominations import PREEMPTING
 from embedded_cluster.kubelet import STAYS
 from tests.e2e.case import Case
 from tests.e2e.extender import ROOT
+from tests.e2e.gangs import annotation, names
 from tests.e2e.ground import Ground
 
 pytestmark = pytest.mark.e2e
@@ -244,6 +245,17 @@ def test_a_restart_in_the_middle_evicts_nobody_else(case: Case, ground: Ground, 
     assert not case.node("low")
     for name in set(names) - {victim}:
         let_go(case, name)
+
+
+def test_a_gang_evicts_as_many_pods_as_it_needs(case: Case, classes: tuple[str, str]) -> None:
+    victims, pods = filled(case, node_1=3, node_2=3), names("g", 4)
+    marks = annotation(case, "g", 4)
+    for pod in pods:
+        case.claim(pod)
+        case.pod(pod, pod, priorityClassName=classes[0], **marks)
+    case.until_runs(*pods)
+    assert len(going(case, *victims)) == 4
+    assert "preempting pods " in told(case, pods[0], "Preempting")
 
 
 def test_when_the_preemptor_is_deleted_others_get_what_became_free(case: Case, classes: tuple[str, str]) -> None:

@@ -16,8 +16,8 @@ from dra_extender.placement.policies import PlacementStrategy
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
 from dra_extender.scheduling.nodeallocatable import with_statuses
-from dra_extender.scheduling.preemption.evaluator import find_preemption
-from dra_extender.scheduling.preemption.terms import Preemption
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import view_of
 from tests.support.simulation.api import devices
@@ -210,7 +210,7 @@ def test_a_preemptor_gets_the_room_of_its_victims(cpu: str, expected: list[str])
     objects = [*nodes(maps("3"), n2=[]), held, victim, make_claim("c"), pod]
     view = view_of(objects, FEATURES, SchedulingConfig())
     assert find_filtered(view, pod) == {"n1": "cannot allocate all claims", "n2": "cannot allocate all claims"}
-    found = find_preemption(view, pod, ["n1", "n2"])
+    found = PreemptionEvaluator(PreemptionTerms(preemptor=pod), ["n1", "n2"]).evaluate(view)
     victims = [each.pod.metadata.name for each in found.victims] if isinstance(found, Preemption) else []
     assert victims == expected
 

@@ -17,8 +17,8 @@ import msgspec
 from dra_extender.api.core import Node, Pod
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.nomination.nominations import is_preempting
-from dra_extender.scheduling.preemption.evaluator import find_preemption
-from dra_extender.scheduling.preemption.terms import Preemption, PreemptionArgs
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service
@@ -121,7 +121,9 @@ class Preempting:
             return ""
         self._evicted[uid] = after.metadata.name
         known = [each for service in self._services for each in service.extender.nominations if uid in each.victims]
-        named = [_Named(each.pod.metadata.uid, each.pod.spec.priority, each.node) for each in known]
+        named = [
+            _Named(preemptor, each.pod.spec.priority, node) for each in known for preemptor, node in each.by_pod.items()
+        ]
         self._named[uid] = [each for each in named if each.preemptor in self._stored] or list(self._stored.values())
         if not any(named.priority > after.spec.priority for named in self._named[uid]):
             return f"{after.metadata.name} is evicted, and nobody of higher priority is nominated for that"
@@ -148,9 +150,10 @@ class Preempting:
             or not view.config.may_clear_for(pod.spec.scheduler_name)
         ):
             return []
-        args = PreemptionArgs(scheduler_names=view.config.scheduler_names, violate_budgets=False)
+        schedulers = view.config.scheduler_names
+        terms = PreemptionTerms(preemptor=pod, scheduler_names=schedulers, violate_budgets=False)
         names = sorted(node.metadata.name for node in self._api.all(Node))
-        found = find_preemption(view.with_pod(pod), pod, names, args=args)
+        found = PreemptionEvaluator(terms, names).evaluate(view.with_pod(pod))
         if isinstance(found, Preemption):
             victims = [victim.pod.metadata.name for victim in found.victims]
             return [f"{pod.metadata.name} waits and could preempt {victims} on {found.node}"]

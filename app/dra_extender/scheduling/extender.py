@@ -120,7 +120,7 @@ class Extender:
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
-        self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer)
+        self.preemption = PreemptionController(handle, self.nominations, cluster.budgets, self._clearer, self.gangs)
         self.early_nomination = EarlyNominationController(
             handle, self.tentative_plans, self._usage, self.nominations.__contains__, self.gangs.plans
         )

@@ -8,107 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from dra_extender.allocation.decisions import Decisions
-from dra_extender.api.decoding import convert
-from dra_extender.api.events import Applied
-from dra_extender.api.features import FeatureGates
 from dra_extender.api.groups import GroupKey
-from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.cluster import Cluster
-from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.noderules import NOTHING_USED
-from dra_extender.scheduling.view import View
 from tests.support.scheduling.jointreference import ALL, Claim, Item, JointScenario, generate, most_placed
-from tests.support.simulation.objects import (
-    DRIVER,
-    Json,
-    KubernetesObject,
-    make_claim,
-    make_class,
-    make_node,
-    make_pod,
-)
-from tests.support.simulation.world import World
+from tests.support.scheduling.jointworld import view_of
+from tests.support.simulation.objects import DRIVER, make_pod
 
 CASES = int(os.environ.get("GANG_CASES", "400"))
 PARTS = max(4, CASES // 500)
-
-
-def claim_of(claim: Claim) -> KubernetesObject:
-    def wish(kind: str, count: int) -> Json:
-        expression = f"device.attributes['{DRIVER}'].kind == '{kind}'"
-        selectors = [{"cel": {"expression": expression}}]
-        mode: Json = {"allocationMode": "ExactCount", "count": count} if count != ALL else {"allocationMode": "All"}
-        return {"deviceClassName": "gpu", "selectors": selectors, **mode}
-
-    requests: list[Json] = []
-    for number, wishes in enumerate(claim.requests):
-        named = {"name": f"r{number}"}
-        if len(wishes) == 1:
-            requests.append({**named, "exactly": wish(*wishes[0])})
-        else:
-            alternatives = [{"name": f"w{index}", **wish(*each)} for index, each in enumerate(wishes)]
-            requests.append({**named, "firstAvailable": alternatives})
-    return make_claim(claim.name, requests=requests)
-
-
-def attributes(device: Item) -> Json:
-    clique = {"clique": {"string": device.clique}} if device.clique else {}
-    return {"kind": {"string": device.kind}, **clique}
-
-
-def slices_of(scenario: JointScenario) -> list[KubernetesObject]:
-    found: list[KubernetesObject] = []
-    for node in sorted({device.node for device in scenario.devices}):
-        pool = node or "network"
-        devices = [device for device in scenario.devices if device.node == node]
-        bodies: list[Json] = [
-            {
-                "devices": [
-                    {"name": each.name, "attributes": attributes(each)}
-                    | (
-                        {"consumesCounters": [{"counterSet": "s", "counters": {"u": {"value": str(each.units)}}}]}
-                        if each.units
-                        else {}
-                    )
-                    for each in devices
-                ]
-            }
-        ]
-        if node in scenario.units:
-            counters = {"u": {"value": str(scenario.units[node])}}
-            bodies.append({"sharedCounters": [{"name": "s", "counters": counters}]})
-        where: Json = {"nodeName": node} if node else {"allNodes": True}
-        for number, body in enumerate(bodies):
-            spec = {
-                "driver": DRIVER,
-                "pool": {"name": pool, "generation": 1, "resourceSliceCount": len(bodies)},
-                **where,
-                **body,
-            }
-            found.append(convert(ResourceSlice, {"metadata": {"name": f"{pool}-{number}"}, "spec": spec}))
-    return found
-
-
-def view_of(scenario: JointScenario) -> View:
-    cluster = Cluster(FeatureGates())
-    objects: list[KubernetesObject] = [make_class(), *map(make_node, scenario.nodes), *slices_of(scenario)]
-    objects += map(claim_of, scenario.claims)
-    for each in objects:
-        cluster.apply(Applied(each))
-    world = World()
-    decisions = Decisions(cluster, share_ids=lambda: "share")
-    return View(
-        cluster=cluster,
-        decisions=decisions,
-        pods=cluster.pods,
-        clock=world.clock,
-        config=SchedulingConfig(),
-        resources=world.service().extender.view.resources,
-    )
 
 
 def decided(scenario: JointScenario) -> GangDecision:

@@ -14,6 +14,7 @@ from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import lines
 from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
@@ -59,7 +60,7 @@ def one_turn(service: Service, world: World, *, last: bool = False) -> None:
 def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> None:
     extender = service.extender
     view, pod = extender.view.with_budget(budget), world.api.pod(name)
-    found, prefiltered = extender.gangs.gang_of(view, pod), pre_filter(view, pod)
+    found, prefiltered = gang_with_devices(view, pod), pre_filter(view, pod)
     assert found is not None and isinstance(prefiltered, PreFilterState)
     try:
         extender.gangs.decide(view, found, prefiltered, list(view.cluster.nodes))

@@ -13,8 +13,8 @@ from dra_extender.allocation.budget import TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
-from dra_extender.scheduling.preemption.evaluator import UNKNOWN, PreemptionEvaluator
-from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.terms import UNKNOWN, NoPreemption, Preemption
 from dra_extender.scheduling.preemption.victims import cost
 from tests.support.scheduling.preempting import Situation, Told
 

@@ -18,11 +18,10 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import NodeStatuses
 from dra_extender.scheduling.preemption import evaluator
-from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.candidates import statuses_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
-from dra_extender.scheduling.preemption.terms import Preemption, PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from dra_extender.scheduling.preemption.victims import Trials, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
@@ -78,10 +77,10 @@ def test_nodes_where_evictions_do_not_help_cost_a_third() -> None:
     assert mostly_small * 2.5 < whole
 
 
-def test_of_nodes_that_are_equal_only_so_many_are_looked_at_closely() -> None:
+def test_of_nodes_that_are_equal_only_so_many_are_looked_at_closely(monkeypatch: pytest.MonkeyPatch) -> None:
     situation = full(400, alike=True)
     units, _ = work(situation)
-    situation.terms = replace(situation.terms, args=PreemptionArgs(min_candidate_nodes=400))
+    monkeypatch.setattr(evaluator, "CANDIDATES", 400)
     assert work(situation)[0] > 1.5 * units
 
 
@@ -100,7 +99,7 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
         told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
     situation = Situation(told)
     found = preemptible_claims(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
-    victims = fewest(found, BudgetsByNamespace(), fits, Trials())
+    victims = fewest(found, situation.terms, fits, Trials())
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)
 

@@ -7,7 +7,6 @@ import pytest
 from dra_extender.allocation.budget import TurnBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
-from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from dra_extender.scheduling.verbs.preempt import Preempt
 from tests.support.scheduling.nominating import FOUR, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
@@ -125,7 +124,6 @@ def test_a_pod_that_must_never_preempt_gets_no_more_victims() -> None:
 
 def test_without_terms_nobody_is_added() -> None:
     situation = Situation({**ONE_EACH, "rules": {}})
-    assert situation.terms.args == PreemptionArgs()
     args = ExtenderPreemptionArgs(
         Pod=situation.preemptor, NodeNameToMetaVictims={"n1": MetaVictims(Pods=[MetaPod(UID="uid-cpu")])}
     )

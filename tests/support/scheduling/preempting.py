@@ -12,7 +12,7 @@ A situation is plain data (see tests/scheduling/preemption/situations.yaml):
     preemptor:  priority, wants (a number of devices or requests), and more of the pod
     nominated:  claim -> devices, "node/device", that are kept for a pod of higher priority
     stuck:      names of pods that do not go
-    rules:      of `PreemptionArgs`
+    rules:      scheduler_names and violate_budgets of `PreemptionTerms`
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
@@ -39,7 +37,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.view import View
 from tests.support.simulation.virtualtime import START
 
@@ -102,11 +100,13 @@ class Situation:
             clearing=self.clearing,
             kept=lambda pod: kept,
         )
+        rules = told.get("rules", {})
         self.terms = PreemptionTerms(
             preemptor=self.preemptor,
-            args=_rules(told.get("rules", {})),
             budgets=by_namespace(_budget(name, budget) for name, budget in told.get("budgets", {}).items()),
             stuck=frozenset(map(_uid, told.get("stuck", ()))),
+            scheduler_names=frozenset(rules.get("scheduler_names", ())),
+            violate_budgets=rules.get("violate_budgets", True),
         )
 
     @property
@@ -266,10 +266,6 @@ def _planned(name: str, devices: Sequence[str]) -> Planned:
     claim = convert(ResourceClaim, {"metadata": {"name": name, "namespace": "ns", "uid": name}})
     results = [_result("", device, {}) for device in devices]
     return claim, convert(AllocationResult, {"devices": {"results": results}})
-
-
-def _rules(told: Json) -> PreemptionArgs:
-    return msgspec.convert(told, PreemptionArgs)
 
 
 def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetsByNamespace:

@@ -211,7 +211,7 @@ def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
 
 
 def explaining(view: View, pod: Pod, names: Sequence[str] | None, terms: TermsFor) -> Turns[Diagnosis]:
-    """Like `diagnosing`. If the pod does not fit: also the pods that it would preempt on its `terms`."""
+    """Like `diagnosing`. If the pod does not fit: also the pods that it or its gang would preempt on its `terms`."""
     found = yield from diagnosing(view, pod, names)
     view = view.with_pod(pod)
     known = sorted(view.cluster.nodes) if names is None else list(names)

@@ -25,8 +25,8 @@ from dra_extender.insight.why.candidates import (
     object_change,
 )
 from dra_extender.insight.why.report import Change, NodeGroup
-from dra_extender.scheduling.preemption.evaluator import find_preemption
-from dra_extender.scheduling.preemption.terms import Preemption
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -126,7 +126,9 @@ def _deleted(pod: Pod) -> CandidateChange:
 
 def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[ChangeList]:
     """Several pods of lower priority that preemption would evict together. Raises TurnSpent and Deferred."""
-    preemption = find_preemption(view, found.pod, names) if names and not found.snapshot.claims else None
+    if not names or found.snapshot.claims:
+        return []
+    preemption = PreemptionEvaluator(PreemptionTerms(preemptor=found.pod), names).evaluate(view)
     if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
         return []
     pods = [victim.pod for victim in preemption.victims]

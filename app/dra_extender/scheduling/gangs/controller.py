@@ -20,7 +20,7 @@ from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
-from dra_extender.scheduling.gangs.gang import Gang, gang_of
+from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT
 from dra_extender.scheduling.gangs.plans import GangPlans
 from dra_extender.scheduling.gangs.topology import ANYWHERE
@@ -62,14 +62,11 @@ class Gangs:
         self._avoided: TTLCache[str, frozenset[str]] = TTLCache(REMEMBERED, self.AVOIDED_SECONDS, timer=clock.monotonic)
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
-        """The devices that the pod must not use because other pods get them."""
+        """The devices that the pod must not use because other pods get them. Of a claim that the plan of a gang and its
+        nomination have, the plan comes first, and alone counts.
+        """
         found = self._kept_by_others(pod)
-        return [*found, *self.plans.kept_from(pod)] if len(self.plans) else found
-
-    def gang_of(self, view: View, pod: Pod) -> Gang | None:
-        """The gang of the pod; None for a pod without one, and for a gang that uses no devices."""
-        gang = gang_of(view, pod)
-        return gang if gang is not None and any(map(view.uses_devices, (pod, *gang.waiting))) else None
+        return [*self.plans.kept_from(pod), *found] if len(self.plans) else found
 
     def decide(self, view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[str]) -> GangDecision:
         """See `decision.decide`. Raises TurnSpent."""
@@ -123,7 +120,7 @@ class Gangs:
         """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises
         TurnSpent.
         """
-        gang = None if pod.metadata.uid in self.plans else self.gang_of(view, pod)
+        gang = None if pod.metadata.uid in self.plans else gang_with_devices(view, pod)
         prefiltered = pre_filter(view, pod) if gang is not None else None
         if gang is None or not isinstance(prefiltered, PreFilterState):
             return None
@@ -132,7 +129,7 @@ class Gangs:
     def state(self, view: View, gang: Gang, pod: Pod) -> GangState:
         """What a decision about a member of the gang has to know besides the view."""
         plan = self.plans.get(gang.key)
-        beside = [*self._kept_by_others(pod), *self.plans.kept_beside(gang.key, pod)]
+        beside = [*self.plans.kept_beside(gang.key, pod), *self._kept_by_others(pod)]
         return GangState(
             free=view.with_state(Overlay(view.cluster)).holding(beside),
             used=self._usage.used,

@@ -76,6 +76,12 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
     return Gang(key, size, placed, waiting, problem, levels(written, required), attributes)
 
 
+def gang_with_devices(view: View, pod: Pod) -> Gang | None:
+    """The gang of the pod; None for a pod without one, and for a gang that uses no devices."""
+    gang = gang_of(view, pod)
+    return gang if gang is not None and any(map(view.uses_devices, (pod, *gang.waiting))) else None
+
+
 def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
     """The pods that are evicted together: those of a PodGroup with `disruptionMode: all`, or of a gang that no PodGroup
     of Kubernetes describes; else the pod alone. True when all of them have to be evictable: users write the annotations

@@ -15,30 +15,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 import msgspec
 import structlog
 
-from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod, PodDisruptionBudget
 from dra_extender.api.errors import ApiError
-from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.controller import Gangs
+from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nomination.lifecycle import Evictions, NominationLifecycle
+from dra_extender.scheduling.nomination.lifecycle import Evictions, NominationLifecycle, Questions
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptor, Preemptors
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult
-from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
-from dra_extender.scheduling.preemption.candidates import plan_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
-from dra_extender.scheduling.preemption.preemptible import preemptible_claims
-from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms
+from dra_extender.scheduling.preemption.gangs import plans_of
+from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionTerms
 from dra_extender.scheduling.reader import Reader
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -54,15 +48,18 @@ class PreemptionController:
         nominations: Nominations,
         budgets: Mapping[str, Mapping[str, PodDisruptionBudget]],
         clearer: Clearer,
+        gangs: Gangs,
     ) -> None:
         self._view = handle.view
         self._handle = handle
         self._nominations = nominations
         self._budgets = budgets
-        self._evictions = Evictions(handle.view, handle.ports, handle.observer)
+        self._evictions = Evictions(handle)
         self._preemptors = Preemptors(handle.view.clock, handle.view.config)
+        self._questions = Questions(handle, nominations, self._evictions, budgets, gangs)
+        self.terms = self._questions.terms
         self._lifecycle = NominationLifecycle(
-            handle, nominations, self._preemptors, self._evictions, clearer, self.terms
+            handle, nominations, self._preemptors, self._evictions, clearer, self._questions
         )
         self._restored = False
 
@@ -72,13 +69,18 @@ class PreemptionController:
         return len(self._evictions.stuck)
 
     def refused(self, pod: Pod, names: Iterable[str]) -> None:
-        """Filter has refused the pod on all of these nodes, where it lacks nothing but devices."""
+        """Filter has refused the pod on all of these nodes, where it lacks nothing but devices. One pod of a gang
+        preempts for all.
+        """
         listed = tuple(names)
         only_nominated = bool(pod.status.nominated_node_name) and listed == (pod.status.nominated_node_name,)
         lowest = self._view.pods.lowest_priority
         if only_nominated or not listed or lowest is None or lowest >= pod.spec.priority:
             return
-        self._preemptors.put(pod.metadata.uid, listed, self._handle.requeue.revision)
+        gang, uid = gang_with_devices(self._view, pod), pod.metadata.uid
+        others = [each.metadata.uid for each in gang.waiting if each.metadata.uid != uid] if gang is not None else ()
+        if not any(map(self._preemptors.get, others)):
+            self._preemptors.put(uid, listed, self._handle.requeue.revision)
 
     def answered(self, pod_uid: str) -> None:
         """The verb preempt has answered kube-scheduler: the pod will soon show whether it preempts."""
@@ -95,25 +97,13 @@ class PreemptionController:
         if self._restored and is_preempting(pod) and pod.metadata.uid not in self._nominations:
             self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
 
-    def terms(self, pod: Pod) -> PreemptionTerms:
-        """The terms on which the pod may preempt others now. The view knows what is kept for other pods."""
-        args = PreemptionArgs(scheduler_names=self._view.config.scheduler_names, violate_budgets=False)
-        victims = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
-        return PreemptionTerms(
-            preemptor=pod,
-            args=args,
-            budgets=BudgetsByNamespace(self._budgets),
-            terminating=frozenset(chain.from_iterable(victims)),
-            stuck=self._evictions.stuck,
-            spared=self._evictions.refused,
-        )
-
     async def restore(self) -> None:
         """Continue with the nominations of the previous leader, by priority."""
         self._restored = False
         self._nominations.clear()
         for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
-            await self._restore(pod)
+            if pod.metadata.uid not in self._nominations:
+                await self._restore(pod)
         self._restored = True
 
     async def work(self) -> None:
@@ -167,8 +157,7 @@ class PreemptionController:
 
     async def _report_budgets(self, preemptor: Preemptor, pod: Pod, terms: PreemptionTerms) -> None:
         """Report when preemption would help but for budgets."""
-        args = msgspec.structs.replace(terms.args, violate_budgets=True)
-        terms = msgspec.structs.replace(terms, args=args, examined={})
+        terms = msgspec.structs.replace(terms, violate_budgets=True, examined={})
         evaluator = PreemptionEvaluator(terms, preemptor.nodes(terms.stuck))
         found, _ = await self._handle.deferred.decide(pod, evaluator.evaluate)
         if isinstance(found, Preemption):
@@ -184,6 +173,7 @@ class PreemptionController:
         nomination = Nomination(
             pod=pod,
             node=found.node,
+            nodes=found.nodes,
             victims=tuple(victim.metadata.uid for victim in victims),
             plans=found.plans,
             until=self._until(victims),
@@ -210,9 +200,9 @@ class PreemptionController:
             return
         self._handle.observer.count(PREEMPTIONS, "nominated")
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
-        self._handle.ports.record_event(
-            pod, "Normal", "Preempting", f"preempting {found.text(reader)}", action="Preempting"
-        )
+        for each in filter(None, map(self._view.pods.get, nomination.by_pod)):
+            note = f"preempting {found.text(reader)}"
+            self._handle.ports.record_event(each, "Normal", "Preempting", note, action="Preempting")
         await self._lifecycle.begin(nomination, victims, sorted(preemptor.names))
 
     def _until(self, victims: Iterable[Pod]) -> float:
@@ -223,53 +213,34 @@ class PreemptionController:
 
     def _abandon(self, nomination: Nomination, result: PreemptionResult) -> None:
         """End a nomination before the first eviction."""
-        uid = nomination.pod.metadata.uid
-        self._nominations.drop(uid)
+        self._nominations.drop(nomination.pod.metadata.uid)
         self._handle.observer.count(PREEMPTIONS, result)
         self._handle.requeue.improved()
         if result == "failed":  # the write may be stored all the same
-            self._lifecycle.records.erase(uid, nomination.node)
+            self._lifecycle.records.ended(nomination)
 
     async def _restore(self, pod: Pod) -> None:
         view, uid, node = self._view, pod.metadata.uid, pod.status.nominated_node_name
         waits = node and not pod.spec.node_name and not view.pods.is_terminating(uid)
+        found = None
         if waits and view.config.may_clear_for(pod.spec.scheduler_name):
-            terms = self.terms(pod)
-            found, _ = await self._handle.deferred.decide(pod, lambda view: restored(view, terms, node))
-            if found is not None:
-                claims, plans = found
-                victims = tuple(dict.fromkeys(entry.uid for claim in claims for entry in claim.status.reserved_for))
-                known = [victim for uid in victims if (victim := view.pods.get(uid)) is not None]
-                self._nominations.put(
-                    Nomination(
-                        pod=pod,
-                        node=node,
-                        victims=victims,
-                        plans=plans,
-                        until=self._until(known),
-                        claims=tuple(claim.metadata.uid for claim in claims),
-                    )
-                )
-                log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))
-                return
-        self._lifecycle.records.erase(uid, node)
-
-
-def restored(
-    view: View, terms: PreemptionTerms, node: str
-) -> tuple[tuple[ResourceClaim, ...], tuple[Planned, ...]] | None:
-    """The claims of terminating pods on the node, and the plans to keep. None when nothing is to be kept for the pod
-    there, or this cannot be decided now. Raises TurnSpent.
-    """
-    if not terms.may_preempt or terms.preemptor.spec.scheduling_gates:
-        return None
-    prefiltered = pre_filter(view, terms.preemptor)
-    if not isinstance(prefiltered, PreFilterState):
-        return None
-    terms = terms.with_claims(prefiltered.order)
-    try:
-        found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
-        plans = plan_without(view, prefiltered, terms, node, found.terminating)
-    except Deferred:
-        return None
-    return (found.terminating, plans) if plans else None
+            taken = any(each.is_for(pod) for each in self._nominations)
+            found = await self._questions.restored(pod) if not taken else None
+        if found is None or uid not in found[1]:
+            self._lifecycle.records.erase(uid, node)
+            return
+        (claims, places), gang = found, gang_with_devices(view, pod)
+        victims = tuple(dict.fromkeys(entry.uid for claim in claims for entry in claim.status.reserved_for))
+        known = [victim for uid in victims if (victim := view.pods.get(uid)) is not None]
+        self._nominations.put(
+            Nomination(
+                pod=pod,
+                node=places[uid].node,
+                nodes={each: place.node for each, place in places.items()} if gang is not None else {},
+                victims=victims,
+                plans=plans_of(places),
+                until=self._until(known),
+                claims=tuple(claim.metadata.uid for claim in claims),
+            )
+        )
+        log.info("restored a nomination", pod=pod.metadata.key, node=node, victims=len(known))

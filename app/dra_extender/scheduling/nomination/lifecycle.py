@@ -18,27 +18,28 @@ replaces the reason when it evicts the pod, so the condition is written again wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import msgspec
 import structlog
 from cachetools import LRUCache
 
-from dra_extender.api.core import Pod
+from dra_extender.api.core import Pod, PodDisruptionBudget
 from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError, is_passing
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.plaintext import counted, printable
-from dra_extender.scheduling.feasibility import node_statuses, pre_filter
+from dra_extender.scheduling.gangs.controller import Gangs
+from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nomination.nominations import Nomination, NominationRecords, Nominations
+from dra_extender.scheduling.nomination.nominations import Nomination, NominationRecords, Nominations, is_preempting
 from dra_extender.scheduling.nomination.preemptors import Preemptors
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, NominationEnd, VictimResult
-from dra_extender.scheduling.ports import Observer, Ports
-from dra_extender.scheduling.preemption.evaluator import keeps_place
-from dra_extender.scheduling.preemption.terms import PreemptionTerms, for_devices, known_to
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
+from dra_extender.scheduling.preemption.gangs import Placed, placed_without
+from dra_extender.scheduling.preemption.terms import NEVER, PreemptionTerms, for_devices, known_to
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
 
 log = structlog.get_logger(__name__)
@@ -51,11 +52,9 @@ REMEMBERED = 10_000
 class Evictions:
     """Evicts victims, and remembers which of them could not be evicted or did not terminate."""
 
-    def __init__(self, view: View, ports: Ports, observer: Observer) -> None:
-        self._view = view
-        self._ports = ports
-        self._observer = observer
-        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
+    def __init__(self, handle: Handle) -> None:
+        self._view, self._ports, self._observer = handle.view, handle.ports, handle.observer
+        self._pauses: Pauses[str] = Pauses(handle.view.clock, handle.view.config)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._evicted: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)
@@ -149,8 +148,60 @@ class Evictions:
         self._pauses.failed(victim.metadata.uid)
 
 
+class Questions(msgspec.Struct, frozen=True):
+    """What preemption asks about a pod, together with its gang if it has one."""
+
+    handle: Handle
+    nominations: Nominations
+    evictions: Evictions
+    budgets: Mapping[str, Mapping[str, PodDisruptionBudget]]
+    gangs: Gangs
+
+    def terms(self, pod: Pod) -> PreemptionTerms:
+        """The terms on which the pod may preempt others now. The view knows what is kept for other pods."""
+        victims = (each.victims for each in self.nominations if not each.is_for(pod))
+        return PreemptionTerms(
+            preemptor=pod,
+            scheduler_names=self.handle.view.config.scheduler_names,
+            violate_budgets=False,
+            state_of=self.gangs.state,
+            budgets=BudgetsByNamespace(self.budgets),
+            terminating=frozenset(chain.from_iterable(victims)),
+            stuck=self.evictions.stuck,
+            spared=self.evictions.refused,
+        )
+
+    async def placed(
+        self, pod: Pod, names: Sequence[str], victims: Sequence[str] | None = None, unknown: Placed | None = None
+    ) -> Placed | None:
+        """Where the pod fits now with its gang, itself on one of these nodes; None if it does not. `victims` (UIDs):
+        once these, and pods that terminate on the nodes, are gone. `unknown`: the answer if this cannot be decided now.
+        """
+        terms, leaving = self.terms(pod), victims is not None
+        terms = msgspec.structs.replace(terms, terminating=terms.terminating.union(victims or ()))
+        found, _ = await self.handle.deferred.decide(
+            pod, lambda view: placed_without(view, terms, names, leaving=leaving, unknown=unknown)
+        )
+        return found
+
+    async def is_lost(self, nomination: Nomination, pod: Pod) -> bool:
+        """True when the pod would need more victims: a pod of higher priority took the devices, for example."""
+        names = tuple(nomination.by_pod.values())
+        return await self.placed(pod, names, nomination.victims, unknown=((), {})) is None
+
+    async def restored(self, pod: Pod) -> Placed | None:
+        """The claims of terminating pods, and the places to keep for the pod or its gang. None when nothing is to be
+        kept, or this cannot be decided now.
+        """
+        gang = gang_with_devices(self.handle.view, pod)
+        if pod.spec.preemption_policy == NEVER or pod.spec.scheduling_gates:
+            return None
+        pods = filter(is_preempting, gang.waiting if gang is not None else (pod,))
+        return await self.placed(pod, tuple({each.status.nominated_node_name: None for each in pods}), ())
+
+
 class NominationLifecycle:
-    """Advances every nomination. `terms`: the terms on which a pod may preempt now."""
+    """Advances every nomination."""
 
     def __init__(
         self,
@@ -159,7 +210,7 @@ class NominationLifecycle:
         preemptors: Preemptors,
         evictions: Evictions,
         clearer: Clearer,
-        terms: Callable[[Pod], PreemptionTerms],
+        questions: Questions,
     ) -> None:
         self.records = NominationRecords(handle.view, handle.ports)
         self._handle = handle
@@ -168,7 +219,7 @@ class NominationLifecycle:
         self._preemptors = preemptors
         self._evictions = evictions
         self._clearer = clearer
-        self._terms = terms
+        self._questions = questions
 
     async def work(self) -> None:
         """Advance each nomination once, and remove what ended nominations left on pods."""
@@ -180,31 +231,36 @@ class NominationLifecycle:
 
     async def advance(self, nomination: Nomination) -> None:
         """Do what has to be done for this nomination now."""
-        view, uid = self._view, nomination.pod.metadata.uid
-        pod = view.pods.get(uid)
-        if pod is None or view.pods.is_terminating(uid):
+        pods = self._pods(nomination)
+        waiting = [pod for pod in pods if not pod.spec.node_name]
+        if len(pods) < len(nomination.by_pod):
             self.end(nomination, "gone")
-        elif pod.spec.node_name:
-            self.end(nomination, "bound" if pod.spec.node_name == nomination.node else "elsewhere")
-        elif uid not in view.binding:
-            await self._await_victims(nomination, pod)
+        elif not waiting:
+            there = sorted(pod.spec.node_name for pod in pods) == sorted(nomination.by_pod.values())
+            self.end(nomination, "bound" if there else "elsewhere")
+        elif not any(uid in self._view.binding for uid in nomination.by_pod):
+            await self._await_victims(nomination, waiting[0])
+
+    def _pods(self, nomination: Nomination) -> list[Pod]:
+        """The nominated pods that are there and not terminating."""
+        pods = self._view.pods
+        found = (pods.get(uid) for uid in nomination.by_pod if not pods.is_terminating(uid))
+        return [pod for pod in found if pod is not None]
 
     async def begin(self, nomination: Nomination, victims: Sequence[Pod], nodes: Sequence[str]) -> None:
         """Evict the victims for the first time, unless the pod now fits on one of these nodes: the cluster may have
         changed while the nomination was being stored.
         """
-        if self._is_current(nomination) and await self._fits(nomination.pod, nodes):
+        if self._is_current(nomination) and await self._questions.placed(nomination.pod, nodes) is not None:
             self.end(nomination, "fits")
         await self._evict_all(nomination, victims)
 
     def _is_current(self, nomination: Nomination) -> bool:
         """True while victims may be evicted for it: the nomination has not ended, and its pod still waits."""
-        view, uid = self._view, nomination.pod.metadata.uid
-        pod = view.pods.get(uid)
-        waits = (
-            pod is not None and not pod.spec.node_name and not view.pods.is_terminating(uid) and uid not in view.binding
-        )
-        return waits and uid in self._nominations and self._handle.leading()
+        pods, binding = self._pods(nomination), self._view.binding
+        waits = len(pods) == len(nomination.by_pod) and not all(pod.spec.node_name for pod in pods)
+        waits = waits and not any(uid in binding for uid in nomination.by_pod)
+        return waits and nomination.pod.metadata.uid in self._nominations and self._handle.leading()
 
     async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
         for victim in victims:
@@ -214,7 +270,8 @@ class NominationLifecycle:
     async def _evict(self, nomination: Nomination, victim: Pod) -> None:
         """Evict one victim. The nomination ends when this is forbidden and no victim is terminating yet."""
         devices = nomination.devices.get(victim.metadata.uid, ())
-        if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
+        node = victim.spec.node_name if nomination.nodes else nomination.node
+        if await self._evictions.evict(victim, nomination.pod, node, devices):
             return
         others = [uid for uid in nomination.victims if uid != victim.metadata.uid]
         if not any(map(self._is_terminating, others)) and nomination.pod.metadata.uid in self._nominations:
@@ -243,14 +300,14 @@ class NominationLifecycle:
         for victim in there:
             if victim not in staying:
                 await self._evictions.write_condition_again(victim)
-        if self._is_current(nomination):
-            await self.records.name_again(nomination, pod)
+        for each in self._pods(nomination) if self._is_current(nomination) else ():
+            await self.records.name_again(nomination, each)
 
     async def _needless(self, nomination: Nomination, pod: Pod) -> NominationEnd | None:
         """Why no further victim is evicted: the pod fits without, or would not fit with all victims gone."""
-        if await self._fits(pod, (nomination.node,)):
+        if await self._questions.placed(pod, tuple(dict.fromkeys(nomination.by_pod.values()))) is not None:
             return "fits"
-        return "lost" if await self._is_lost(nomination, pod) else None
+        return "lost" if await self._questions.is_lost(nomination, pod) else None
 
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
         """The time is over. Victims that were never evicted are not stuck."""
@@ -266,7 +323,8 @@ class NominationLifecycle:
         victims = reader(pod.metadata.namespace).listed("pod", (victim.metadata.key for victim in there))
         note = f"{counted(len(there), 'preempted pod')} on node {nomination.node} not gone in time: {victims}"
         self._handle.ports.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
-        self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
+        if not nomination.nodes:  # a gang uses no device of a stuck victim, and may use other devices of the node
+            self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
         self.end(nomination, "stuck")
 
     async def _await_binding(self, nomination: Nomination, pod: Pod) -> None:
@@ -284,7 +342,7 @@ class NominationLifecycle:
             return
         if now >= nomination.until:
             self.end(nomination, "expired")
-        elif now - freed >= config.preemption_lost_seconds and await self._is_lost(nomination, pod):
+        elif now - freed >= config.preemption_lost_seconds and await self._questions.is_lost(nomination, pod):
             self.end(nomination, "lost")
 
     async def _release(self, nomination: Nomination) -> bool:
@@ -312,24 +370,10 @@ class NominationLifecycle:
         pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
         return bool(pods) and all(pod is None for pod in pods)
 
-    async def _fits(self, pod: Pod, nodes: Sequence[str]) -> bool:
-        found, _ = await self._handle.deferred.decide(
-            pod, lambda view: node_statuses(view, pre_filter(view, pod), nodes)
-        )
-        return bool(found.fits)
-
-    async def _is_lost(self, nomination: Nomination, pod: Pod) -> bool:
-        """True when the pod would need more victims: a pod of higher priority took the devices, for example."""
-        terms = self._terms(pod)
-        terms = msgspec.structs.replace(terms, terminating=terms.terminating.union(nomination.victims))
-        keeps, _ = await self._handle.deferred.decide(pod, lambda view: keeps_place(view, terms, nomination.node))
-        return not keeps
-
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
         """End the nomination: nothing is kept for the pod any more."""
-        uid = nomination.pod.metadata.uid
-        self._nominations.drop(uid)
-        self.records.erase(uid, nomination.node)
+        self._nominations.drop(nomination.pod.metadata.uid)
+        self.records.ended(nomination)
         self._handle.observer.count(NOMINATIONS_ENDED, how)
         log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)
         self._handle.requeue.improved()

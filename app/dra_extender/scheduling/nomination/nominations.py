@@ -20,6 +20,7 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, is_passing
+from dra_extender.api.groups import group_of
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
@@ -40,11 +41,15 @@ def is_preempting(pod: Pod) -> bool:
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):
-    """The node on which victims are evicted for a pod, and the plans that are kept for it."""
+    """The node on which victims are evicted for a pod, and the plans that are kept for it. A gang has one nomination,
+    in the name of one of its pods.
+    """
 
     pod: Pod
     """The pod as it was when it was nominated."""
     node: str
+    nodes: Mapping[str, str] = {}
+    """By UID of each pod of a gang: its node."""
     victims: tuple[str, ...]
     """UIDs of pods."""
     plans: tuple[Planned, ...]
@@ -57,6 +62,16 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     freed: float | None = None
     """Since when all victims are gone, monotonic seconds."""
 
+    @property
+    def by_pod(self) -> Mapping[str, str]:
+        """By UID of each nominated pod: its node."""
+        return self.nodes or {self.pod.metadata.uid: self.node}
+
+    def is_for(self, pod: Pod) -> bool:
+        """True for a nominated pod, and for every pod of its gang."""
+        own = group_of(self.pod) if self.nodes else None
+        return pod.metadata.uid in self.by_pod or (own is not None and own == group_of(pod))
+
     def promised(self) -> Iterator[tuple[str, bool]]:
         """The claims that are promised to the pod, as (UID, True when the claim is to be deallocated first)."""
         yield from ((uid, True) for uid in self.claims)
@@ -68,28 +83,28 @@ class Nominations:
 
     def __init__(self) -> None:
         self._by_pod: dict[str, Nomination] = {}
-        self._promised: dict[tuple[str, bool], set[str]] = {}
-        """The UIDs of the pods that a claim is promised to."""
+        self._promised: dict[tuple[str, bool], dict[str, Nomination]] = {}
+        """The nominations that a claim is promised to, by UID of their first pod."""
 
     def put(self, nomination: Nomination) -> None:
         """Add or replace the pod's nomination."""
         uid = nomination.pod.metadata.uid
-        self._unpromise(uid)
-        self._by_pod[uid] = nomination
+        self.drop(uid)
+        self._by_pod |= dict.fromkeys(nomination.by_pod, nomination)
         for key in nomination.promised():
-            self._promised.setdefault(key, set()).add(uid)
+            self._promised.setdefault(key, {})[uid] = nomination
 
     def drop(self, pod_uid: str) -> None:
         """Remove the pod's nomination."""
-        self._unpromise(pod_uid)
-        self._by_pod.pop(pod_uid, None)
-
-    def _unpromise(self, pod_uid: str) -> None:
         nomination = self._by_pod.get(pod_uid)
-        for key in nomination.promised() if nomination is not None else ():
-            pods = self._promised.get(key, set())
-            pods.discard(pod_uid)
-            if not pods:
+        if nomination is None:
+            return
+        for uid in nomination.by_pod:
+            self._by_pod.pop(uid, None)
+        for key in nomination.promised():
+            others = self._promised.get(key, {})
+            others.pop(nomination.pod.metadata.uid, None)
+            if not others:
                 self._promised.pop(key, None)
 
     def get(self, pod_uid: str) -> Nomination | None:
@@ -102,13 +117,10 @@ class Nominations:
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
         """The plans kept for other pods whose priority is not lower. Linear in all plans that are kept."""
-        if not self._by_pod:
-            return ()
-        uid, priority = pod.metadata.uid, pod.spec.priority
         return [
             plan
-            for other, nomination in self._by_pod.items()
-            if other != uid and nomination.pod.spec.priority >= priority
+            for nomination in self
+            if nomination.pod.spec.priority >= pod.spec.priority and not nomination.is_for(pod)
             for plan in nomination.plans
         ]
 
@@ -116,17 +128,17 @@ class Nominations:
         """True when the claim will be deallocated, or allocated on the nominated node, for another pod whose priority
         is not lower. Looks only at the nominations that concern the claim.
         """
-        pod_uid, priority = pod.metadata.uid, pod.spec.priority
-        others = self._promised.get((claim.metadata.uid, claim.allocation is not None), ())
-        return any(other != pod_uid and self._by_pod[other].pod.spec.priority >= priority for other in others)
+        others = self._promised.get((claim.metadata.uid, claim.allocation is not None), {}).values()
+        return any(each.pod.spec.priority >= pod.spec.priority and not each.is_for(pod) for each in others)
 
     def __contains__(self, pod_uid: str) -> bool:
         return pod_uid in self._by_pod
 
     def __iter__(self) -> Iterator[Nomination]:
-        return iter(list(self._by_pod.values()))
+        return iter([each for uid, each in self._by_pod.items() if uid == each.pod.metadata.uid])
 
     def __len__(self) -> int:
+        """The number of nominated pods."""
         return len(self._by_pod)
 
 
@@ -141,8 +153,7 @@ class NominationRecords:
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     async def write(self, nomination: Nomination) -> None:
-        """Write condition and nominated node. Raises ApiError."""
-        self._leftovers.pop(nomination.pod.metadata.uid, None)
+        """Write condition and nominated node to each pod. Raises ApiError."""
         condition = {
             "type": PREEMPTING,
             "status": "True",
@@ -150,8 +161,10 @@ class NominationRecords:
             "message": "pods of lower priority are evicted on the nominated node",
             "lastTransitionTime": format_time(self._view.clock.wall()),
         }
-        status = {"nominatedNodeName": nomination.node, "conditions": [condition]}
-        await self._ports.patch_pod_status(nomination.pod, status)
+        for uid, node in nomination.by_pod.items():
+            self._leftovers.pop(uid, None)
+            pod = self._view.pods.get(uid) or nomination.pod
+            await self._ports.patch_pod_status(pod, {"nominatedNodeName": node, "conditions": [condition]})
 
     async def name_again(self, nomination: Nomination, pod: Pod) -> None:
         """Write the nominated node again when kube-scheduler has cleared it at the end of an earlier attempt."""
@@ -160,9 +173,14 @@ class NominationRecords:
             return
         self._pauses.failed(uid)
         try:
-            await self._ports.patch_pod_status(pod, {"nominatedNodeName": nomination.node})
+            await self._ports.patch_pod_status(pod, {"nominatedNodeName": nomination.by_pod[uid]})
         except ApiError as error:
             log.info("a nominated node was not written, will try again", pod=pod.metadata.key, error=repr(error))
+
+    def ended(self, nomination: Nomination) -> None:
+        """Remove the nomination from its pods."""
+        for uid, node in nomination.by_pod.items():
+            self.erase(uid, node)
 
     def erase(self, uid: str, node: str) -> None:
         """The nomination has ended: remove it from the pod."""

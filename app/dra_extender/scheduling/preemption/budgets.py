@@ -106,28 +106,21 @@ def _protecting_all(namespace: str) -> PodDisruptionBudget:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """True when the selector selects these labels."""
+    """True when the selector selects these labels. An invalid one selects nothing."""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    if not all(map(_is_valid, selector.match_expressions)):
         return False
     return all(_holds(requirement, labels) for requirement in selector.match_expressions)
 
 
-def _is_valid(requirement: LabelSelectorRequirement) -> bool:
-    if requirement.operator in ("In", "NotIn"):
-        return bool(requirement.values)
-    return requirement.operator in ("Exists", "DoesNotExist") and not requirement.values
-
-
 def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
+    value, values = labels.get(requirement.key), requirement.values
     match requirement.operator:
         case "In":
-            return value in requirement.values
+            return value in values
         case "NotIn":
-            return value not in requirement.values
+            return bool(values) and value not in values
         case "Exists":
-            return value is not None
-        case _:
-            return value is None
+            return not values and value is not None
+        case "DoesNotExist":
+            return not values and value is None
+    return False

@@ -8,7 +8,7 @@ cluster; for nodes beyond its limits it answers that preemption may help.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -17,6 +17,7 @@ import msgspec
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
+from dra_extender.devices.usage import PoolID
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
     NodeStatuses,
@@ -39,6 +40,11 @@ PER_CLAIM: Final = 2
 MOST_NODES: Final = 64
 MOST_DEVICES: Final = 512
 """`resolvable` examines at most this many nodes, and devices in use on them: a few milliseconds."""
+
+
+def pools_seen(view: View, names: Iterable[str]) -> Iterable[PoolID]:
+    """The pools that these nodes see, each once."""
+    return dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
 
 
 def without_claims(view: View, terms: PreemptionTerms, gone: Collection[ResourceClaim]) -> View:
@@ -109,8 +115,7 @@ def scan(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names:
     now = statuses_without(view, prefiltered, terms, names, ())
     if now.fits:
         return Scanned(fits=now.fits[0])
-    pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
-    found = preemptible_claims(view, terms, pools, divisible=len(names) > 1)
+    found = preemptible_claims(view, terms, pools_seen(view, names), divisible=len(names) > 1)
     soon = statuses_without(view, prefiltered, terms, names, found.terminating) if found.terminating else now
     unknown = _is_open(now) or _is_open(soon)
     if soon.fits or not found.evictable:
@@ -206,8 +211,7 @@ def _within_limits(view: View, names: Sequence[str]) -> Sequence[str]:
 def _fit_when_freed(
     view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]
 ) -> frozenset[str]:
-    pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
-    found = preemptible_claims(view, terms, pools)
+    found = preemptible_claims(view, terms, pools_seen(view, names))
     claims = [*found.terminating, *(each.claim for each in found.evictable)]
     if not claims:
         return frozenset()

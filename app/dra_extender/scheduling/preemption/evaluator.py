@@ -1,8 +1,8 @@
 """Which pods a pod should preempt, and on which node: kube-scheduler's preemption evaluator for devices.
 
 Promises
-- A question: it changes nothing. `find_preemption` decides on one state. `PreemptionEvaluator` decides in turns; its
-  answer holds for the state of the last turn, because the victims on the chosen node are worked out again then.
+- A question: it changes nothing. `PreemptionEvaluator` decides in turns; its answer holds for the state of the last
+  turn, because the victims on the chosen node are worked out again then. For a pod of a gang see `gangs`.
 - The evaluator finds no preemption when the pod fits on one of the nodes, will fit once terminating pods are gone, or
   waits for victims of its own; and none while a worker has to answer first for some node.
 - An evaluation that needs more work than one call may do goes on in the next call, where it stopped.
@@ -22,42 +22,34 @@ from typing import Final
 from dra_extender.allocation.budget import SEARCHING, Deferred, TurnSpent
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without
+from dra_extender.scheduling.preemption.gangs import GangVictims, joint
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
-from dra_extender.scheduling.preemption.terms import NoPreemption, Preemption, PreemptionArgs, PreemptionTerms, Victim
-from dra_extender.scheduling.preemption.victims import Fits, PreemptionCost, Trials, cost, fewest
+from dra_extender.scheduling.preemption.terms import (
+    FITS,
+    HOPELESS,
+    NEVER,
+    UNKNOWN,
+    WAITS,
+    NoPreemption,
+    Preemption,
+    PreemptionTerms,
+    Victim,
+)
+from dra_extender.scheduling.preemption.victims import PreemptionCost, Trials, cost, fewest
 from dra_extender.scheduling.view import View
 
 CHUNK: Final = 64
 """Nodes evaluated together at first; halved when a turn does not suffice."""
 PODS: Final = 8
 """Pods examined per unit of work."""
-
-NEVER = NoPreemption("never", "not eligible due to preemptionPolicy=Never.")
-NOBODY_LOWER = NoPreemption("never", "no pod has a lower priority")
-NOMINATED = "not eligible due to a terminating pod on the nominated node."
-FITS = "the devices fit already"
-WAITS = "the devices fit once terminating pods are gone"
-HOPELESS = NoPreemption("hopeless", "evicting pods of lower priority does not free the devices")
-UNKNOWN = NoPreemption("unknown", "the evaluation is not complete yet")
-
-
-def find_preemption(
-    view: View,
-    preemptor: Pod,
-    nodes: Sequence[str],
-    *,
-    args: PreemptionArgs = PreemptionArgs(),  # frozen
-    stuck: Collection[str] = (),
-) -> Preemption | NoPreemption:
-    """The preemption that costs least. `nodes`: where the pod lacks nothing but devices. See `PreemptionTerms` for the
-    other parameters. Devices that the view keeps for other pods count as in use.
-    """
-    terms = PreemptionTerms(preemptor=preemptor, args=args, stuck=frozenset(stuck))
-    return PreemptionEvaluator(terms, nodes).evaluate(view)
+CANDIDATES: Final = 100
+"""Of nodes that seem equally good, victims are worked out on 100, or a tenth of all, as in kube-scheduler."""
+WAITING: Final = "not eligible due to a terminating pod on the nominated node."
+GANG_WAITS: Final = "the gang waits for pods that it has preempted to terminate"
 
 
 class NodeAnswers:
@@ -96,7 +88,7 @@ class PreemptionEvaluator:
         self._ranked: list[Candidate] | None = None
         self._best: PreemptionCost | None = None
         self._answers = NodeAnswers()
-        self._final_answers = NodeAnswers()
+        self._gang_victims = GangVictims()
 
     def evaluate(self, view: View) -> Preemption | NoPreemption:
         """Raises TurnSpent when another turn is needed."""
@@ -108,13 +100,16 @@ class PreemptionEvaluator:
             self.unfinished = view.decisions.budget.unfinished
 
     def _evaluate(self, view: View) -> Preemption | NoPreemption:
-        refused = ineligible(view, self.terms)
+        gang = gang_with_devices(view, self.terms.preemptor)
+        refused = _ineligible(view, self.terms, gang.waiting if gang is not None else ())
         if refused is not None:
             return refused
         prefiltered = pre_filter(view, self.terms.preemptor)
         if not isinstance(prefiltered, PreFilterState):
             reason = prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error
             return NoPreemption("refused", reason)
+        if gang is not None:
+            return self._gang_victims.search(view, joint(view, prefiltered, self.terms), self._nodes)
         terms = self.terms.with_claims(prefiltered.order)
         fits = self._scan(view, prefiltered, terms)
         if fits:
@@ -126,7 +121,11 @@ class PreemptionEvaluator:
         self._rank(view, prefiltered, terms)
         if self._best is None:
             return HOPELESS
-        return _preemption(view, prefiltered, terms, self._best[-1], self._final_answers) or UNKNOWN
+        node = self._best[-1]
+        found, victims = self._victims(view, prefiltered, terms, node)
+        gone = found.freed_by({victim.pod.metadata.uid for victim in victims or ()})
+        plans = plan_without(view, prefiltered, terms, node, gone)
+        return Preemption(terms.preemptor, node, victims, plans) if victims and plans else UNKNOWN
 
     def _scan(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> str:
         """Collect the candidates. Returns a node where the pod fits already, or an empty string."""
@@ -134,7 +133,8 @@ class PreemptionEvaluator:
             names = self._nodes[self._position : self._position + self._chunk]
             try:
                 found = scan(view, prefiltered, terms, names)
-                _check_finished(view)
+                if view.decisions.budget.unfinished:  # nodes are then refused that were not decided on
+                    raise Deferred(SEARCHING)
             except (TurnSpent, Deferred):
                 self._chunk = max(1, self._chunk // 2)
                 raise
@@ -151,116 +151,57 @@ class PreemptionEvaluator:
     def _rank(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> None:
         """Work out the victims on the candidates that can still be the best."""
         if self._ranked is None:
-            most = terms.args.most_candidates(len(self._nodes))
+            most = max(CANDIDATES, len(self._nodes) // 10)
             self._ranked = sorted(self._candidates, key=_least_cost, reverse=True)[-most:]
         while self._ranked:
             candidate = self._ranked[-1]
             if self._best is not None and _least_cost(candidate)[:2] > self._best[:2]:
                 break
-            victims = _victims(view, prefiltered, terms, candidate.node, self._answers)
+            _, victims = self._victims(view, prefiltered, terms, candidate.node)
             if victims:
                 found = cost(candidate.node, victims)
                 self._best = found if self._best is None else min(found, self._best)
             self._ranked.pop()
 
+    def _victims(
+        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str
+    ) -> tuple[PreemptibleClaims, tuple[Victim, ...] | None]:
+        """The preemptible claims on the node, and the fewest victims there; None when preemption does not help there or
+        is forbidden.
+        """
 
-def _check_finished(view: View) -> None:
-    """Raises Deferred if the call has reached its work: nodes are then refused that were not decided on."""
-    if view.decisions.budget.unfinished:
-        raise Deferred(SEARCHING)
+        def fits(gone: Collection[ResourceClaim]) -> bool:
+            statuses = statuses_without(view, prefiltered, terms, (node,), gone)
+            if view.decisions.budget.unfinished:
+                raise Deferred(SEARCHING)
+            view.decisions.budget.settle()
+            return bool(statuses.fits)
+
+        found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
+        return found, fewest(found, terms, fits, self._answers.on(view, terms, node))
 
 
-def ineligible(view: View, terms: PreemptionTerms) -> NoPreemption | None:
-    """Why the pod must not preempt now; None when it may. On its nominated node the pod may lack more than devices:
-    kube-scheduler is then preempting there, and does not ask about that node.
+def _ineligible(view: View, terms: PreemptionTerms, gang: Sequence[Pod]) -> NoPreemption | None:
+    """Why the pod must not preempt now; None when it may. `gang`: the pods that preempt together with it. On its
+    nominated node the pod may lack more than devices: kube-scheduler is then preempting there, and does not ask about
+    that node.
     """
     preemptor = terms.preemptor
-    if not terms.may_preempt:
-        return NEVER
+    if any(pod.spec.preemption_policy == NEVER for pod in (preemptor, *gang)):
+        return NoPreemption("never", "not eligible due to preemptionPolicy=Never.")
     lowest = view.pods.lowest_priority
     if lowest is None or lowest >= preemptor.spec.priority:
-        return NOBODY_LOWER
-    if _awaits_victims(view, terms):
-        return NoPreemption("nominated", NOMINATED, preemptor.status.nominated_node_name)
+        return NoPreemption("never", "no pod has a lower priority")
+    nominated = {pod.status.nominated_node_name for pod in (preemptor, *gang)} - {""}
+    if nominated:
+        charge(view, len(view.pods) // PODS)
+    for pod in view.pods if nominated else ():
+        leaves = pod.spec.node_name in nominated and pod.metadata.deletion_timestamp
+        if leaves and pod.spec.priority < preemptor.spec.priority and not is_stuck(view, terms, pod):
+            return NoPreemption("nominated", GANG_WAITS if gang else WAITING, preemptor.status.nominated_node_name)
     return None
-
-
-def keeps_place(view: View, terms: PreemptionTerms, node: str) -> bool:
-    """True while the pod needs no further eviction on the node: it fits there, will fit once terminating pods are gone,
-    or this cannot be decided now. False for a pod whose claims cannot be decided on. Raises TurnSpent.
-    """
-    try:
-        prefiltered = pre_filter(view, terms.preemptor)
-        if not isinstance(prefiltered, PreFilterState):
-            return False
-        found = scan(view, prefiltered, terms.with_claims(prefiltered.order), (node,))
-    except Deferred:
-        return True
-    return bool(found.fits or found.waits or found.unknown)
-
-
-def _awaits_victims(view: View, terms: PreemptionTerms) -> bool:
-    """True when pods of lower priority are terminating on the preemptor's nominated node."""
-    nominated = terms.preemptor.status.nominated_node_name
-    if not nominated:
-        return False
-    charge(view, len(view.pods) // PODS)
-    return any(_is_victim(view, terms, pod, nominated) for pod in view.pods)
-
-
-def _is_victim(view: View, terms: PreemptionTerms, pod: Pod, node: str) -> bool:
-    return (
-        pod.spec.node_name == node
-        and bool(pod.metadata.deletion_timestamp)
-        and pod.spec.priority < terms.preemptor.spec.priority
-        and not is_stuck(view, terms, pod)
-    )
 
 
 def _least_cost(candidate: Candidate) -> tuple[int, int, str]:
     """A lower bound of the cost of preemption on the node."""
     return candidate.violations, candidate.priority, candidate.node
-
-
-def _victims(
-    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str, answers: NodeAnswers
-) -> tuple[Victim, ...] | None:
-    """The fewest victims on the node; None when preemption does not help there or is forbidden."""
-
-    def fits(gone: Collection[ResourceClaim]) -> bool:
-        statuses = statuses_without(view, prefiltered, terms, (node,), gone)
-        _check_finished(view)
-        view.decisions.budget.settle()
-        return bool(statuses.fits)
-
-    return _fewest(view, terms, node, answers, fits)[1]
-
-
-def _preemption(
-    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str, answers: NodeAnswers
-) -> Preemption | None:
-    """The preemption on the node, with every allocation decided. None when the cluster has changed since the node was
-    found to be the best. Raises TurnSpent and Deferred.
-    """
-
-    def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:
-        plan = plan_without(view, prefiltered, terms, node, gone)
-        view.decisions.budget.settle()
-        return plan
-
-    found, victims = _fewest(view, terms, node, answers, lambda gone: plans(gone) is not None)
-    if not victims:
-        return None
-    decided = plans(found.freed_by({victim.pod.metadata.uid for victim in victims}))
-    return Preemption(terms.preemptor, node, victims, decided) if decided else None
-
-
-def _fewest(
-    view: View, terms: PreemptionTerms, node: str, answers: NodeAnswers, fits: Fits
-) -> tuple[PreemptibleClaims, tuple[Victim, ...] | None]:
-    """The preemptible claims on the node, and the victims as for `_victims`."""
-    found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
-    victims = fewest(found, terms.budgets, fits, answers.on(view, terms, node))
-    if terms.args.violate_budgets or not any(victim.violates_budget for victim in victims or ()):
-        return found, victims
-    return found, None

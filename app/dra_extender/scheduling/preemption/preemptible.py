@@ -94,14 +94,19 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
 
 
 def preemptible_claims(
-    view: View, terms: PreemptionTerms, pools: Iterable[PoolID], *, divisible: bool = False
+    view: View,
+    terms: PreemptionTerms,
+    pools: Iterable[PoolID] = (),
+    *,
+    uids: Sequence[str] = (),
+    divisible: bool = False,
 ) -> PreemptibleClaims:
-    """The preemptible claims with devices in these pools. Linear in the devices of the pools that are in use, and in
-    the pods that are being bound and their claims. `divisible`: when a turn does not suffice, the caller asks about
-    fewer pools. Otherwise all consumers together take at most a quarter of a turn, so that a decision always fits into
-    the rest. Raises TurnSpent and Deferred.
+    """The preemptible claims with devices in these pools, and of these UIDs. Linear in the devices of the pools that
+    are in use, and in the pods that are being bound and their claims. `divisible`: when a turn does not suffice, the
+    caller asks about fewer pools. Otherwise all consumers together take at most a quarter of a turn, so that a decision
+    always fits into the rest. Raises TurnSpent and Deferred.
     """
-    users = _users(view, pools)
+    users = uids or _users(view, pools)
     charge(view, PER_CLAIM * len(users))
     joined = _about_to_be_used(view)
     consumers = _Consumers(view, terms, sys.maxsize if divisible else view.config.turn_work // 4)
@@ -253,4 +258,4 @@ def _is_evictable(view: View, terms: PreemptionTerms, pod: Pod) -> bool:
     if not terms.may_evict(pod) or terms.node not in ("", pod.spec.node_name):
         return False
     charge_budgets(view, terms, pod)
-    return terms.args.violate_budgets or not terms.budgets.forbid(pod)
+    return terms.violate_budgets or not terms.budgets.forbid(pod)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, Literal
 
@@ -11,34 +11,23 @@ import msgspec
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.gangs.decision import GangState
+from dra_extender.scheduling.gangs.gang import Gang
+from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
-from dra_extender.scheduling.reader import Reader
+from dra_extender.scheduling.reader import Reader, listed
+from dra_extender.scheduling.view import View
 
 NEVER: Final = "Never"
 
 
-class PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration, in the terms of kube-scheduler's DefaultPreemptionArgs.
+class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration together with the state of the moment. The view knows what is kept for other pods.
 
     - `scheduler_names`: victims belong to one of these schedulers; empty: to the preemptor's scheduler.
     - `violate_budgets`: True, as in kube-scheduler: violate a budget when no other node and no other pod will do.
       False: never violate one, because the Eviction API would refuse.
-    - `min_candidate_nodes`, `min_candidate_percentage`: on at most this many nodes that seem equally good the victims
-      are worked out (minCandidateNodesAbsolute, minCandidateNodesPercentage).
-    """
-
-    scheduler_names: frozenset[str] = frozenset()
-    violate_budgets: bool = True
-    min_candidate_nodes: int = 100
-    min_candidate_percentage: int = 10
-
-    def most_candidates(self, nodes: int) -> int:
-        """The number of candidates to examine when preemption is possible on `nodes` nodes."""
-        return max(self.min_candidate_nodes, nodes * self.min_candidate_percentage // 100)
-
-
-class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration together with the state of the moment. The view knows what is kept for other pods.
+    - `state_of`: what decisions about the gang of the preemptor have to know besides the view.
 
     All sets hold UIDs. `terminating`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
     still there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the
@@ -47,7 +36,9 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     preemptor: Pod
-    args: PreemptionArgs = PreemptionArgs()
+    scheduler_names: frozenset[str] = frozenset()
+    violate_budgets: bool = True
+    state_of: Callable[[View, Gang, Pod], GangState] = lambda view, *_: GangState(free=view, used=ResourcesInUse().used)
     budgets: BudgetsByNamespace = msgspec.field(default_factory=BudgetsByNamespace)
     terminating: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
@@ -60,11 +51,6 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
         """The same terms with the preemptor's claims."""
         return msgspec.structs.replace(self, own=frozenset(claim.metadata.uid for claim in claims))
 
-    def on_node(self, claims: Iterable[ResourceClaim], *, terminating: Iterable[str], node: str) -> PreemptionTerms:
-        """The same terms with the preemptor's claims, for a node that the `terminating` pods leave."""
-        gone = frozenset(terminating)
-        return msgspec.structs.replace(self.with_claims(claims), terminating=gone, node=node, examined={})
-
     @property
     def may_preempt(self) -> bool:
         """False for a pod with `preemptionPolicy: Never`."""
@@ -72,7 +58,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_evict(self, pod: Pod) -> bool:
         """True when priority and scheduler of the pod allow it to be a victim."""
-        schedulers = self.args.scheduler_names or (self.preemptor.spec.scheduler_name,)
+        schedulers = self.scheduler_names or (self.preemptor.spec.scheduler_name,)
         return pod.spec.priority < self.preemptor.spec.priority and pod.spec.scheduler_name in schedulers
 
 
@@ -89,18 +75,14 @@ class Victim(msgspec.Struct, frozen=True):
 
 class Preemption(msgspec.Struct, frozen=True):
     """`victims`: at least one, the most important first. `plans`: the allocations that the preemptor's claims then get
-    on the node.
+    on the node. `nodes`: if a gang preempts, by UID of each of its pods that then fits, the node; `plans` are for all.
     """
 
     preemptor: Pod
     node: str
     victims: tuple[Victim, ...]
     plans: tuple[Planned, ...]
-
-    @property
-    def violations(self) -> int:
-        """The number of evictions that violate a budget."""
-        return sum(victim.violates_budget for victim in self.victims)
+    nodes: Mapping[str, str] = {}
 
     def needed(self) -> Mapping[str, tuple[DeviceID, ...]]:
         """By UID of a victim: its devices that the preemptor gets. All of them, when the preemptor gets none directly
@@ -115,7 +97,8 @@ class Preemption(msgspec.Struct, frozen=True):
     def text(self, reader: Reader) -> str:
         """Victims, node and devices as the end of a sentence."""
         pods = reader.listed("pod", (victim.pod.metadata.key for victim in self.victims))
-        return f"{pods} on node {self.node}{for_devices(self.devices())}"
+        nodes = listed("node", dict.fromkeys(self.nodes.values()) or (self.node,))
+        return f"{pods} on {nodes}{for_devices(self.devices())}"
 
     def devices(self) -> tuple[str, ...]:
         """The devices of victims that the preemptor gets (driver/pool/device), each once."""
@@ -154,3 +137,9 @@ class NoPreemption(msgspec.Struct, frozen=True):
     why: Why
     reason: str
     node: str = ""
+
+
+FITS: Final = "the devices fit already"
+WAITS: Final = "the devices fit once terminating pods are gone"
+HOPELESS: Final = NoPreemption("hopeless", "evicting pods of lower priority does not free the devices")
+UNKNOWN: Final = NoPreemption("unknown", "the evaluation is not complete yet")

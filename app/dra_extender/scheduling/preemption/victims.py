@@ -2,11 +2,10 @@
 
 Promises: pure. First, all evictable claims are removed. Then pods are reprieved as long as the preemptor still fits:
 pods whose eviction would violate a budget come first, then the most important ones; of equal priority, pods that are
-evicted together with most others. So every victim is necessary. A
-pod that shares a claim with a victim is reprieved only if the preemptor fits without that claim: a claim is freed with
-all its pods or not at all. The number of decisions grows with the victims, and with the logarithm of the number of pods
-reprieved between two victims. Apart from decisions, the work is linear in the consumers of all claims, and for each
-decision in the claims.
+evicted together with most others. So every victim is necessary. A pod that shares a claim with a victim is reprieved
+only if the preemptor fits without that claim: a claim is freed with all its pods or not at all. The number of decisions
+grows with the victims, and with the logarithm of the number of pods reprieved between two victims. Apart from
+decisions, the work is linear in the consumers of all claims, and for each decision in the claims.
 
 Rules: Kubernetes 1.36, SelectVictimsOnNode of pkg/scheduler/framework/plugins/defaultpreemption;
 pickOneNodeForPreemption and OrderedScoreFuncs of pkg/scheduler/framework/preemption. Different from there: among equal
@@ -15,6 +14,7 @@ nodes the name decides, not chance.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Final
@@ -24,7 +24,7 @@ from dra_extender.api.meta import parse_time
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaim, PreemptibleClaims, importance
-from dra_extender.scheduling.preemption.terms import Victim
+from dra_extender.scheduling.preemption.terms import PreemptionTerms, Victim
 
 Fits = Callable[[Collection[ResourceClaim]], bool]
 """True when the preemptor fits without these claims. It must not change from True to False when claims are added."""
@@ -72,21 +72,29 @@ def _started(pod: Pod) -> float:
 
 
 def fewest(
-    found: PreemptibleClaims, budgets: BudgetsByNamespace, fits: Fits, trials: Trials, already: Sequence[Pod] = ()
+    found: PreemptibleClaims,
+    terms: PreemptionTerms,
+    fits: Fits,
+    trials: Trials,
+    already: Sequence[Pod] = (),
+    rank: Callable[[Pod], tuple[float, ...]] | None = None,
 ) -> tuple[Victim, ...] | None:
-    """The victims, the most important first; None when the preemptor does not fit even without all of them. `trials` is
-    read and extended. `already`: certain victims, which budgets count first.
+    """The victims, the most important first; None when the preemptor does not fit even without all of them, or they
+    violate a budget and must not. `trials` is read and extended. `already`: certain victims, which budgets count first.
+    `rank`: of pods with equal priority, those of lower rank are reprieved first.
     """
     pods = found.pods
-    over = violating((*already, *found.with_all(pods)), budgets)
-    if found.together:
+    over = violating((*already, *found.with_all(pods)), terms.budgets)
+    if found.together or rank:
         over |= {pod.metadata.uid for pod in pods if any(each.metadata.uid in over for each in found.with_all((pod,)))}
-        pods = tuple(sorted(pods, key=lambda pod: (-pod.spec.priority, -len(found.with_all((pod,))))))
+        ranked = rank or (lambda pod: (-len(found.with_all((pod,))),))
+        pods = tuple(sorted(pods, key=lambda pod: (-pod.spec.priority, ranked(pod))))
     order = [pod for pod in pods if pod.metadata.uid in over] + [pod for pod in pods if pod.metadata.uid not in over]
     reprieve = _Reprieve(found, order, fits, trials)
     if not reprieve.fits_without(0):
         return None
-    return as_victims(found, budgets, reprieve.victims(), already)
+    victims = as_victims(found, terms.budgets, reprieve.victims(), already)
+    return None if not terms.violate_budgets and any(victim.violates_budget for victim in victims) else victims
 
 
 class _Reprieve:
@@ -127,11 +135,8 @@ class _Reprieve:
             low, step = 0, 1
             while low + step <= end - start and self.fits_without(start + low + step):
                 low, step = low + step, 2 * step
-            high = min(low + step, end - start + 1)
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if self.fits_without(start + middle) else (low, middle)
-            start += low
+            further = range(start + low + 1, min(start + low + step, end + 1))
+            start += low + bisect_left(further, True, key=lambda number: not self.fits_without(number))
             if start < end:
                 self._victims.append(start)
                 self._evict(start)
@@ -158,13 +163,9 @@ def as_victims(
             for pod in pods if len(pods) == len(each.pods) else filter(each.is_used_by, pods):
                 used[pod.metadata.uid].append(each)
     over = violating((*already, *ordered), budgets)
-    return tuple(_victim(pod, used[pod.metadata.uid], violates=pod.metadata.uid in over) for pod in ordered)
-
-
-def _victim(pod: Pod, used: Sequence[PreemptibleClaim], *, violates: bool) -> Victim:
-    return Victim(
-        pod=pod,
-        claims=tuple(each.claim for each in used),
-        devices=tuple(dict.fromkeys(device for each in used for device in each.devices)),
-        violates_budget=violates,
-    )
+    victims = []
+    for pod in ordered:
+        uid = pod.metadata.uid
+        devices = tuple(dict.fromkeys(device for each in used[uid] for device in each.devices))
+        victims.append(Victim(pod, tuple(each.claim for each in used[uid]), devices, uid in over))
+    return tuple(victims)

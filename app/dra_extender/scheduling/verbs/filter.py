@@ -36,7 +36,7 @@ from dra_extender.scheduling.feasibility import (
 )
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.gangs.decision import GangDecision
-from dra_extender.scheduling.gangs.gang import Gang
+from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
@@ -109,7 +109,7 @@ class FilterVerb:
         if args.NodeNames is None:
             return ExtenderFilterResult(Error=NEEDS_NAMES)
         pod = args.Pod
-        if not self._view.uses_devices(pod) and self._gangs.gang_of(self._view, pod) is None:
+        if not self._view.uses_devices(pod) and gang_with_devices(self._view, pod) is None:
             self._observer.count(FILTER_RESULTS, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
         await self._learn_missing(pod)
@@ -207,7 +207,7 @@ class FilterVerb:
             self._observer.count(FILTER_RESULTS, "repeated")
             return self._result(pod, [], known, self._refusals.resolvable(uid))
         prefiltered = pre_filter(view, pod, claims)
-        gang = self._gangs.gang_of(view, pod)
+        gang = gang_with_devices(view, pod)
         if gang is not None and isinstance(prefiltered, PreFilterState):
             return self._decide_gang(view, gang, prefiltered, names)
         if isinstance(prefiltered, PreFilterState):
@@ -273,7 +273,7 @@ class FilterVerb:
         refused = {name: texts[reason] for name, reason in refused.items()}
         nomination = self._nominations.get(pod.metadata.uid)
         if nomination is not None:
-            resolvable = frozenset((nomination.node,))
+            resolvable = frozenset((nomination.by_pod.get(pod.metadata.uid, nomination.node),))
         if not resolvable or resolvable.isdisjoint(refused):
             return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=refused)
         failed = {name: reason for name, reason in refused.items() if name in resolvable}
@@ -303,15 +303,18 @@ class FilterVerb:
             self._tentative_plans.put(likely)
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
-        """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes."""
+        """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes. A gang
+        with a plan needs no victims.
+        """
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         if found.gang is not None:
             missing += found.gang[1].missing
         self._handle.requeue.refused(uid, found.revision, awaiting=statuses.awaiting, missing=missing)
         self._unblocker.offer(pod, names, statuses.blocking)
-        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error and found.gang is None
-        if self._preemption is not None and judged:
+        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
+        planned = found.gang is not None and self._gangs.plans.get(found.gang[0]) is not None
+        if self._preemption is not None and judged and not planned:
             self._preemption.refused(pod, names)
 
 

@@ -4,7 +4,7 @@ Promises: without preemption for devices a node stays only if the devices fit al
 devices long after kube-scheduler's decision. With preemption for devices, pods of lower priority on the node are added
 to the proposed victims: as few as needed, and none that violates a PodDisruptionBudget where that is forbidden. All
 proposed victims are kept, the most important first. A node without proposed victims lacks only devices: this service
-makes room there itself, so the node stays only if the devices fit already.
+makes room there itself, so the node stays only if the devices fit already. A pod of a gang fits with its gang.
 
 Rules: Kubernetes 1.36, pkg/scheduler/extender.go (ProcessPreemption); victim lists may be empty, as newer schedulers
 send them.
@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
 from dra_extender.allocation.budget import Deferred
 from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
-from dra_extender.scheduling.preemption.candidates import statuses_without
+from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.preemption.evaluator import NodeAnswers
+from dra_extender.scheduling.preemption.gangs import joint
 from dra_extender.scheduling.preemption.preemptible import charge_budgets, importance, preemptible_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.preemption.victims import fewest
@@ -42,10 +45,11 @@ class Preempt:
 
     def answer(self, view: View) -> ExtenderPreemptionResult:
         """UIDs of victims by node, the nodes in the order given. Raises TurnSpent: ask again, in another turn."""
-        if not view.uses_devices(self._pod):
+        gang = gang_with_devices(view, self._pod) if self._terms is not None else None
+        if gang is None and not view.uses_devices(self._pod):
             return ExtenderPreemptionResult(NodeNameToMetaVictims=self._proposed)
         prefiltered = pre_filter(view, self._pod)
-        statuses = node_statuses(view, prefiltered, list(self._proposed))
+        statuses = node_statuses(view, prefiltered, list(self._proposed) if gang is None else [])
         if statuses.error:
             return ExtenderPreemptionResult(NodeNameToMetaVictims={})
         fits = set(statuses.fits)
@@ -60,47 +64,38 @@ class Preempt:
         if self._terms is None or not isinstance(prefiltered, PreFilterState):
             return None
         if name not in self._more:
-            proposed = self._proposed[name]
             try:
-                self._more[name] = _with_more(view, prefiltered, self._terms, name, proposed, self._answers)
+                self._more[name] = self._with_more(view, prefiltered, self._terms, name)
             except Deferred:
                 return None
         return self._more[name]
 
+    def _with_more(
+        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str
+    ) -> MetaVictims | None:
+        """The victims with which the devices suffice; None when there are no such victims, or a proposed victim is
+        unknown, so that the victims cannot be ordered by importance.
+        """
+        proposed = self._proposed[name]
+        uids = [victim.UID for victim in proposed.Pods or ()]
+        already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
+        if not uids or len(already) < len(uids):
+            return None
+        terms = msgspec.structs.replace(terms, terminating=frozenset(uids), node=name, examined={})
+        decisions = joint(view, prefiltered, terms)
 
-def _with_more(
-    view: View,
-    prefiltered: PreFilterState,
-    terms: PreemptionTerms,
-    name: str,
-    proposed: MetaVictims,
-    answers: NodeAnswers,
-) -> MetaVictims | None:
-    """The victims with which the devices suffice; None when there are no such victims, or a proposed victim is unknown,
-    so that the victims cannot be ordered by importance.
-    """
-    uids = [victim.UID for victim in proposed.Pods or ()]
-    already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
-    if not uids or len(already) < len(uids):
-        return None
-    terms = terms.on_node(prefiltered.order, terminating=uids, node=name)
+        def fits(gone: Collection[ResourceClaim]) -> bool:
+            return self._pod.metadata.uid in (decisions.places((name,), gone) or ())
 
-    def fits(gone: Collection[ResourceClaim]) -> bool:
-        statuses = statuses_without(view, prefiltered, terms, (name,), gone)
-        view.decisions.budget.settle()
-        return bool(statuses.fits)
-
-    found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
-    for pod in already:
-        charge_budgets(view, terms, pod)
-    more = fewest(found, terms.budgets, fits, answers.on(view, terms, name), already)
-    violations = sum(victim.violates_budget for victim in more or ())
-    if more is None or (violations and not terms.args.violate_budgets):
-        return None
-    pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
-    return MetaVictims(
-        Pods=[MetaPod(UID=pod.metadata.uid) for pod in pods], NumPDBViolations=proposed.NumPDBViolations + violations
-    )
+        found = preemptible_claims(view, decisions.terms, view.cluster.inventory.pools_seen(name))
+        for pod in already:
+            charge_budgets(view, terms, pod)
+        more = fewest(found, terms, fits, self._answers.on(view, terms, name), already)
+        if more is None:
+            return None
+        pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
+        violations = proposed.NumPDBViolations + sum(victim.violates_budget for victim in more)
+        return MetaVictims(Pods=[MetaPod(UID=pod.metadata.uid) for pod in pods], NumPDBViolations=violations)
 
 
 def _meta(victims: Victims) -> MetaVictims:
