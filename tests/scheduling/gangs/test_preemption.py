@@ -148,6 +148,18 @@ async def test_advice_names_the_victims_of_a_gang(world: World) -> None:
     assert world.api.evicted == []
 
 
+async def test_advice_names_the_nodes_of_the_victims_only(world: World) -> None:
+    world.add(*nodes(2, 1))
+    service = world.service(config=ADVISE)
+    await running(world, service, "n2", "victim")
+    service.start()
+    world.add(*gang("g", 2, priority=10))
+    await offered(service, world, *names("g", 2))
+    await world.settle(5.0)
+    (told,) = [note for reason, note in service.client.events if reason == "WouldPreempt"]
+    assert told.startswith("would preempt pod default/victim on node n2 for device ")
+
+
 async def test_an_explanation_names_the_victims_of_a_gang_and_then_says_that_it_waits(world: World) -> None:
     service = await filled(world, nodes(1, 2), a=("n1", 0, 1), b=("n1", 0, 1))
     world.api.stopping |= {"a": 20.0, "b": 20.0}

@@ -186,7 +186,7 @@ class PreemptionController:
             protected = await self._evictions.forbidden(victims)
             if protected is not None:
                 known = reader.listed("pod", [protected.metadata.key])
-                note = f"a PodDisruptionBudget forbids to evict {known} on node {found.node}"
+                note = f"a PodDisruptionBudget forbids to evict {known} on node {protected.spec.node_name}"
                 self._report(preemptor, pod, "PreemptionForbidden", note)
                 self._abandon(nomination, "forbidden")
                 return

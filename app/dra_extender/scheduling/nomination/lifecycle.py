@@ -39,6 +39,7 @@ from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTI
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.gangs import Placed, placed_without
 from dra_extender.scheduling.preemption.terms import NEVER, PreemptionTerms, for_devices, known_to
+from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.waiting import Pauses
 
@@ -321,7 +322,8 @@ class NominationLifecycle:
             note = f"was preempted by {known_to(reader(victim.metadata.namespace), pod)} and is not gone in time"
             self._handle.ports.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
         victims = reader(pod.metadata.namespace).listed("pod", (victim.metadata.key for victim in there))
-        note = f"{counted(len(there), 'preempted pod')} on node {nomination.node} not gone in time: {victims}"
+        nodes = listed("node", dict.fromkeys(victim.spec.node_name for victim in there))
+        note = f"{counted(len(there), 'preempted pod')} on {nodes} not gone in time: {victims}"
         self._handle.ports.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
         if not nomination.nodes:  # a gang uses no device of a stuck victim, and may use other devices of the node
             self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)

@@ -158,7 +158,7 @@ class NominationRecords:
             "type": PREEMPTING,
             "status": "True",
             "reason": "PodsEvicted",
-            "message": "pods of lower priority are evicted on the nominated node",
+            "message": "pods of lower priority are evicted for this pod or its gang",
             "lastTransitionTime": format_time(self._view.clock.wall()),
         }
         for uid, node in nomination.by_pod.items():

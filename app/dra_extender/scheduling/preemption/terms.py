@@ -95,9 +95,10 @@ class Preemption(msgspec.Struct, frozen=True):
         }
 
     def text(self, reader: Reader) -> str:
-        """Victims, node and devices as the end of a sentence."""
+        """Victims, their nodes and devices as the end of a sentence."""
         pods = reader.listed("pod", (victim.pod.metadata.key for victim in self.victims))
-        nodes = listed("node", dict.fromkeys(self.nodes.values()) or (self.node,))
+        there = dict.fromkeys(victim.pod.spec.node_name for victim in self.victims)
+        nodes = listed("node", there if self.nodes else (self.node,))
         return f"{pods} on {nodes}{for_devices(self.devices())}"
 
     def devices(self) -> tuple[str, ...]:
