@@ -235,7 +235,6 @@ def test_the_headroom_of_a_real_class_conforms(query: dict[str, Any]) -> None:
             "withoutPods": st.lists(st.sampled_from(PODS).map("default/{}".format), max_size=2, unique=True),
             "drain": st.lists(st.sampled_from(NODES), max_size=2, unique=True),
             "pods": st.lists(st.sampled_from(PODS).map("default/{}".format), max_size=2, unique=True),
-            "tolerations": st.lists(st.just({"key": "k", "operator": "Exists"}), max_size=1),
         },
     )
 )
