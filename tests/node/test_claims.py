@@ -14,7 +14,7 @@ pytestmark = pytest.mark.node
 
 
 @pytest.fixture
-def test_driver(node: Node, case: NodeCase) -> Iterator[None]:
+def driver_of_kubernetes(node: Node, case: NodeCase) -> Iterator[None]:
     """The driver of Kubernetes' own tests, and the class of the test for its devices."""
     case.driver = TEST_DRIVER
     case.device_class(case.name)
@@ -25,7 +25,7 @@ def test_driver(node: Node, case: NodeCase) -> Iterator[None]:
     node.test_driver.stop()
 
 
-@pytest.mark.usefixtures("test_driver")
+@pytest.mark.usefixtures("driver_of_kubernetes")
 def test_the_driver_of_kubernetes_own_tests_sets_the_environment_of_the_claim(case: NodeCase, node: Node) -> None:
     config = [{"opaque": {"driver": TEST_DRIVER, "parameters": {"hello": "world"}}}]
     case.claim("mine", case.request(), config=config)

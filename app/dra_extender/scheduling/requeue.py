@@ -55,9 +55,9 @@ class RequeueTrigger:
         if self._refused or self._oldest_forgotten >= self._requeued:
             self._due.set()
 
-    def ended(self, uid: str) -> None:
+    def ended(self, awaited: str) -> None:
         """What refused pods may wait for under this name has ended: a bind, a write of a claim, a plan of a gang."""
-        if uid in self._awaited or len(self._awaited) >= REMEMBERED:
+        if awaited in self._awaited or len(self._awaited) >= REMEMBERED:
             self.improved()
 
     def appeared(self, claim: str) -> bool:
@@ -67,8 +67,8 @@ class RequeueTrigger:
     def refused(self, pod_uid: str, revision: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
         """The pod was refused on some or all nodes, by a decision on the state of `revision`.
 
-        `awaiting`: UID of a claim in flight, or of a pod being bound; the pod may fit after `ended`. `missing`: claims
-        (namespace/name) that do not exist or are wrong; the pod may fit after `appeared`.
+        `awaiting`: what `ended` will name; the pod may fit then. `missing`: claims (namespace/name) that do not exist
+        or are wrong; the pod may fit after `appeared`.
         """
         if awaiting and len(self._awaited) < REMEMBERED:
             self._awaited.add(awaiting)

@@ -11,7 +11,7 @@ from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVicti
 from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.insight.why.text import fully
 from dra_extender.scheduling.gangs.plans import GangPlans
-from dra_extender.scheduling.nomination.nominations import is_preempting
+from dra_extender.scheduling.nomination.nominations import Nomination, NominationRecords, is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
 from dra_extender.scheduling.preemption import gangs
 from dra_extender.scheduling.turns import run_at_once
@@ -80,6 +80,19 @@ async def test_every_pod_of_the_gang_is_nominated_before_the_first_eviction(worl
     await world.settle(20.0)
     assert not await tried(world, service, "low")
     assert all(await scheduled(world, service, names("g", 3)))
+
+
+async def test_no_pod_gets_the_node_of_a_pod_of_its_gang_that_is_gone(world: World) -> None:
+    world.add(*nodes(2, 1), *gang("g", 2))
+    service = world.service(config=ON)
+    service.start()
+    await world.settle(1.0)
+    pod, places = world.api.pod("g-0"), {"uid-g-0": "n1", "uid-g-1": "n2"}
+    world.api.delete_pod("g-1")
+    await world.settle(1.0)
+    nomination = Nomination(pod=pod, node="n1", nodes=places, victims=(), plans=(), until=60.0)
+    await NominationRecords(service.extender.view, service.client).write(nomination)
+    assert world.api.pod("g-0").status.nominated_node_name == "n1"
 
 
 async def test_a_gang_that_would_not_fit_evicts_no_pod(world: World) -> None:

@@ -200,8 +200,8 @@ class PreemptionController:
             return
         self._handle.observer.count(PREEMPTIONS, "nominated")
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
+        note = f"preempting {found.text(reader)}"
         for each in filter(None, map(self._view.pods.get, nomination.by_pod)):
-            note = f"preempting {found.text(reader)}"
             self._handle.ports.record_event(each, "Normal", "Preempting", note, action="Preempting")
         await self._lifecycle.begin(nomination, victims, sorted(preemptor.names))
 

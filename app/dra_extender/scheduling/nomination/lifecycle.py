@@ -37,7 +37,7 @@ from dra_extender.scheduling.nomination.nominations import Nomination, Nominatio
 from dra_extender.scheduling.nomination.preemptors import Preemptors
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, NominationEnd, VictimResult
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
-from dra_extender.scheduling.preemption.gangs import Placed, placed_without
+from dra_extender.scheduling.preemption.gangs import PlacesWithout, placed_without
 from dra_extender.scheduling.preemption.terms import NEVER, PreemptionTerms, for_devices, known_to
 from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.release.clear import Clearer
@@ -173,8 +173,8 @@ class Questions(msgspec.Struct, frozen=True):
         )
 
     async def placed(
-        self, pod: Pod, names: Sequence[str], victims: Sequence[str] | None = None, unknown: Placed | None = None
-    ) -> Placed | None:
+        self, pod: Pod, names: Sequence[str], victims: Sequence[str] | None = None, unknown: PlacesWithout | None = None
+    ) -> PlacesWithout | None:
         """Where the pod fits now with its gang, itself on one of these nodes; None if it does not. `victims` (UIDs):
         once these, and pods that terminate on the nodes, are gone. `unknown`: the answer if this cannot be decided now.
         """
@@ -190,7 +190,7 @@ class Questions(msgspec.Struct, frozen=True):
         names = tuple(nomination.by_pod.values())
         return await self.placed(pod, names, nomination.victims, unknown=((), {})) is None
 
-    async def restored(self, pod: Pod) -> Placed | None:
+    async def restored(self, pod: Pod) -> PlacesWithout | None:
         """The claims of terminating pods, and the places to keep for the pod or its gang. None when nothing is to be
         kept, or this cannot be decided now.
         """

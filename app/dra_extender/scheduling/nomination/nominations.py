@@ -153,7 +153,7 @@ class NominationRecords:
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     async def write(self, nomination: Nomination) -> None:
-        """Write condition and nominated node to each pod. Raises ApiError."""
+        """Write condition and nominated node to each pod that is still there. Raises ApiError."""
         condition = {
             "type": PREEMPTING,
             "status": "True",
@@ -163,8 +163,9 @@ class NominationRecords:
         }
         for uid, node in nomination.by_pod.items():
             self._leftovers.pop(uid, None)
-            pod = self._view.pods.get(uid) or nomination.pod
-            await self._ports.patch_pod_status(pod, {"nominatedNodeName": node, "conditions": [condition]})
+            pod = self._view.pods.get(uid)
+            if pod is not None:
+                await self._ports.patch_pod_status(pod, {"nominatedNodeName": node, "conditions": [condition]})
 
     async def name_again(self, nomination: Nomination, pod: Pod) -> None:
         """Write the nominated node again when kube-scheduler has cleared it at the end of an earlier attempt."""

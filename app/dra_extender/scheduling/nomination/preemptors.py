@@ -28,21 +28,21 @@ class Preemptor(msgspec.Struct):
     uid: str
     names: frozenset[str]
     since: float
-    generation: int
+    revision: int
     considered: int = -1
-    """The generation on which preemption was last evaluated, at `at` (monotonic seconds)."""
+    """The revision on which preemption was last evaluated, at `at` (monotonic seconds)."""
     at: float = 0.0
     said: str = ""
     avoid: dict[str, tuple[str, ...]] = {}
     """By node on which it waited in vain: the UIDs of the stuck victims."""
     evaluator: PreemptionEvaluator | None = None
-    """The evaluation that needs another call; it began on the generation `begun`."""
+    """The evaluation that needs another call; it began on the revision `begun`."""
     begun: int = 0
 
     def evaluation(self, terms: PreemptionTerms) -> PreemptionEvaluator:
         """The evaluation that needs another call, on the terms of now; otherwise a new one."""
         if self.evaluator is None:
-            self.evaluator, self.begun = PreemptionEvaluator(terms, self.nodes(terms.stuck)), self.generation
+            self.evaluator, self.begun = PreemptionEvaluator(terms, self.nodes(terms.stuck)), self.revision
         self.evaluator.terms = terms
         return self.evaluator
 
@@ -61,16 +61,16 @@ class Preemptors:
         self._known: LRUCache[str, Preemptor] = LRUCache(config.remembered_pods)
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(most_nodes, getsizeof=len)
 
-    def put(self, uid: str, names: Iterable[str], generation: int) -> None:
-        """Filter refused the pod on all of these nodes, on a state of this generation."""
+    def put(self, uid: str, names: Iterable[str], revision: int) -> None:
+        """Filter refused the pod on all of these nodes, on a state of this revision."""
         listed = frozenset(names)
         forgets = listed not in self._lists and self._lists.currsize + len(listed) > self._lists.maxsize
         listed = self._lists.setdefault(listed, listed)
         known = self._known.get(uid)
         if known is None:
-            self._known[uid] = Preemptor(uid, listed, self._clock.monotonic(), generation)
+            self._known[uid] = Preemptor(uid, listed, self._clock.monotonic(), revision)
         else:
-            known.names, known.generation = listed, generation
+            known.names, known.revision = listed, revision
         for other in list(self._known.values()) if forgets else ():
             if other.names not in self._lists:
                 self.drop(other.uid)
@@ -99,11 +99,11 @@ class Preemptors:
         age = self._clock.monotonic() - preemptor.at
         if age >= self._config.again_most_seconds:
             return True
-        return age >= self._config.again_seconds and preemptor.generation > preemptor.considered
+        return age >= self._config.again_seconds and preemptor.revision > preemptor.considered
 
     def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
         """Preemption is evaluated now; `again`: evaluate it once more after `again_seconds`."""
-        preemptor.considered = (preemptor.generation if preemptor.evaluator is None else preemptor.begun) - again
+        preemptor.considered = (preemptor.revision if preemptor.evaluator is None else preemptor.begun) - again
         preemptor.at = self._clock.monotonic()
         if preemptor.evaluator is not None and not preemptor.evaluator.unfinished:
             preemptor.evaluator = None

@@ -125,6 +125,7 @@ class PreemptionEvaluator:
         found, victims = self._victims(view, prefiltered, terms, node)
         gone = found.freed_by({victim.pod.metadata.uid for victim in victims or ()})
         plans = plan_without(view, prefiltered, terms, node, gone)
+        view.decisions.budget.settle()
         return Preemption(terms.preemptor, node, victims, plans) if victims and plans else UNKNOWN
 
     def _scan(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> str:

@@ -51,7 +51,8 @@ SETS: Final = 128
 """If so few sets of pods may be the victims, the one of least cost is taken."""
 
 Places = Mapping[str, Place]
-Placed = tuple[tuple[ResourceClaim, ...], Places]
+PlacesWithout = tuple[tuple[ResourceClaim, ...], Places]
+"""Claims, and where the pods fit once these are deallocated."""
 
 
 class Joint(msgspec.Struct, frozen=True):
@@ -95,8 +96,8 @@ def joint(view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> Jo
 
 
 def placed_without(
-    view: View, terms: PreemptionTerms, names: Sequence[str], *, leaving: bool, unknown: Placed | None = None
-) -> Placed | None:
+    view: View, terms: PreemptionTerms, names: Sequence[str], *, leaving: bool, unknown: PlacesWithout | None = None
+) -> PlacesWithout | None:
     """Where the preemptor fits with its gang, itself on one of these nodes; None if it does not. `leaving`: once pods
     that terminate there are gone, whose claims are in the answer too. `unknown`: the answer if this cannot be decided
     now. Raises TurnSpent.

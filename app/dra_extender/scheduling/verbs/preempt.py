@@ -73,8 +73,8 @@ class Preempt:
     def _with_more(
         self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str
     ) -> MetaVictims | None:
-        """The victims with which the devices suffice; None when there are no such victims, or a proposed victim is
-        unknown, so that the victims cannot be ordered by importance.
+        """The proposed victims and more, so that the devices suffice. None if no victims suffice, or if a proposed
+        victim is unknown: its importance is unknown, too.
         """
         proposed = self._proposed[name]
         uids = [victim.UID for victim in proposed.Pods or ()]
