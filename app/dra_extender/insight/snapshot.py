@@ -6,7 +6,8 @@ only the differences from the cluster. What-if questions also replace DeviceClas
 pods in the changed cluster, so they use a full copy (`insight.whatif.clustercopy`).
 
 Promises: a snapshot never changes the cluster. Changed claims and nodes replace those of the cluster. Removed pods hold
-no devices, no resources and no ports. A claim that only removed pods use is not allocated.
+no devices, no resources and no ports. A claim that only removed pods use is not allocated. A claim is read from the
+cluster once: if it changes between the turns of an answer, the answer is still about the claim that was read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Failure
@@ -57,6 +58,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     removed: frozenset[str] = frozenset()
     freed: frozenset[str] = frozenset()
     moved: Mapping[str, tuple[Pod, ...]] = {}
+    read: dict[str, ResourceClaim | None] = field(default_factory=dict)
+    """The claims of the cluster that were read, by namespace/name; None for one that does not exist."""
 
     def with_claim(self, claim: ResourceClaim) -> ClusterSnapshot:
         return replace(self, claims={**self.claims, claim.metadata.key: claim})
@@ -107,7 +110,10 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return found.values()
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        found = self.claims.get(f"{namespace}/{name}") or self.view.ledger.get(namespace, name)
+        key = f"{namespace}/{name}"
+        if key not in self.read:
+            self.read[key] = self.view.ledger.get(namespace, name)
+        found = self.claims.get(key) or self.read[key]
         if found is not None and found.metadata.uid in self.freed:
             return replace(found, status=ResourceClaimStatus())
         if found is not None and self.removed and any(user.uid in self.removed for user in found.status.reserved_for):

@@ -20,7 +20,6 @@ from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
-from dra_extender.devices.pods import Pods
 from dra_extender.insight.manifests import defaulted
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from dra_extender.scheduling.config import SchedulingConfig
@@ -53,16 +52,13 @@ class Stopped:
 
 def view_of(objects: Iterable[Any], features: FeatureGates, config: SchedulingConfig, **more: Any) -> View:
     """The state as the service sees it, with these objects and no bind under way."""
-    cluster, pods, clock = Cluster(features), Pods(), Stopped()
+    cluster, clock = Cluster(features), Stopped()
     for item in objects:
-        if isinstance(item, Pod):
-            pods.apply(item)
-        else:
-            cluster.apply(Applied(item))
+        cluster.apply(Applied(item))
     return View(
         cluster=cluster,
         decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
-        pods=pods,
+        pods=cluster.pods,
         clock=clock,
         config=config,
         resources=ResourceNames(cluster.classes, clock, config),

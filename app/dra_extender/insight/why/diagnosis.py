@@ -54,7 +54,8 @@ def diagnosing(
     """Whether the pod fits these nodes (by default all nodes). If it fits none: why, and which changes would help.
 
     `claims`: claims of the pod that do not exist yet. `tenants`: the pods by node, if the caller has them. A
-    pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states.
+    pod that is too large gets no remedies. If the state changes between turns, the answer mixes both states, except for
+    the claims of the pod and its gang.
     """
     whole_view, view = view, view.with_pod(pod)
     living = ResourcesInUse() if tenants is None else tenants
