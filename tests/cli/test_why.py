@@ -74,9 +74,10 @@ async def test_the_command_says_what_the_service_says(
         "Pod default/p fits none of 3 nodes.",
         "Reason: claim big: 3 devices of class gpu.example.com requested, no node has",
         "  more than 2.",
-        "Suggestion: request at most 2 devices instead of 3 in claim big (fits 3 nodes).",
+        "Suggestion: request at most 2 devices instead of 3 in claim big (then it fits 3",
+        "  nodes).",
         "        kubectl get resourceclaim big -n default -o yaml > big.yaml",
-        "        # change big.yaml",
+        "        # make the change in big.yaml",
         "        kubectl replace --force -f big.yaml",
     ]
 
@@ -146,7 +147,7 @@ async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
     file = tmp_path / "pod.yaml"
     file.write_text("---".join(parts[:2]))
     assert await report("", source, filename=str(file)) == NO
-    assert "claim t has not been created yet: check that template made exists" in " ".join(
+    assert "claim t does not exist, maybe because template made does not exist" in " ".join(
         capsys.readouterr().out.split()
     )
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 2}

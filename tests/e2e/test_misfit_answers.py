@@ -116,7 +116,9 @@ def problems(row: Row, page: Page) -> list[str]:
     event = event_of(told)
     if event is not None and not happens(row, lambda: event.note in notes(row)):
         found.append(f"the events are {notes(row)}, not {event.note!r}")
-    first = [f"{remedy.text} (fits {remedy.nodes} node{'s' * (remedy.nodes != 1)})" for remedy in told.remedies[:1]]
+    first = [
+        f"{remedy.text} (then it fits {remedy.nodes} node{'s' * (remedy.nodes != 1)})" for remedy in told.remedies[:1]
+    ]
     if row.listed and not happens(row, lambda: shown(page, row) == [told.summary, *first]):
         found.append(f"the page shows {shown(page, row)}, not {[told.summary, *first]}")
     return found

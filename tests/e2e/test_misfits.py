@@ -53,29 +53,32 @@ def misfits(case: Case) -> dict[str, Misfit]:
     count = lambda told: {"count": int(told[1])}  # noqa: E731  # as short as the rest of the table
     return {
         "too-many": Misfit(
-            r"9 devices of class \S+ requested, no node has more than 8; count <= (8) \(fits", {"count": 9}, then=count
+            r"9 devices of class \S+ requested, no node has more than 8; count <= (8) \(then it fits",
+            {"count": 9},
+            then=count,
         ),
         "misspelt-model": Misfit(
-            r'model == "H1000" .*did you mean (H100)\? \(fits 1 node\)',
+            r'model == "H1000" .*did you mean (H100)\? \(then it fits 1 node\)',
             model(case, "H1000"),
             then=lambda told: model(case, told[1]),
         ),
         "missing-class": Misfit(
-            rf"device class {case.name}x does not exist.*did you mean class ({case.name})\? \(fits",
+            rf"device class {case.name}x does not exist.*did you mean class ({case.name})\? \(then it fits",
             {"deviceClassName": f"{case.name}x"},
             then=lambda told: {"deviceClassName": told[1]},
         ),
         "apart": Misfit(
-            r"5 devices with the same numa requested, .* at most 4 such devices free; count <= (4) \(fits",
+            r"5 devices with the same numa requested, .* at most 4 such devices free; count <= (4) \(then it fits",
             {"count": 5},
             constraint="numa",
             then=count,
         ),
         "misspelt-claim": Misfit(
-            rf"claim {case.name}/trainig-gpu does not exist; did you mean (training-gpu)\? \(fits", named="trainig-gpu"
+            rf"claim {case.name}/trainig-gpu does not exist; did you mean (training-gpu)\? \(then it fits",
+            named="trainig-gpu",
         ),
         "hundred-cpus": Misfit(
-            r"devices fit on .*, but cpu: 100 requested, .* free; cpu <= (\d+) \(fits",
+            r"devices fit on .*, but cpu: 100 requested, .* free; cpu <= (\d+) \(then it fits",
             {},
             {"requests": {"cpu": "100"}},
             then_pod=lambda told: {"requests": {"cpu": told[1]}},
@@ -87,18 +90,18 @@ def misfits(case: Case) -> dict[str, Misfit]:
             change=lambda case, told: case.device_class(f"{case.name}-nvidia", extendedResourceName=RESOURCE),
         ),
         "no-such-label": Misfit(
-            rf"nodeSelector {SHELF}=botom\b.*did you mean (bottom)\? \(fits 1 node\)",
+            rf"nodeSelector {SHELF}=botom\b.*did you mean (bottom)\? \(then it fits 1 node\)",
             {},
             {"nodeSelector": {SHELF: "botom"}},
             then_pod=lambda told: {"nodeSelector": {SHELF: told[1]}},
         ),
         "cordoned": Misfit(
-            rf"devices fit on node {lone}, but the node is cordoned; uncordon ({lone}) \(fits 1 node\)",
+            rf"devices fit on node {lone}, but the node is cordoned; uncordon ({lone}) \(then it fits 1 node\)",
             model(case, "V100"),
             change=lambda case, told: case.ground.plane.kubectl("uncordon", told[1]),
         ),
         "tainted": Misfit(
-            r"has the taint (dedicated=ml:NoSchedule), which the pod does not tolerate; tolerate \1 \(fits 1 node\)",
+            r"has the taint (dedicated=ml:NoSchedule), which the pod does not tolerate; tolerate \1 \(then it fits 1",
             model(case, "L4"),
             then_pod=lambda told: {
                 "tolerations": [{"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}]

@@ -124,7 +124,7 @@ async def _clean(flow: Flow, namespace: str) -> None:
 async def test_kubectl_describe_says_what_to_change(flow: Flow) -> None:
     misfit = MISFITS[0]
     await flow.cluster.apply(misfit.after("default"))
-    note = "claim c: 9 devices of class a100 requested, no node has more than 8; count <= 8 (fits 2 nodes)"
+    note = "claim c: 9 devices of class a100 requested, no node has more than 8; count <= 8 (then it fits 2 nodes)"
     told = [await _told(flow, name, note) for name in (POD, "c")]
     assert told == [note] * 2
 

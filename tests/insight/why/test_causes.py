@@ -51,7 +51,7 @@ def attaching(*conditions: Json, since: str = "2026-01-01T00:00:00Z") -> Diagnos
 def test_a_device_that_could_not_be_attached_is_the_cause_with_what_its_driver_says() -> None:
     found = attaching({"type": "broken", "status": "True", "reason": "NoCable", "message": "port 7 is down"})
     problem = "device binding failed: claim=c, reason=NoCable, message=port 7 is down"
-    text = f"the devices of claim default/c did not become ready: {problem}"
+    text = f"the devices of claim c did not become ready: {problem}"
     assert (found.rule, found.summary, found.claim) == ("claim failed", text, "default/c")
     assert "deallocates the claim and tries again" in shortly(found, 500)
     event = event_of(found)
@@ -60,7 +60,7 @@ def test_a_device_that_could_not_be_attached_is_the_cause_with_what_its_driver_s
 
 def test_a_device_that_was_not_attached_in_time_is_the_cause() -> None:
     found = attaching(since="2025-12-31T00:00:00Z")
-    assert found.summary == "the devices of claim default/c did not become ready: device binding timeout: claim=c"
+    assert found.summary == "the devices of claim c did not become ready: device binding timeout: claim=c"
     assert attaching().state == "fits", "there is time"
 
 

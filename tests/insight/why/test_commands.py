@@ -37,7 +37,7 @@ def with_owner(scene: Scene, name: str, owner: dict[str, Any]) -> Scene:
             None,
             (
                 "kubectl get resourceclaim c -n default -o yaml > c.yaml",
-                "# change c.yaml",
+                "# make the change in c.yaml",
                 "kubectl replace --force -f c.yaml",
             ),
         ),
@@ -46,7 +46,7 @@ def with_owner(scene: Scene, name: str, owner: dict[str, Any]) -> Scene:
             None,
             (
                 "kubectl get resourceclaimtemplate c -n default -o yaml > c.yaml",
-                "# change c.yaml",
+                "# make the change in c.yaml",
                 "kubectl replace --force -f c.yaml",
                 "kubectl get pod misfit -n default -o yaml > misfit.yaml",
                 "kubectl replace --force -f misfit.yaml",
@@ -57,7 +57,7 @@ def with_owner(scene: Scene, name: str, owner: dict[str, Any]) -> Scene:
             CONTROLLED,
             (
                 "kubectl get resourceclaimtemplate c -n default -o yaml > c.yaml",
-                "# change c.yaml",
+                "# make the change in c.yaml",
                 "kubectl replace --force -f c.yaml",
                 "kubectl delete pod misfit -n default",
             ),
@@ -66,7 +66,7 @@ def with_owner(scene: Scene, name: str, owner: dict[str, Any]) -> Scene:
             "a label in the wrong case",
             CONTROLLED,
             (
-                "# change the pod template of ReplicaSet set, or of its owner",
+                "# make the change in the pod template of ReplicaSet set, or of its owner",
                 "kubectl delete pod misfit -n default",
             ),
         ),
@@ -83,7 +83,7 @@ def test_commands_make_an_object_that_cannot_be_changed_again(
 
 def test_the_commands_follow_the_first_suggestion() -> None:
     lines = shortly(misfit("too many network cards").scene().diagnose(POD)).splitlines()
-    assert lines[3] == "        kubectl get resourceclaim c -n default -o yaml > c.yaml"
+    assert lines[4] == "        kubectl get resourceclaim c -n default -o yaml > c.yaml"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagno
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
-NINE = "claim c: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 2 nodes)"
+NINE = "claim c: 9 devices of class gpu requested, no node has more than 2; count <= 2 (then it fits 2 nodes)"
 
 
 class Told:
@@ -124,7 +124,7 @@ async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world
     await world.settle()
     told = Told(serving)
     await told.diagnoses.diagnose_next()
-    note = "devices fit on node n1, but cpu: 100 requested, 4 free; cpu <= 4 (fits 1 node)"
+    note = "devices fit on node n1, but cpu: 100 requested, 4 free; cpu <= 4 (then it fits 1 node)"
     assert told.events == [("Pod p", "NodesUnavailable", note)]
     assert await told.diagnoses.diagnose_next() is None
 
@@ -170,7 +170,7 @@ async def test_pods_that_differ_in_name_only_share_a_diagnosis_and_each_is_told_
     told = Told(serving)
     assert await diagnosed(told) == ["default/p0", "default/other"]
     assert sorted(about for about, _, _ in told.events) == sorted(f"Pod {name}" for name in [*names, "other"])
-    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 1 node)"
+    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (then it fits 1 node)"
     assert {told for _, _, told in told.events} == {note}
 
 
@@ -182,7 +182,7 @@ async def test_pods_of_many_namespaces_share_a_diagnosis(world: World, serving: 
     await world.settle()
     told = Told(serving)
     assert await diagnosed(told) == ["team-p0/p0"]
-    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (fits 1 node)"
+    note = "claim gpu: 9 devices of class gpu requested, no node has more than 2; count <= 2 (then it fits 1 node)"
     assert {told for _, _, told in told.events} == {note}
     assert sorted(about for about, _, _ in told.events) == sorted(f"Pod {name}" for name in names)
 
@@ -233,7 +233,7 @@ async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while
     assert await told.diagnoses.diagnose_next() is None, "the claim may come a moment later"
     told.now += CLAIM_SECONDS
     assert await told.diagnoses.diagnose_next() is not None
-    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? (fits 1 node)"
+    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? (then it fits 1 node)"
     assert told.events == [("Pod p", "ClaimMissing", text)]
     assert list(told.diagnoses.pending()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"
 
@@ -249,5 +249,5 @@ async def test_a_pod_that_is_not_tried_because_its_claim_is_being_deleted_is_tol
     assert await told.diagnoses.diagnose_next() is None, "the claim may be gone a moment later"
     told.now += CLAIM_SECONDS
     assert await told.diagnoses.diagnose_next() is not None
-    text = "claim default/c is being deleted; create claim c again after it is deleted (fits 1 node)"
+    text = "claim c is being deleted; create claim c again after it is deleted (then it fits 1 node)"
     assert told.events == [("Pod p", "ClaimLeaving", text), ("ResourceClaim c", "ClaimLeaving", text)]

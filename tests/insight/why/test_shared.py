@@ -30,7 +30,7 @@ def test_a_claim_with_as_many_consumers_as_it_may_have_is_free_for_another_when_
     scene = Scene([*cluster(), _shared(*names), *(_pod(name, nodeName="h1") for name in names[:3]), _pod("one-more")])
     found = scene.diagnose("one-more")
     assert (found.rule, found.claim) == ("claim full", "default/shared")
-    assert found.summary == "claim default/shared has 256 consumers, which is the maximum"
+    assert found.summary == "claim shared has 256 consumers, which is the maximum"
     remedy = found.remedies[0]
     assert remedy.short == "wait for pod default/user-0"
     assert scene.after(remedy).diagnose("one-more").state == "fits"
@@ -42,8 +42,8 @@ def test_of_a_claim_that_is_allocated_on_one_node_the_node_is_named() -> None:
     claim["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
     waits = _pod("waits", nodeSelector={"zone": "north"})
     found = Scene([*cluster(), claim, _pod("user", nodeName="h1"), waits]).diagnose("waits")
-    elsewhere = "claim default/shared is allocated on node h1, and only pods on that node can use it"
-    assert found.summary.startswith("node h1 (where claim default/shared is allocated): "), (
+    elsewhere = "claim shared is allocated on node h1, and only pods on that node can use it"
+    assert found.summary.startswith("node h1 (where claim shared is allocated): "), (
         "the only node that the claim can be used on is the closest"
     )
     assert fully(found, 200).count(elsewhere) == 4, "once for each group of other nodes"

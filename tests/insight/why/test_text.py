@@ -93,7 +93,7 @@ def test_a_toleration_is_told_as_it_is_written() -> None:
     """Last, because the device may be broken, and with the place in the manifest."""
     lines = shortly(misfit_named("every device is tainted").scene().diagnose(POD)).splitlines()
     assert lines[3].startswith("Suggestion: find out why the devices are tainted, and repair them")
-    assert lines[6] == "Or: add a toleration of maintenance=firmware:NoSchedule to claim c (fits 1 node:"
+    assert lines[6] == "Or: add a toleration of maintenance=firmware:NoSchedule to claim c (then it fits"
     assert lines[8:] == [
         "        # in spec.devices.requests[0].exactly of resourceclaim c",
         "        tolerations:",
@@ -108,7 +108,7 @@ def test_a_toleration_of_the_same_taint_with_another_effect_is_told() -> None:
     misfit = misfit_named("a toleration for the NoSchedule effect of an error that evicts")
     told = " ".join(shortly(misfit.scene().diagnose(POD)).split())
     added = "add a toleration of gpu.nvidia.com/xid=79:NoExecute to claim c"
-    assert f"{added} (it already tolerates gpu.nvidia.com/xid:NoSchedule) (fits 1 node: l4-1)" in told
+    assert f"{added} (it already tolerates gpu.nvidia.com/xid:NoSchedule) (then it fits 1 node: l4-1)" in told
 
 
 def test_a_clause_is_told_as_it_is_written_where_it_would_not_show_the_misspelt_word_otherwise() -> None:
@@ -142,7 +142,7 @@ def refused() -> Diagnosis:
 def test_a_note_keeps_the_remedy_and_cuts_the_reason() -> None:
     event = event_of(refused())
     assert event is not None and len(event.note) == LONGEST
-    assert event.note.startswith("xxx") and "x…; count <= 8 (fits " in event.note
+    assert event.note.startswith("xxx") and "x…; count <= 8 (then it fits " in event.note
 
 
 def test_a_remedy_that_leaves_no_room_for_the_reason_is_not_in_the_note() -> None:

@@ -76,7 +76,8 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         (
             "shares are used up to less than is asked for",
             "claim c: 1 device requested, node s1 has 2 of class share: "
-            "all have less than 20Gi of memory left, at most 10Gi (used by default/one, default/two)",
+            "all have at most 10Gi of memory free, less than the requested 20Gi "
+            "(the rest is used by default/one, default/two)",
         ),
         (
             "a whole card while a half is in use",
@@ -95,7 +96,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         ),
         (
             "a template that does not exist",
-            "claim c has not been created yet: check that template nowhere exists",
+            "claim c does not exist, maybe because template nowhere does not exist",
         ),
     ],
 )
@@ -137,8 +138,8 @@ def test_all_devices_are_refused_for_the_one_whose_shares_leave_too_little() -> 
     share = {"device": "a", "shareID": "00000000-0000-4000-8000-000000000000", "consumedCapacity": {"memory": "8"}}
     wanted = claim(request("r", None, capacity={"requests": {"memory": "5"}}), name="c")
     assert reason(scenario([resource_slice(content)], [wanted], in_use=[allocated(share)])) == (
-        "claim c: all devices of class gpu requested, node node-1 has 2: 1 has less than 5 of memory left, at most 2 "
-        "(used by claim default/other), 1 is free"
+        "claim c: all devices of class gpu requested, node node-1 has 2: 1 has at most 2 of memory free, less "
+        "than the requested 5 (the rest is used by claim default/other), 1 is free"
     )
 
 
@@ -220,8 +221,8 @@ NUMBER = 'device.attributes["gpu.example.com"].n'
         (
             scenario([resource_slice([CORE])], [CORES], in_use=[allocated(SHARE)]),
             "DRAFractionalCapacityRange",
-            "claim c: 1 device requested, node node-1 has 1 of class gpu: 1 has less than 250m of cores left, at most "
-            "200m (used by claim default/other)",
+            "claim c: 1 device requested, node node-1 has 1 of class gpu: 1 has at most 200m of cores free, less "
+            "than the requested 250m (the rest is used by claim default/other)",
         ),
     ],
 )

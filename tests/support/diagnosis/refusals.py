@@ -38,7 +38,7 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
             made = [(entry["name"], entry.get("resourceClaimTemplateName")) for entry in entries]
             lacking = [each for each in made if each[1] and ("ResourceClaimTemplate", each[1]) not in facts.objects]
             texts = [
-                f"claim {name} has not been created yet: check that template {made} exists" for name, made in lacking
+                f"claim {name} does not exist, maybe because template {made} does not exist" for name, made in lacking
             ]
             true = statement.text in texts
         case "claim leaving":

@@ -159,7 +159,9 @@ def _constraint(facts: Facts, statement: ConstraintUnmet) -> Iterator[str]:
                 for want in request.get("firstAvailable", [request.get("exactly")]):
                     devices |= {device.id: device for device in facts.free(want, node)}
         values = Counter(device.attribute(statement.attribute) for device in devices.values())
-        values.pop(None, None)
+        missing = values.pop(None, 0)
+        if missing != statement.missing:
+            yield f"on {node} {missing} free devices have no {statement.attribute}"
         best = max(values.values(), default=0) if statement.kind == "matchAttribute" else len(values)
         if best != statement.best or best >= statement.wanted:
             yield f"on {node} {best} satisfy the constraint"

@@ -158,7 +158,7 @@ class EditableRequest(NamedTuple):
     def label(self) -> str:
         """The name that users know the claim by. If the claim has several requests, the request follows."""
         several = len(self.editable.claim.spec.devices.requests) > 1 or self.alternative is not None
-        return f"claim {self.editable.entry}" + (f", request {self.name}" if several else "")
+        return f"claim {self.editable.entry}" + (f", {request_text(self.name)}" if several else "")
 
     def edit(
         self, kind: ChangeKind, path: str, value: Any, text: str, short: str, op: str = "replace", fragment: Any = None
@@ -167,6 +167,11 @@ class EditableRequest(NamedTuple):
         where = "exactly" if self.alternative is None else f"firstAvailable/{self.alternative}"
         path = f"/devices/requests/{self.request}/{where}{path}"
         return self.editable.edit(kind, path, value, text, short, op, fragment)
+
+
+def request_text(name: str) -> str:
+    """A request, or an alternative of a request with `firstAvailable`, by its name in allocation results."""
+    return f"{'alternative' if '/' in name else 'request'} {name}"
 
 
 def patched(spec: T, change: Change, prefix: str = "/spec") -> T:

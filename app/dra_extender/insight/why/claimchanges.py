@@ -192,10 +192,10 @@ def _classes(request: EditableRequest, known: Mapping[str, Set[str]], budget: Qu
 def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChange:
     now = request.source.device_class_name
     if near:
-        text = f"use class {name} instead of {now}, which does not exist, in {request.label}"
         short = f"did you mean class {name}?"
     else:
-        text, short = f"use class {name} instead of {now} in {request.label}", f"class {name}"
+        short = f"class {name}"
+    text = f"use class {name} instead of {now} in {request.label}"
     return request.edit("class", "/deviceClassName", name, text, short)
 
 
@@ -242,13 +242,15 @@ def _claims(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     yield from budget.charge(len(pod.spec.resource_claims))
     known = (yield from _claim_names(found, budget)) if missing else []
     for index, name in missing:
-        path, problem = f"/resourceClaims/{index}/resourceClaimName", f"claim {name} does not exist"
+        path = f"/resourceClaims/{index}/resourceClaimName"
         close = yield from near(name, known, budget)
-        yield ChangeList(Order.MISTAKE, [_meant(pod, path, other, problem) for other in close])
+        yield ChangeList(
+            Order.MISTAKE, [_meant(pod, path, other, f"claim {other} instead of {name}") for other in close]
+        )
 
 
-def _meant(pod: Pod, path: str, other: str, problem: str) -> CandidateChange:
-    return pod_edit(pod, "name", path, other, f"{problem}; did you mean {other}?", f"did you mean {other}?")
+def _meant(pod: Pod, path: str, other: str, change: str) -> CandidateChange:
+    return pod_edit(pod, "name", path, other, f"use {change} in the pod", f"did you mean {other}?")
 
 
 def _claim_names(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
@@ -298,7 +300,7 @@ def _known_templates(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[
 def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: ResourceClaimSpec) -> CandidateChange:
     claim = claim_from_template(pod.metadata, entry.name, spec)
     path = f"/resourceClaims/{index}/resourceClaimTemplateName"
-    meant = _meant(pod, path, other, f"no claim was created from template {entry.resource_claim_template_name}")
+    meant = _meant(pod, path, other, f"template {other} instead of {entry.resource_claim_template_name}")
 
     def apply(simulated: SimulatedPod) -> SimulatedPod:
         after = meant.apply(simulated.on(simulated.snapshot.with_claim(claim)))

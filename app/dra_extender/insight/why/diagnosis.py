@@ -20,7 +20,7 @@ from dra_extender.insight.why.gangs import JointTrials, gang_places, placed_besi
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.reasons import Name, Names, of_nodes
 from dra_extender.insight.why.remedies import remedies
-from dra_extender.insight.why.report import ClaimState, Diagnosis, Preempted, Remedy
+from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement, claim_of, rule_of
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
@@ -80,7 +80,7 @@ def diagnosing(
     if waits is not None:
         fits, reasons, helping = [], (waits[0],), waits[1]
     elif not fits:
-        reasons = (whole,) if whole is not None else of_nodes(found, _names(simulated), simulated.view.cluster.classes)
+        reasons = tuple(_reasons(simulated, found))
         if gang is not None:
             nodes.joint, nodes.mates = gang.fit, gang.mates(pod)
         helping = () if large else (yield from remedies(nodes, found, budget))
@@ -103,6 +103,14 @@ def diagnosing(
         complete=budget.complete or (decided and bool(helping)),
         work=budget.trials,
     )
+
+
+def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[Statement]:
+    """Why the pod does not fit, now and once no scheduling gate or other scheduler excludes it."""
+    outside, inside = _excluded(simulated), _of_claims(simulated)
+    yield from filter(None, (outside, inside))
+    if inside is None and not (outside is not None and any(group.fits for group in found)):
+        yield from of_nodes(found, _names(simulated), simulated.view.cluster.classes)
 
 
 def _last_error(pod: Pod) -> str:
@@ -232,6 +240,10 @@ def _preempted(result: Preemption | NoPreemption) -> Preempted:
 
 def of_pod(found: SimulatedPod) -> PodRefused | None:
     """The rule that keeps the pod from all nodes; None if no such rule applies."""
+    return _excluded(found) or _of_claims(found)
+
+
+def _excluded(found: SimulatedPod) -> PodRefused | None:
     rule = found.excluding_rule()
     if rule == "scheduling gate":
         names = ", ".join(gate.name for gate in found.pod.spec.scheduling_gates)
@@ -240,6 +252,10 @@ def of_pod(found: SimulatedPod) -> PodRefused | None:
         served = ", ".join(sorted(found.view.config.scheduler_names))
         text = f"scheduler {found.scheduler} does not call dra-extender; these schedulers do: {served}"
         return PodRefused("scheduler", text)
+    return None
+
+
+def _of_claims(found: SimulatedPod) -> PodRefused | None:
     if isinstance(found.prefiltered, Unschedulable):
         return _missing_claim(found) or _unusable_claim(found) or PodRefused("claim", found.prefiltered.reason)
     if isinstance(found.prefiltered, Failure):
@@ -256,11 +272,13 @@ def _failed_claim(found: SimulatedPod) -> PodRefused | None:
     for claim in prefiltered.claims.allocated if view.features.binding_conditions else ():
         if problem := unavailable(claim, view.clock.wall(), view.config.binding_conditions_timeout):
             key = claim.metadata.key
-            return PodRefused("claim failed", f"the devices of claim {key} did not become ready: {problem}", key)
+            return PodRefused(
+                "claim failed", f"the devices of claim {claim.metadata.name} did not become ready: {problem}", key
+            )
     for claim, usable in prefiltered.usable_on:
         if usable.only and usable.only not in view.cluster.nodes:
-            key, node = claim.metadata.key, usable.only
-            return PodRefused("claim elsewhere", f"claim {key} is allocated on node {node}, which does not exist", key)
+            text = f"claim {claim.metadata.name} is allocated on node {usable.only}, which does not exist"
+            return PodRefused("claim elsewhere", text, claim.metadata.key)
     return None
 
 
@@ -280,31 +298,33 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
     for entry in found.pod.spec.resource_claims:
         template, name = entry.resource_claim_template_name, found.claim_names.get(entry.name)
         if not entry.resource_claim_name and template and entry.name not in created:
-            text = f"claim {entry.name} has not been created yet: check that template {template} exists"
+            text = f"claim {entry.name} does not exist, maybe because template {template} does not exist"
             return PodRefused("claim not created", text)
         claim = found.claim(name) if name else None
         if name and claim is None:
             return PodRefused("claim missing", f"claim {found.pod.metadata.namespace}/{name} does not exist")
         if claim is not None and claim.metadata.deletion_timestamp:
-            return PodRefused("claim leaving", f"claim {claim.metadata.key} is being deleted", claim.metadata.key)
+            return PodRefused("claim leaving", f"claim {name} is being deleted", claim.metadata.key)
     return None
 
 
 def _unusable_claim(found: SimulatedPod) -> PodRefused | None:
     view = found.view
     for editable in editable_claims(found):
-        claim, key = editable.claim, editable.claim.metadata.key
+        claim, key, name = editable.claim, editable.claim.metadata.key, editable.claim.metadata.name
         if view.is_unreadable(claim):
-            return PodRefused("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
+            return PodRefused("claim unreadable", f"claim {name} cannot be read: correct or delete it", key)
         preempted = view.is_preempted(claim, found.pod)
         if view.in_flight(claim) or (preempted and claim.allocation is None):
-            return PodRefused("claim in flight", f"claim {key} is being allocated", key)
+            return PodRefused("claim in flight", f"claim {name} is being allocated", key)
         if preempted:
-            text = f"claim {key} will be deallocated: its pods are preempted for another pod"
+            text = f"claim {name} will be deallocated: its pods are preempted for another pod"
             return PodRefused("claim in flight", text, key)
         if claim.allocation is not None:
             if isinstance(found.prefiltered, Unschedulable) and found.prefiltered.reason == full_reason(claim):
-                return PodRefused("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, which is the maximum", key)
+                return PodRefused(
+                    "claim full", f"claim {name} has {MAX_CONSUMERS} consumers, which is the maximum", key
+                )
         elif (problem := _unusable_class(found, editable)) is not None:
             return problem
     return None
@@ -314,11 +334,10 @@ def _unusable_class(found: SimulatedPod, editable: EditableClaim) -> PodRefused 
     classes, key = found.view.cluster.classes, editable.claim.metadata.key
     for request in requests_of(editable):
         if request.alternative is not None and not found.view.features.DRAPrioritizedList:
-            text = f"claim {key}: firstAvailable requires the feature gate DRAPrioritizedList"
+            text = f"claim {editable.entry}: firstAvailable requires the feature gate DRAPrioritizedList"
             return PodRefused("feature gate", text, key)
         if (name := request.source.device_class_name) not in classes:
             few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
-            where = request._replace(editable=editable._replace(entry=key)).label
-            text = f"{where}: device class {name} does not exist (classes: {few or 'none'})"
+            text = f"{request.label}: device class {name} does not exist (classes: {few or 'none'})"
             return PodRefused("class missing", text, key)
     return None

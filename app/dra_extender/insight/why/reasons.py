@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.api.resource import DeviceClass
+from dra_extender.insight.why.candidates import request_text
 from dra_extender.insight.why.nodegroups import binding, kind, larger
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
 from dra_extender.insight.why.selectorchanges import in_order
@@ -146,7 +147,7 @@ def label(tally: RequestTally, names: Names) -> str:
     name = names.get(tally.claim)
     if name is None:
         return "extended resources"
-    return f"claim {name.entry}" + (f", request {tally.request}" if name.requests > 1 else "")
+    return f"claim {name.entry}" + (f", {request_text(tally.request)}" if name.requests > 1 else "")
 
 
 def _requested(tally: RequestTally, names: Names) -> Requested:
@@ -321,6 +322,7 @@ class _Nodes:
             constraint.wanted,
             constraint.best,
             tuple({holder.claim: holder for holder in holders}.values()),
+            constraint.missing,
         )
 
     def _scope(self, group: NodeGroup) -> Scope:

@@ -300,13 +300,13 @@ def _of_pod(pod: Pod, change: Change) -> Iterator[str]:
         yield f"kubectl replace --force -f {meta.name}.yaml"
     else:
         if change.object == "Pod":
-            yield f"# change the pod template of {controller.kind} {controller.name}, or of its owner"
+            yield f"# make the change in the pod template of {controller.kind} {controller.name}, or of its owner"
         yield f"kubectl delete {named}"
 
 
 def _edited(named: str, name: str) -> Iterator[str]:
     yield f"kubectl get {named} -o yaml > {name}.yaml"
-    yield f"# change {name}.yaml"
+    yield f"# make the change in {name}.yaml"
     yield f"kubectl replace --force -f {name}.yaml"
 
 

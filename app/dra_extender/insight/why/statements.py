@@ -145,7 +145,8 @@ class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable")
 
 class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
     """On each node of the scope, at most `best` of the devices that could be allocated satisfy the constraint together.
-    `wanted`: how many have to. `holders`: claims that use devices of the first node that match.
+    `wanted`: how many have to. `missing`: how many of the devices lack the attribute. `holders`: claims that use
+    devices of the first node that match.
     """
 
     claim: str
@@ -156,6 +157,7 @@ class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
     wanted: int
     best: int
     holders: tuple[HoldingClaim, ...] = ()
+    missing: int = 0
 
 
 class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):

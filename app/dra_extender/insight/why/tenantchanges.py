@@ -141,13 +141,14 @@ def joined(several: Sequence[CandidateChange]) -> CandidateChange:
     if not others:
         return first
     changes = [each.change for each in several]
-    names = " and ".join(f"{each.namespace}/{each.name}" for each in changes)
+    *most, last = (f"{each.namespace}/{each.name}" for each in changes)
+    names = f"{', '.join(most)} and {last}"
     match first.change.kind:
         case "node added":
             text = short = f"add {len(several)} nodes like {first.change.like}"
         case "pod deleted":
             short = f"delete pods {names}"
-            text = f"{short}, which have lower priority"
+            text = f"{short}, whose priority is lower than that of the pod"
         case _:
             text, short = f"wait until pods {names} end", f"wait for pods {names}"
 

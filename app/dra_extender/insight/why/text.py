@@ -42,7 +42,8 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "for the other pods.",
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
     "no node has all": "Suggestion: request what different nodes have in different pods.",
-    "claim elsewhere": "Suggestion: delete the pods that use the claim. It is then deallocated.",
+    "claim elsewhere": "Suggestion: delete the pods that use the claim (its status.reservedFor names them). It "
+    "is then deallocated.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
 """Suggestions that cannot be verified."""
@@ -215,7 +216,7 @@ def fitting(remedy: Remedy) -> str:
 
 
 def _fits(remedy: Remedy) -> str:
-    return f"then {remedy.pods} pods fit together" if remedy.pods else f"fits {counted(remedy.nodes, 'node')}"
+    return f"then {remedy.pods} pods fit together" if remedy.pods else f"then it fits {counted(remedy.nodes, 'node')}"
 
 
 def _claim(state: ClaimState) -> str:

@@ -94,9 +94,9 @@ def _text(statement: Statement) -> str:
             notes = "; ".join(filter(None, (", ".join(statement.constraints), used, others)))
             return text + (f" ({notes})" if notes else "")
         case SelectorFails(requested):
-            whose = f"class {requested.class_name}" if statement.source == "class" else "the selector"
+            whose = f"the selector of class {requested.class_name}" if statement.source == "class" else "its selector"
             problem = EXPLAINED.get(statement.problem, statement.problem)
-            return f"{requested.label}: {whose} fails for device {statement.device}: {problem}"
+            return f"{requested.label}: {whose} ends with an error on device {statement.device}: {problem}"
         case NodesExcluded():
             several = statement.scope.count > 1
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
@@ -123,7 +123,8 @@ def _gang(statement: GangUnplaced) -> str:
 def nodes_text(scope: Scope) -> str:
     """Such as "node n1", "each of 3 nodes (n1, n2, n3)" or "every node"."""
     if scope.count == 1:
-        allocated = f"{listed('claim', scope.claims)} {'is' if len(scope.claims) == 1 else 'are'} allocated"
+        claims = [each.partition("/")[2] for each in scope.claims]
+        allocated = f"{listed('claim', claims)} {'is' if len(claims) == 1 else 'are'} allocated"
         return f"node {scope.nodes[0]}" + (f" (where {allocated})" if scope.claims else "")
     if scope.count == scope.compared:
         return EVERY_NODE
@@ -163,7 +164,8 @@ def _unavailable(statement: DevicesUnavailable) -> str:
     parts = [_loss(statement, loss) for loss in statement.losses]
     for index, loss in enumerate(statement.losses):
         if used and loss.rule in USE:
-            parts[index] += f" ({'' if loss.rule == 'in use' else 'used '}{where}by {used})"
+            lead = {"in use": "", "capacity": "the rest is used "}.get(loss.rule, "used ")
+            parts[index] += f" ({lead}{where}by {used})"
             break
     if statement.left:
         parts.append(f"{statement.left} {'is' if statement.left == 1 else 'are'} free")
@@ -190,11 +192,12 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
             return f"{loss.count} cannot provide the requested capacity, which the request policy rounds up or limits"
         capacity = next(filter(_is_short, statement.capacities))
         if not capacity.devices:
-            return f"{count} {'has' if one else 'have'} no capacity {capacity.name}"
-        asked = f"less than {capacity.asked}" if capacity.asked else "not all"
+            lead = "none has" if count == "all" else f"{count} {'has' if one else 'have'} no"
+            return f"{lead} capacity {capacity.name}"
         lacking = (each for each in capacity.amounts if not capacity.asked or _is_less(each, capacity.asked))
         most = next(lacking, capacity.left or "0")
-        return f"{count} {'has' if one else 'have'} {asked} of {capacity.name} left, at most {most}"
+        has = f"{count} {'has' if one else 'have'} at most {most} of {capacity.name} free"
+        return f"{has}, {f'less than the requested {capacity.asked}' if capacity.asked else 'and all is requested'}"
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
@@ -227,8 +230,9 @@ def _constraint(statement: ConstraintUnmet) -> str:
             f"{statement.wanted} devices with different values of {identifier} requested, the free devices of {nodes} "
             f"have only {counted(best, 'different value')}"
         )
-    used = _used_by(OTHERS, statement.scope, statement.holders)
-    return f"{statement.label}: {text}{used and f' ({used})'}"
+    missing = f"{counted(statement.missing, 'free device')} without it" if statement.missing else ""
+    notes = ", ".join(filter(None, (missing, _used_by(OTHERS, statement.scope, statement.holders))))
+    return f"{statement.label}: {text}{notes and f' ({notes})'}"
 
 
 def _used_by(text: str, scope: Scope, holders: Sequence[HoldingClaim]) -> str:
@@ -248,8 +252,8 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
         case "node selector" if several:
             return f"{node} do not match nodeSelector {obstacle.what}={obstacle.asked}"
         case "node selector":
-            label = f"the label {obstacle.what} is {obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
-            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} ({label})"
+            label = f"{obstacle.what}={obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
+            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} (it has {label})"
         case "node affinity":
             does = "do" if several else "does"
             return f"{node} {does} not match the required node affinity{obstacle.asked and f' ({obstacle.asked})'}"
@@ -259,9 +263,9 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
         case "pods":
             return f"{node} {'have' if several else 'has'} the maximum number of pods ({obstacle.has} free)"
         case "claim elsewhere" if obstacle.asked:
-            return f"claim {obstacle.what} is allocated on node {obstacle.asked}, and only pods on that node can use it"
+            return f"{_own(obstacle)} is allocated on node {obstacle.asked}, and only pods on that node can use it"
         case "claim elsewhere":
-            return f"claim {obstacle.what} is allocated for another node, or its allocation cannot be used"
+            return f"{_own(obstacle)} is allocated for another node, or its allocation cannot be used"
         case "node allocatable" if not obstacle.asked:
             return obstacle.what
         case "node allocatable":
@@ -272,6 +276,10 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
         case _:
             free = in_unit(obstacle.has or "0", obstacle.asked)
             return f"{obstacle.what}: {obstacle.asked} requested, {'at most ' if several else ''}{free} free"
+
+
+def _own(obstacle: Obstacle) -> str:
+    return f"claim {obstacle.what.partition('/')[2]}"
 
 
 def in_unit(amount: str, like: str) -> str:

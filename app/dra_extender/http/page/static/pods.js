@@ -169,5 +169,5 @@ function reasons(why) {
 
 /** @param {any} found */
 function remedy(found) {
-  return element("div", { class: "remedy" }, element("p", {}, found.text, " ", element("span", { class: "soft" }, `(fits ${counted(found.nodes, "node")})`)), found.yaml && copyable(found.yaml, "Copy"));
+  return element("div", { class: "remedy" }, element("p", {}, found.text, " ", element("span", { class: "soft" }, `(then it fits ${counted(found.nodes, "node")})`)), found.yaml && copyable(found.yaml, "Copy"));
 }
