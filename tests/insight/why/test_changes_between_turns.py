@@ -18,7 +18,7 @@ from dra_extender.scheduling.turns import run_at_once
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 
 EVERY: Final = 24
-"""One in so many misfits, which differ in what is wrong."""
+"""One of this many misfits is tried. They differ in what is wrong."""
 
 
 def _made_again(cluster: Cluster, shorter: Callable[[ResourceClaim], ResourceClaimSpec]) -> None:

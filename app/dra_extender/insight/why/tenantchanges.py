@@ -148,7 +148,7 @@ def joined(several: Sequence[CandidateChange]) -> CandidateChange:
             text = short = f"add {len(several)} nodes like {first.change.like}"
         case "pod deleted":
             short = f"delete pods {names}"
-            text = f"{short}, whose priority is lower than that of the pod"
+            text = f"{short}, whose priority is below the priority of the pod"
         case _:
             text, short = f"wait until pods {names} end", f"wait for pods {names}"
 
