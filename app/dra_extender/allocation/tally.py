@@ -299,6 +299,10 @@ def _instead(key: str, view: DeviceView) -> str:
     """What the device has, which does not have an attribute or a domain of this name."""
     if any(name.endswith(f"/{key}") for name in view.capacity):
         return f"{key} is a capacity"
+    for name in view.attributes:
+        domain, _, identifier = name.partition("/")
+        if identifier == key:
+            return f"the domain of {key} is {domain}"
     part, kind = (0, "domains") if "." in key else (2, "attributes")
     names = list(dict.fromkeys(name.partition("/")[part] for name in view.attributes))
     more = ", …" if len(names) > NAMES else ""

@@ -30,6 +30,7 @@ OWN: Final = {
     "statements.gang", "statements.pod", "statements.places.pod", "statements.labels", "statements.places.devices",
     # sentences about the pod, its claims, their selectors and requests
     "statements.text", "statements.cause", "groups.reason", "groups.cause", "statements.problem", "unchecked",
+    "statements.clause",
     "statements.scope.claims", "preemption.reason", "remedies.yaml",
     # made from the redacted statements
     "summary",

@@ -50,7 +50,7 @@ def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
 
 def test_a_node_that_is_not_ready_is_repaired_and_not_tolerated() -> None:
     found = misfit_named("the GPUs of a node that is not ready").scene().diagnose(POD)
-    assert "Suggestion: repair the node (`kubectl describe node`" in shortly(found)
+    assert "Suggestion: repair the node (`kubectl describe node v100-1`" in shortly(found)
     assert "toleration" not in fully(found)
     event = event_of(found)
     assert event is not None and event.note.endswith("; repair the node")
@@ -161,7 +161,8 @@ def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -
     found = misfit.scene().diagnose(POD)
     assert found.summary == (
         "the requests of claim c need 9 devices together, node a2 has 8 that can be allocated; "
-        "the requests of claim c need 9 devices together, node a1 has 5 that can be allocated"
+        "the requests of claim c need 9 devices together, node a1 has 5 that can be allocated (others are in use by "
+        "default/busy)"
     )
 
 

@@ -96,6 +96,7 @@ def _wants(request: Json) -> list[Json]:
 
 
 def _class_is_missing(facts: Facts, claim: Json, text: str) -> bool:
+    text = text.removesuffix(", so the other alternatives are not tried")
     match = re.search(r"device class (\S+) does not exist \(classes: ([^)]*)\)$", text)
     assert match is not None, text
     known = sorted(name for kind, name in facts.objects if kind == "DeviceClass")

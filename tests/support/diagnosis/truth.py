@@ -145,6 +145,10 @@ def _unavailable(facts: Facts, statement: DevicesUnavailable) -> Iterator[str]:
             yield f"{sum(not each for each in rules)} devices of {node} are free"
         if statement.left >= (statement.matching or 1 if statement.requested.all else statement.requested.wanted):
             yield "enough devices are left"
+    yield from _holders(facts, statement)
+
+
+def _holders(facts: Facts, statement: DevicesUnavailable | TogetherTooFew) -> Iterator[str]:
     first = {device.id for device in facts.devices(statement.scope.nodes[0])}
     users = {f"default/{claim}" for claim, result in facts.results if id_of(result) in first}
     if not {holder.claim for holder in statement.holders} <= users:
@@ -178,6 +182,7 @@ def _together(facts: Facts, statement: TogetherTooFew) -> Iterator[str]:
         free = {device.id for want in exact for device in facts.free(want, node)}
         if len(free) < statement.available or statement.available >= statement.wanted:
             yield f"{len(free)} are free on {node}"
+    yield from _holders(facts, statement)
 
 
 def _shares(facts: Facts, wanted: Json, node: str) -> bool:

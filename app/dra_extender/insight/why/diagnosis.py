@@ -339,5 +339,6 @@ def _unusable_class(found: SimulatedPod, editable: EditableClaim) -> PodRefused 
         if (name := request.source.device_class_name) not in classes:
             few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
             text = f"{request.label}: device class {name} does not exist (classes: {few or 'none'})"
+            text += ", so the other alternatives are not tried" if request.alternative is not None else ""
             return PodRefused("class missing", text, key)
     return None

@@ -273,8 +273,10 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
         path = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
         for place, word, known in _unknown_words(required, f"{path}/nodeSelectorTerms", labels):
             close = yield from near(word, known, budget)
-            text = f"node affinity {word}: did you mean"
-            edits = [pod_edit(pod, "node affinity", place, n, f"{text} {n}?", f"did you mean {n}?") for n in close]
+            instead = f"instead of {word} in the node affinity"
+            edits = [
+                pod_edit(pod, "node affinity", place, n, f"use {n} {instead}", f"did you mean {n}?") for n in close
+            ]
             yield ChangeList(Order.NAME, edits)
         text = "remove the required node affinity"
         yield ChangeList(

@@ -75,7 +75,12 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
                 if error.source == "capacity":
                     return (PodRefused("claim", group.reason),)
                 problem = error.problem + (error.instead and f" ({error.instead})")
-                return (SelectorFails(_requested(item.tally, names), error.source, problem, error.device),)
+                known = ((each.source, each.index) == (error.source, error.index) for each in item.tally.clauses)
+                failed = (
+                    each.text for each, same in zip(item.tally.clauses, known, strict=True) if same and each.failed
+                )
+                requested = _requested(item.tally, names)
+                return (SelectorFails(requested, error.source, problem, error.device, next(failed, "")),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)
     about = _Nodes(seen, names, classes, compared)
@@ -176,7 +181,7 @@ class _Nodes:
         missing = [key for key, groups in places.items() if not groups]
         if missing:
             tallies = [item.tally for item in self._groups[0].requests if _key(item) in missing]
-            return [self._lacking(tally.claim, tally.request) for tally in tallies]
+            return [found for tally in tallies for found in self._lacking(tally.claim, tally.request)]
         return [NoNodeHasAll(tuple(self._place(key, groups) for key, groups in places.items()), self._compared)]
 
     def _having(self, key: RequestKey) -> list[NodeGroup]:
@@ -196,7 +201,8 @@ class _Nodes:
             _requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0]
         )
 
-    def _lacking(self, claim: str, request: str) -> Statement:
+    def _lacking(self, claim: str, request: str) -> Iterator[Statement]:
+        """If fewer devices would not help either, also why."""
         found = [
             (group, item)
             for group in self._groups
@@ -206,16 +212,23 @@ class _Nodes:
         closest, first = max(found, key=lambda each: (matching(each[1].tally), each[1].tally.offered))
         requested, most = _requested(first.tally, self._names), matching(first.tally)
         if not first.tally.offered:
-            return ClassEmpty(requested, self._compared, self._pools(requested.class_name))
+            yield ClassEmpty(requested, self._compared, self._pools(requested.class_name))
+            return
         tallies = [item.tally for _, item in found if item.tally.offered]
         rules = {loss.rule for tally in tallies for loss in tally.losses if loss.rule in MISMATCH}
         if rules - {"selector"}:
-            return self._unavailable(closest, first)
+            yield self._unavailable(closest, first)
+            return
         clauses = _common(tallies)
         if most:
-            return TooFew(requested, self._compared, most, clauses if rules else ())
+            yield TooFew(requested, self._compared, most, clauses if rules else ())
+            if not first.tally.left:
+                yield self._unavailable(closest, first)
+            if closest.obstacles:
+                yield NodesExcluded(self._scope(closest), closest.obstacles, devices=False)
+            return
         values, more = _values(tallies, clauses[0]) if len(clauses) == 1 else ((), False)
-        return NothingMatches(requested, self._compared, clauses, values, more)
+        yield NothingMatches(requested, self._compared, clauses, values, more)
 
     def _pools(self, class_name: str) -> tuple[str, ...]:
         """The pools that cannot be used, of drivers that the selectors of the class name."""
@@ -266,7 +279,7 @@ class _Nodes:
             elif _stage(item.tally) == _Stage.BLOCKED:
                 yield self._unavailable(group, item)
             elif not self._match_somewhere(item.tally):
-                yield self._lacking(item.tally.claim, item.tally.request)
+                yield from self._lacking(item.tally.claim, item.tally.request)
         if short:
             return
         scope = self._scope(group)
@@ -283,10 +296,10 @@ class _Nodes:
         parts = [f"claim{'s' if len(entries) > 1 else ''} {', '.join(entries)}"] if entries else []
         parts += ["the extended resources"] if len(entries) < len(claims) else []
         text = " and ".join(parts) if len(claims) > 1 else f"the requests of {parts[0]}"
+        users = tuple({holder.claim: holder for item in group.requests for holder in item.holders}.values())
         if group.wanted > group.available:
-            yield TogetherTooFew(claim, text, scope, group.wanted, group.available)
+            yield TogetherTooFew(claim, text, scope, group.wanted, group.available, users)
         else:
-            users = tuple({holder.claim: holder for item in group.requests for holder in item.holders}.values())
             others, cause = () if group.holders else users, group.cause or group.reason
             constraints = _named(group.constraints)
             yield Unsatisfiable(claim, text, scope, cause, "search", group.holders, constraints, others)

@@ -21,6 +21,7 @@ from dra_extender.insight.why.statements import (
     GangUnplaced,
     HoldingClaim,
     NodesExcluded,
+    TogetherTooFew,
     Unsatisfiable,
 )
 from dra_extender.insight.why.wording import text_of
@@ -28,7 +29,8 @@ from dra_extender.scheduling.noderules import Obstacle
 from dra_extender.scheduling.reader import HIDDEN, Reader, listed
 
 _WHOLE: Final = (
-    NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, NodesExcluded, Unsatisfiable, GangUnplaced,
+    NodeGroup, DiagnosedRequest, DevicesUnavailable, ConstraintUnmet, TogetherTooFew, NodesExcluded, Unsatisfiable,
+    GangUnplaced,
 )  # fmt: skip
 """The structs with parts that name objects of other namespaces."""
 _NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}

@@ -25,6 +25,7 @@ KNOWN: Final = 256
 """Known words, and known values per name."""
 LONGEST: Final = 64
 """Letters of a known word or value."""
+ATTRIBUTES: Final = "device.attributes["
 LETTERS: Final = 8
 """Letters of a selector that are read in a unit of work."""
 FLIPPED: Final = {"true": "false", "false": "true"}
@@ -94,6 +95,10 @@ def of_selectors(
         expression = cel.expression if cel is not None else ""
         yield from budget.charge(CHANGE + 3 * len(expression) // LETTERS)
         written = _Clause(request, index, number, clauses(expression))
+        if ATTRIBUTES in written.text and any(f"].{name}" in written.text for name in vocabulary.capacities):
+            text = f"use device.capacity instead of device.attributes in {written.brief}"
+            capacity = written.edit(text, "device.capacity", written.text.replace(ATTRIBUTES, "device.capacity["))
+            yield ChangeList(Order.MISTAKE, [capacity])
         yield from _spellings(written, vocabulary.of(reads), vocabulary, budget)
         every = written._replace(number=0, parts=(expression,)).edit("remove the selector", "without the selector")
         removed = written.edit(f"remove {written.brief}", f"without {written.brief}")

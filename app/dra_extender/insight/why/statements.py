@@ -161,13 +161,16 @@ class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
 
 
 class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
-    """Each node of the scope has `available` devices that could be allocated; the requests need `wanted` together."""
+    """Each node of the scope has `available` devices that could be allocated; the requests need `wanted` together.
+    `holders`: claims that use devices of the first node that match.
+    """
 
     claim: str
     label: str
     scope: Scope
     wanted: int
     available: int
+    holders: tuple[HoldingClaim, ...] = ()
 
 
 class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
@@ -187,12 +190,15 @@ class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
 
 
 class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):
-    """A selector of the class or the request cannot be evaluated for this device."""
+    """A selector of the class or the request cannot be evaluated for this device. `clause`: the part of the selector
+    that fails; empty if it is not known.
+    """
 
     requested: Requested
     source: Literal["class", "request", "node"]
     problem: str
     device: str
+    clause: str = ""
 
 
 class NodesExcluded(msgspec.Struct, frozen=True, tag="nodes excluded"):

@@ -123,9 +123,12 @@ def _first(found: Diagnosis) -> tuple[str, str] | None:
             name = each.requested.class_name
             text = f"Suggestion: have an administrator correct the selector of class {name}."
             return text, f"correct the selector of class {name}"
-    excluded = (each.obstacles for each in found.statements[:1] if isinstance(each, NodesExcluded))
-    if any(obstacle.what.startswith(UNHEALTHY) for each in excluded for obstacle in each):
-        return "Suggestion: repair the node (`kubectl describe node` shows its conditions).", "repair the node"
+        if isinstance(each, NodesExcluded) and any(it.what.startswith(UNHEALTHY) for it in each.obstacles):
+            node = each.scope.nodes[0]
+            return (
+                f"Suggestion: repair the node (`kubectl describe node {node}` shows its conditions).",
+                "repair the node",
+            )
     return _FIRST.get(found.rule)
 
 

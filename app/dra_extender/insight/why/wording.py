@@ -81,9 +81,10 @@ def _text(statement: Statement) -> str:
         case ConstraintUnmet():
             return _constraint(statement)
         case TogetherTooFew():
+            used = _used_by(OTHERS, statement.scope, statement.holders)
             return (
                 f"{statement.label} need {counted(statement.wanted, 'device')} together, "
-                f"{nodes_text(statement.scope)} has {statement.available} that can be allocated"
+                f"{nodes_text(statement.scope)} has {statement.available} that can be allocated{used and f' ({used})'}"
             )
         case Unsatisfiable(label=""):
             return f"{nodes_text(statement.scope)}: {statement.cause}"
@@ -96,6 +97,7 @@ def _text(statement: Statement) -> str:
         case SelectorFails(requested):
             whose = f"the selector of class {requested.class_name}" if statement.source == "class" else "its selector"
             problem = EXPLAINED.get(statement.problem, statement.problem)
+            problem += f" in {brief(statement.clause)}" if statement.clause and problem != statement.problem else ""
             return f"{requested.label}: {whose} ends with an error on device {statement.device}: {problem}"
         case NodesExcluded():
             several = statement.scope.count > 1
@@ -169,7 +171,8 @@ def _unavailable(statement: DevicesUnavailable) -> str:
             break
     if statement.left:
         parts.append(f"{statement.left} {'is' if statement.left == 1 else 'are'} free")
-    return f"{requested.label}: {wanted}{': ' if parts else ''}{', '.join(parts)}"
+    lead = ", of which " if scope.count > 1 else ": "
+    return f"{requested.label}: {wanted}{lead if parts else ''}{', '.join(parts)}"
 
 
 def _is_less(amount: str, other: str) -> bool:
@@ -196,7 +199,8 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
             return f"{lead} capacity {capacity.name}"
         lacking = (each for each in capacity.amounts if not capacity.asked or _is_less(each, capacity.asked))
         most = next(lacking, capacity.left or "0")
-        has = f"{count} {'has' if one else 'have'} at most {most} of {capacity.name} free"
+        free = "" if most == capacity.most else " free"
+        has = f"{count} {'has' if one else 'have'} at most {most} of {capacity.name}{free}"
         return f"{has}, {f'less than the requested {capacity.asked}' if capacity.asked else 'and all is requested'}"
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
@@ -221,7 +225,9 @@ def _constraint(statement: ConstraintUnmet) -> str:
     identifier, best = statement.attribute.rpartition("/")[2], statement.best
     nodes = nodes_text(statement.scope)
     if not best:
-        return f"{statement.label}: the free devices of {nodes} do not have the attribute {statement.attribute}"
+        return (
+            f"{statement.label}: {statement.kind} {statement.attribute}: no free device of {nodes} has this attribute"
+        )
     if statement.kind == "matchAttribute":
         wanted = f"{statement.wanted} devices with the same {identifier}"
         text = f"{wanted} requested, {nodes} has at most {best} such {'device' if best == 1 else 'devices'} free"
