@@ -118,6 +118,11 @@ CHARACTERS_OF_MANIFESTS: Final = Limit(
 )
 
 
+COMBINATIONS_OF_DEVICE: Final = Limit(
+    64,
+    "of values of lists, where a gang needs one value of several attributes; each is counted",
+    "test_a_device_whose_lists_make_too_many_combinations_counts_as_one_without_them",
+)
 NODES_OF_REQUEST: Final = Limit(
     65_536, "more than any cluster has", "test_an_invalid_request_gets_an_error_and_no_decision"
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-CONFLICT, FORBIDDEN, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 403, 410, 404, 429
+CONFLICT, FORBIDDEN, GONE, NOT_FOUND, TOO_MANY_REQUESTS, INTERNAL_ERROR = 409, 403, 410, 404, 429, 500
 
 
 class FailureStatus(msgspec.Struct, frozen=True):
@@ -120,6 +120,13 @@ def is_passing(error: ApiError) -> bool:
     if isinstance(error, UndecodableError):
         return False
     return isinstance(error, OutcomeUnknownError | ThrottledError | UnreachableError | NotServedError)
+
+
+def is_outage(error: ApiError) -> bool:
+    """True if the server may answer requests about other objects in the same way. False for 500: the API server sends
+    it also when one object is too large for etcd with the change, and it does so each time.
+    """
+    return is_passing(error) and error.status != INTERNAL_ERROR
 
 
 def error_from_status(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import msgspec
 import pytest
 
@@ -18,6 +20,7 @@ from dra_extender.api.errors import (
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.bind.failure import Unresolved
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
 from tests.support.scheduling.leftovers import NO_SWEEP
@@ -259,6 +262,42 @@ async def test_others_are_not_asked_for_while_the_server_is_silent(world: World,
     service.client.faults.clear()
     await world.settle(120.0)
     assert len(service.extender.pending_rollbacks) == 0
+
+
+class _Pod(NamedTuple):
+    key: str
+    uid: str
+
+
+class _Rollback(NamedTuple):
+    """A rollback that succeeds, or fails with this error."""
+
+    pod: _Pod
+    error: ApiError | None
+    claims: tuple[str, ...] = ()
+    state: int = 0
+    may_run: bool = True
+
+    async def run(self, policy: object) -> bool:
+        if self.error is not None:
+            raise Unresolved("pod", self.error)
+        return False
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [(OutcomeUnknownError(500, "", "etcdserver: request is too large"), 1), (OutcomeUnknownError(0, "Timeout"), 2)],
+    ids=["about one object", "about all"],
+)
+async def test_one_pod_about_which_the_server_fails_keeps_no_other(world: World, error: ApiError, left: int) -> None:
+    """500 is also what the API server says about an object that is too large for etcd."""
+    service = world.service(config=NO_SWEEP)
+    pending: Any = service.extender.pending_rollbacks
+    for name, failure_of in (("p", error), ("q", None)):
+        pending.put(_Rollback(_Pod(f"default/{name}", f"uid-{name}"), failure_of), Unresolved("pod", error))
+    await world.settle(10.0)
+    await pending.work()
+    assert len(pending) == left
 
 
 # --- a claim that becomes unreadable ---------------------------------------------------------------------------------

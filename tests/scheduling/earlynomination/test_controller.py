@@ -191,6 +191,17 @@ async def test_a_pod_that_somebody_changes_at_the_same_time_is_nominated_later(w
     assert nominated(world) == {"a": "n1"}
 
 
+async def test_a_pod_that_is_too_large_to_be_nominated_delays_no_other(world: World) -> None:
+    service = planning(world, n1=2)
+    world.api.too_large |= {"a"}
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    assert (nominated(world), ended(service)) == ({}, {"failed": 1})
+    world.add(*waiting("b"))
+    await world.settle(1.0)
+    assert nominated(world) == {"b": "n1"}
+
+
 async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None:
     planning(world, n1=2, n2=2)
     claim, pod = waiting("a")

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
+from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
 from dra_extender.scheduling.gangs.attributes import MOST_ATTRIBUTES, MOST_VALUES, SAME
@@ -168,3 +169,20 @@ async def test_values_that_only_one_device_has_do_not_hide_larger_groups(world: 
     alone = world.service(*alike(gang("h", 3)))
     (reason,) = await reasons(alone, world, "h-0")
     assert f"none of the {MOST_VALUES} most frequent values of device attribute" in reason
+
+
+def listing(*counts: int) -> dict[str, Any]:
+    """A device with lists of this many values in the attributes `a0`, `a1` …"""
+    return {f"a{number}": {"strings": [f"s{index}" for index in range(count)]} for number, count in enumerate(counts)}
+
+
+@pytest.mark.parametrize(("counts", "fits"), [((8, 8), True), ((8, 9), False), ((12, 12, 12, 12), False)])
+async def test_a_device_whose_lists_make_too_many_combinations_counts_as_one_without_them(
+    world: World, counts: tuple[int, ...], fits: bool
+) -> None:
+    devices: list[Any] = [{"name": f"d{number}", "attributes": listing(*counts)} for number in range(2)]
+    written = ", ".join(f"{DRIVER}/a{number}" for number in range(len(counts)))
+    features = FeatureGates(DRAListTypeAttributes=True)
+    world.add(make_class(), make_node("n0", cpu="100"), make_slice("n0", devices), *alike(gang("g", 2), written))
+    service = world.service(features=features)
+    assert (await offered(service, world, "g-0", "g-1") == [["n0"], ["n0"]]) is fits

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
+from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.insight.why.text import fully
 from dra_extender.scheduling.gangs.plans import GangPlans
@@ -18,6 +19,7 @@ from dra_extender.scheduling.turns import run_at_once
 from tests.support.scheduling.gangs import gang, member, names, nodes, offered
 from tests.support.scheduling.nominating import ADVISE, ON, running, tried, wanting
 from tests.support.simulation.objects import Objects, make_claim
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
 
 
@@ -289,3 +291,26 @@ async def test_the_verb_adds_the_victims_without_which_the_gang_does_not_fit(
     assert {node: [pod.UID.removeprefix("uid-") for pod in each.Pods or ()] for node, each in found.items()} == expected
     off = world.service(config=msgspec.structs.replace(ON, preemption="off"))
     assert (await off.extender.preempt(args)).NodeNameToMetaVictims == {}
+
+
+async def test_a_nominated_pod_that_joins_another_gang_has_one_nomination(world: World) -> None:
+    """Its user changes the annotation before the pod is bound."""
+    service = await filled(world, nodes(2, 2), x=("n1", 1, 2), y=("n2", 2, 2))
+    world.add(*gang("h", 2, existing=1, priority=10))
+    assert not await tried(world, service, "h-0")
+    await world.settle(52.0)  # preemption for it is evaluated again some seconds later
+    world.add(*gang("g", 2, priority=10))
+    assert not await tried(world, service, "g-0")
+    assert not await tried(world, service, "g-1")
+    await world.settle(2.0)
+    (nomination,) = service.extender.nominations
+    first = nomination.pod.metadata.name
+    world.api.put(with_metadata(world.api.pod(first), annotations={GANG: "h", GANG_SIZE: "2"}))
+    for _ in range(90):
+        await world.settle(1.0)
+        nominations = service.extender.nominations
+        assert len(nominations) == sum(len(each.by_pod) for each in nominations)
+    for name in ("g-0", "g-1", "h-0"):
+        world.api.delete_pod(name)
+    await world.settle(10.0)
+    assert (list(service.extender.nominations), len(service.extender.nominations)) == ([], 0)

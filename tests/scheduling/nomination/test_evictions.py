@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dra_extender.api.errors import RejectedError, UnreachableError
+import pytest
+
+from dra_extender.api.errors import (
+    ApiError,
+    DisruptionBudgetError,
+    OutcomeUnknownError,
+    RejectedError,
+    UnreachableError,
+)
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
 from dra_extender.scheduling.nomination.nominations import is_preempting
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED
-from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
+from tests.support.scheduling.nominating import FOUR, ON, alive, full, tried, until_bound, wanting
 from tests.support.simulation.api import deleted
 from tests.support.simulation.objects import Objects, make_pod
 from tests.support.simulation.strategy import with_metadata, with_pod_status
@@ -140,6 +148,46 @@ async def test_whoever_the_api_server_does_not_let_us_evict_is_replaced_by_someb
     """An admission webhook, for example: the same victim would be refused again and again."""
     service = await full(world, small, FOUR)
     service.client.fail("try_evict_pod", RejectedError(403, "Forbidden"), times=2)
+    world.add(*wanting("p", 10))
+    assert await until_bound(world, service, "p") == "n1"
+    assert world.api.evicted == ["b"]
+
+
+async def test_a_victim_that_is_too_large_for_the_condition_is_evicted_without_it(world: World, small: Objects) -> None:
+    """Its owner can make a pod so large. It must not keep its devices from pods of higher priority."""
+    service = await full(world, small, FOUR)
+    world.api.too_large |= {"a"}
+    world.add(*wanting("p", 10))
+    assert await until_bound(world, service, "p") == "n1"
+    assert world.api.evicted == ["a"]
+
+
+async def test_nobody_goes_again_and_again_beside_a_victim_that_stays(world: World, small: Objects) -> None:
+    """A victim that was not evicted before is the first one the next time."""
+    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    world.api.kept |= {"a"}
+    world.add(*wanting("p", 10, count=2))
+    for second in range(400):
+        await tried(world, service, "p")
+        await world.settle(1.0)
+        if second % 20 == 19 and not any(name.startswith("b") for name in alive(world)):
+            world.add(*wanting(f"b{second}", 2))
+        for name in alive(world):
+            if name.startswith("b") and not world.api.pod(name).spec.node_name:
+                await tried(world, service, name)
+    assert world.api.evicted == ["b"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DisruptionBudgetError(429, "TooManyRequests"), OutcomeUnknownError(500, "InternalError")],
+    ids=["a budget that changes", "a webhook that does not answer"],
+)
+async def test_another_victim_goes_where_the_api_server_would_not_evict_the_first(
+    world: World, small: Objects, error: ApiError
+) -> None:
+    service = await full(world, small, FOUR)
+    service.client.fail("try_evict_pod", error, times=2)
     world.add(*wanting("p", 10))
     assert await until_bound(world, service, "p") == "n1"
     assert world.api.evicted == ["b"]

@@ -108,3 +108,16 @@ async def test_what_is_freed_for_an_extended_resource_is_kept_from_pods_of_lower
     assert not await tried(world, service, "low")
     assert await until_bound(world, service, "p") == "n1"
     assert world.api.evicted == ["a"]
+
+
+def test_a_pod_has_one_nomination() -> None:
+    """One that takes in a pod of another one replaces it: nothing is promised or kept for the other one any more."""
+    nominations = Nominations()
+    nominations.put(nomination("p", 10))
+    gang = msgspec.structs.replace(nomination("q", 10), nodes={"uid-q": "n1", "uid-p": "n1"})
+    nominations.put(gang)
+    assert (list(nominations), kept_from(nominations, "other", 0)) == ([gang], ["claim-q"])
+    nominations.drop("uid-p")
+    assert (len(nominations), kept_from(nominations, "other", 0)) == (0, [])
+    claim = make_claim("claim-p")
+    assert not nominations.promises(claim, make_pod("other"))

@@ -84,6 +84,10 @@ class Api:
         """By UID of the pod: the node that it was nominated for ahead of the queue, last."""
         self.protected: set[str] = set()
         """Names of pods that a budget keeps from being evicted."""
+        self.kept: set[str] = set()
+        """Names of pods that a webhook keeps from being evicted. It does not refuse a dry run."""
+        self.too_large: set[str] = set()
+        """Names of pods that etcd does not store with one more condition or nominated node."""
         self.restores = 0
         """How often it was set back."""
         self.evicted: list[str] = []

@@ -305,8 +305,14 @@ class Client:
 
         await self._call("bind_pod", commit)
 
+    def _store_more(self, name: str) -> None:
+        """Raises OutcomeUnknownError: what the API server answers when etcd refuses the size of an object."""
+        if name in self.api.too_large:
+            raise OutcomeUnknownError(500, "", "etcdserver: request is too large")
+
     async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
         def commit() -> Pod:
+            self._store_more(pod.metadata.name)
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
             if stored is None:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
@@ -320,6 +326,7 @@ class Client:
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         def commit() -> None:
+            self._store_more(pod.metadata.name)
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
             if stored is None:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
@@ -353,6 +360,8 @@ class Client:
                 raise DisruptionBudgetError(429, "TooManyRequests", "the pod's disruption budget", causes)
             if stored.metadata.uid != pod.metadata.uid:
                 raise ConflictError(409, "Conflict", "uid")
+            if not dry_run and stored.metadata.name in self.api.kept:
+                raise OutcomeUnknownError(500, "InternalError", "a webhook failed")
             if not dry_run:
                 self.api.evict(stored)
 

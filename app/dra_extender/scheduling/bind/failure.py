@@ -20,6 +20,7 @@ from dra_extender.api.errors import (
     ThrottledError,
     UndecodableError,
     UnreachableError,
+    is_outage,
     is_passing,
 )
 from dra_extender.scheduling.config import SchedulingConfig
@@ -69,7 +70,7 @@ class BindFailure(Exception):
 
 class Unresolved(Exception):
     """The API server did not show or change what is stored, so the rollback is retried later. `text` says what failed
-    and why, for people; `reason` is what metrics count.
+    and why, for people; `reason` is what metrics count. `is_outage`: other rollbacks may fail in the same way.
     """
 
     def __init__(self, what: str, error: ApiError) -> None:
@@ -80,6 +81,7 @@ class Unresolved(Exception):
             self.reason = "undecodable"
         elif is_passing(error):
             self.reason = "unanswered"
+        self.is_outage = is_outage(error)
 
 
 def error_text(error: ApiError) -> str:

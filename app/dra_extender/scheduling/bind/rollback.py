@@ -282,7 +282,7 @@ class PendingRollbacks:
             self._ports.record_event(pod, "Warning", "DevicesHeld", note)
 
     async def work(self) -> None:
-        """Retry the rollbacks that are due. When the API server does not answer one of them, the others wait too."""
+        """Retry the rollbacks that are due. During an outage of the API server, the others wait too."""
         for rollback, entry in list(self._entries.items()):
             if not rollback.may_run or (rollback.state == entry.state and not self._pauses.over(rollback)):
                 continue
@@ -292,7 +292,7 @@ class PendingRollbacks:
             except Unresolved as why:
                 entry.why = why
                 self._pauses.failed(rollback)
-                if why.reason == "unanswered":
+                if why.is_outage:
                     return
                 continue
             del self._entries[rollback]

@@ -24,7 +24,7 @@ from typing import Final
 import structlog
 
 from dra_extender.api.core import Pod
-from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from dra_extender.api.errors import INTERNAL_ERROR, ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.groups import group_of
 from dra_extender.scheduling.earlynomination.nodechoice import NodeChooser
 from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations, PendingRemovals
@@ -315,7 +315,10 @@ class EarlyNominationController:
             self._removals.drop(uid)
             self._forget(nomination, "failed")
         except ApiError as error:
-            self._pauses.failed(_API)
+            if error.status == INTERNAL_ERROR:
+                self._queue.failed(uid)
+            else:
+                self._pauses.failed(_API)
             self._removals.drop(uid)
             self._forget(nomination, "failed")
             if isinstance(error, OutcomeUnknownError):

@@ -2,20 +2,23 @@
 
 Promises: pure. The devices that members have already, or keep, decide the values. Values with fewest free devices come
 first, so that large groups of devices stay whole. Of more than `MOST_VALUES` the ones with most free devices are
-tried. Linear in the devices of the cluster.
+tried. Linear in the devices of the cluster: a device whose lists make more than `COMBINATIONS_OF_DEVICE` combinations
+counts as one without the attributes, and further values than `MOST_KNOWN` are not known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import product
+from math import prod
 from typing import Final
 
-from dra_extender.allocation.constraints import Values, split
+from dra_extender.allocation.constraints import Token, Values, split
 from dra_extender.api.resource import Device, DeviceID
 from dra_extender.devices.models import attribute_of
 from dra_extender.devices.usage import PoolID
+from dra_extender.limits import COMBINATIONS_OF_DEVICE
 from dra_extender.scheduling.view import View
 
 SAME: Final = "dra-extender.dev/same-device-attribute"
@@ -24,7 +27,11 @@ MOST_ATTRIBUTES: Final = 4
 CHARACTERS_OF_ATTRIBUTE: Final = 96
 """A longer name of an attribute does not exist. The reasons of all nodes quote it."""
 MOST_VALUES: Final = 64
-DEVICES_PER_UNIT: Final = 2
+MOST_KNOWN: Final = 2**16
+COMBINATIONS_PER_UNIT: Final = 2
+
+Tokens = Sequence[Sequence[Token]]
+"""The values that a device has, by attribute."""
 
 
 def attributes_of(annotations: Mapping[str, str]) -> tuple[str, ...]:
@@ -52,7 +59,7 @@ def values_of(view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]) 
     for device in fixed:
         known = pools[device[:2]].device(device[2]) if device[:2] in pools else None
         if known is not None:
-            allowed.intersection_update(_values(device[0], known, attributes, lists))
+            allowed.intersection_update(_values(attributes, _tokens(device[0], known, attributes, lists)))
     names = " and ".join(attributes)
     if not free:
         return (), f"no device has attribute {names}"
@@ -67,26 +74,37 @@ def values_of(view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]) 
 def _free(view: View, attributes: Sequence[str], lists: bool) -> Counter[Values]:
     """The values that devices have, and how many of these are not in use. Raises TurnSpent and Deferred."""
     budget, overlay = view.decisions.budget, view.overlay()
-    read: set[PoolID]
+    read: set[tuple[PoolID, str]]
     free: Counter[Values]
     read, free = budget.found.setdefault((SAME, *attributes), (set(), Counter()))
     for pool, published in view.cluster.inventory.pools.items():
-        if pool in read:
-            continue
-        slices = published.slices.values()
-        budget.spend(sum(len(each.spec.devices) for each in slices) // DEVICES_PER_UNIT)
         holdings = overlay.holdings(pool)
         owned = holdings.owned if holdings is not None else ()
-        for device in chain.from_iterable(each.spec.devices for each in slices):
-            for found in _values(pool[0], device, attributes, lists):
-                free[found] += device.name not in owned
-        read.add(pool)
+        for name, each in published.slices.items():
+            if (pool, name) in read:
+                continue
+            tokens = [_tokens(pool[0], device, attributes, lists) for device in each.spec.devices]
+            budget.spend(sum(1 + _combinations(listed) for listed in tokens) // COMBINATIONS_PER_UNIT)
+            for device, listed in zip(each.spec.devices, tokens, strict=True):
+                for found in _values(attributes, listed):
+                    if len(free) < MOST_KNOWN or found in free:
+                        free[found] += device.name not in owned
+            read.add((pool, name))
     return free
 
 
-def _values(driver: str, device: Device, attributes: Sequence[str], lists: bool) -> Iterator[Values]:
-    """What the device has: one combination, or several if an attribute is a list."""
+def _tokens(driver: str, device: Device, attributes: Sequence[str], lists: bool) -> Tokens:
     written = [attribute_of(driver, device.attributes, name) for name in attributes]
-    tokens = [split(each.value, lists) if each is not None else () for each in written]
-    for found in product(*tokens):
+    return [split(each.value, lists) if each is not None else () for each in written]
+
+
+def _combinations(tokens: Tokens) -> int:
+    """How many combinations count; none if there are too many."""
+    count = prod(map(len, tokens))
+    return count if count <= COMBINATIONS_OF_DEVICE else 0
+
+
+def _values(attributes: Sequence[str], tokens: Tokens) -> Iterator[Values]:
+    """What a device has: one combination, or several if an attribute is a list."""
+    for found in product(*tokens) if _combinations(tokens) else ():
         yield tuple(zip(attributes, found, strict=True))

@@ -180,6 +180,8 @@ class PreemptionController:
             claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
             devices=found.needed(),
         )
+        if any(uid in self._nominations for uid in nomination.by_pod):  # with a pod that was of another gang before
+            return
         reader = self._reader(pod)
         self._nominations.put(nomination)
         try:

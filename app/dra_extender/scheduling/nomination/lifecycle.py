@@ -26,7 +26,7 @@ import structlog
 from cachetools import LRUCache
 
 from dra_extender.api.core import Pod, PodDisruptionBudget
-from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError, is_passing
+from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.plaintext import counted, printable
@@ -65,21 +65,26 @@ class Evictions:
         for victim in victims:
             try:
                 await self._ports.evict_pod(victim, dry_run=True)
-            except DisruptionBudgetError:
-                self._observer.count(PREEMPTION_VICTIMS, "forbidden")
-                return victim
             except (NotFoundError, ConflictError):
                 continue
             except ApiError as error:
-                if not is_passing(error):
-                    self._refused[victim.metadata.uid] = True
-                    self._pauses.failed(victim.metadata.uid)
+                if error.status:
+                    self._failed(victim, error)
+                if isinstance(error, DisruptionBudgetError):
+                    self._observer.count(PREEMPTION_VICTIMS, "forbidden")
+                    return victim
                 raise
         return None
 
+    def _failed(self, victim: Pod, error: ApiError) -> None:
+        """Without an answer (status 0), nothing is known about this victim."""
+        self._pauses.failed(victim.metadata.uid)
+        if error.status:
+            self._refused[victim.metadata.uid] = True
+
     @property
     def refused(self) -> frozenset[str]:
-        """UIDs of pods whose eviction the API server refused lately, for example by an admission webhook."""
+        """UIDs of pods that the API server did not evict lately, for example because of an admission webhook."""
         return frozenset(uid for uid in self._refused if not self._pauses.over(uid))
 
     @property
@@ -95,6 +100,10 @@ class Evictions:
         """False for a while after a failure."""
         return self._pauses.over(victim.metadata.uid)
 
+    def failed_before(self, victim: Pod) -> bool:
+        """True when the API server did not evict the victim at least once."""
+        return victim.metadata.uid in self._refused
+
     def evicted(self, victim_uid: str) -> bool:
         """True when the API server accepted the eviction."""
         return victim_uid in self._evicted
@@ -103,13 +112,13 @@ class Evictions:
         """Evict the victim. False when a budget forbids it or the API server refuses: try again later."""
         uid = victim.metadata.uid
         try:
-            await self.write_condition(victim)
+            await self._announce(victim)
             await self._ports.evict_pod(victim)
         except (NotFoundError, ConflictError):
             return True
         except ApiError as error:
             result: VictimResult = "forbidden" if isinstance(error, DisruptionBudgetError) else "failed"
-            self._pauses.failed(uid)
+            self._failed(victim, error)
             self._observer.count(PREEMPTION_VICTIMS, result)
             log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
             return False
@@ -122,6 +131,16 @@ class Evictions:
         note = f"preempted by {known_to(reader, preemptor)} on node {node}{for_devices(names)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
+
+    async def _announce(self, victim: Pod) -> None:
+        """Write the condition. A victim to which it could not be written before, such as a pod that is too large, is
+        evicted without it.
+        """
+        try:
+            await self.write_condition(victim)
+        except ApiError as error:
+            if not error.status or not self.failed_before(victim):
+                raise
 
     async def write_condition(self, victim: Pod) -> None:
         """Write the condition DisruptionTarget. Raises ApiError."""
@@ -264,7 +283,7 @@ class NominationLifecycle:
         return waits and nomination.pod.metadata.uid in self._nominations and self._handle.leading()
 
     async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
-        for victim in victims:
+        for victim in sorted(victims, key=self._evictions.failed_before, reverse=True):
             if self._is_current(nomination) and self._evictions.may_try(victim):
                 await self._evict(nomination, victim)
 

@@ -87,9 +87,10 @@ class Nominations:
         """The nominations that a claim is promised to, by UID of their first pod."""
 
     def put(self, nomination: Nomination) -> None:
-        """Add or replace the pod's nomination."""
+        """Add a nomination. It replaces those of its pods."""
         uid = nomination.pod.metadata.uid
-        self.drop(uid)
+        for nominated in nomination.by_pod:
+            self.drop(nominated)
         self._by_pod |= dict.fromkeys(nomination.by_pod, nomination)
         for key in nomination.promised():
             self._promised.setdefault(key, {})[uid] = nomination
