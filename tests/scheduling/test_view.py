@@ -53,7 +53,7 @@ async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, p
     assert claim is not None
     decided = service.decisions.plan([claim], "n1")
     hold = service.cluster.ledger.hold(claim, decided.allocations[0], owner="uid-p")  # type: ignore[union-attr]
-    assert "claim default/c is being allocated" in explain(service, "q")
+    assert "claim c is being allocated" in explain(service, "q")
     generation = service.extender.requeue.revision
     service.extender.requeue.ended("uid-c")
     assert service.extender.requeue.revision == generation
