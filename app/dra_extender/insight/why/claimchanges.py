@@ -191,10 +191,7 @@ def _classes(request: EditableRequest, known: Mapping[str, Set[str]], budget: Qu
 
 def _class(request: EditableRequest, name: str, *, near: bool) -> CandidateChange:
     now = request.source.device_class_name
-    if near:
-        short = f"did you mean class {name}?"
-    else:
-        short = f"class {name}"
+    short = f"did you mean class {name}?" if near else f"class {name}"
     text = f"use class {name} instead of {now} in {request.label}"
     return request.edit("class", "/deviceClassName", name, text, short)
 

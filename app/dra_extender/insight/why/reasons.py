@@ -75,12 +75,10 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
                 if error.source == "capacity":
                     return (PodRefused("claim", group.reason),)
                 problem = error.problem + (error.instead and f" ({error.instead})")
-                known = ((each.source, each.index) == (error.source, error.index) for each in item.tally.clauses)
-                failed = (
-                    each.text for each, same in zip(item.tally.clauses, known, strict=True) if same and each.failed
-                )
-                requested = _requested(item.tally, names)
-                return (SelectorFails(requested, error.source, problem, error.device, next(failed, "")),)
+                selector = error.source, error.index
+                parts = (each for each in item.tally.clauses if (each.source, each.index) == selector)
+                clause = next((each.text for each in parts if each.failed), "")
+                return (SelectorFails(_requested(item.tally, names), error.source, problem, error.device, clause),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)
     about = _Nodes(seen, names, classes, compared)

@@ -25,7 +25,6 @@ KNOWN: Final = 256
 """Known words, and known values per name."""
 LONGEST: Final = 64
 """Letters of a known word or value."""
-ATTRIBUTES: Final = "device.attributes["
 LETTERS: Final = 8
 """Letters of a selector that are read in a unit of work."""
 FLIPPED: Final = {"true": "false", "false": "true"}
@@ -78,6 +77,8 @@ def of_selectors(
 ) -> ChangeLists:
     """All changes of one request's selectors. They change only clauses that a device does not satisfy, or that fail."""
     failing: dict[tuple[int, int], str] = {}
+    capacities: set[str] = set()
+    """That are read as attributes."""
     for tally in found:
         yield from budget.charge(1 + len(tally.clauses))
         for clause in tally.clauses:
@@ -86,6 +87,7 @@ def of_selectors(
         for error in tally.errors:
             if error.source == "request":
                 yield from budget.charge(1 + len(error.expression) // LETTERS)
+                capacities.update({error.key} & vocabulary.capacities.keys())
                 for number in range(len(clauses(error.expression))):
                     failing.setdefault((error.index, number), "")
     if len(failing) > CLAUSES:
@@ -95,10 +97,10 @@ def of_selectors(
         expression = cel.expression if cel is not None else ""
         yield from budget.charge(CHANGE + 3 * len(expression) // LETTERS)
         written = _Clause(request, index, number, clauses(expression))
-        if ATTRIBUTES in written.text and any(f"].{name}" in written.text for name in vocabulary.capacities):
+        if any(f"].{name}" in written.text for name in capacities):
             text = f"use device.capacity instead of device.attributes in {written.brief}"
-            capacity = written.edit(text, "device.capacity", written.text.replace(ATTRIBUTES, "device.capacity["))
-            yield ChangeList(Order.MISTAKE, [capacity])
+            changed = written.text.replace("device.attributes[", "device.capacity[")
+            yield ChangeList(Order.MISTAKE, [written.edit(text, "device.capacity", changed)])
         yield from _spellings(written, vocabulary.of(reads), vocabulary, budget)
         every = written._replace(number=0, parts=(expression,)).edit("remove the selector", "without the selector")
         removed = written.edit(f"remove {written.brief}", f"without {written.brief}")

@@ -28,7 +28,8 @@ CHARACTERS_OF_ATTRIBUTE: Final = 96
 """A longer name of an attribute does not exist. The reasons of all nodes quote it."""
 MOST_VALUES: Final = 64
 MOST_KNOWN: Final = 2**16
-COMBINATIONS_PER_UNIT: Final = 2
+VALUES_PER_UNIT: Final = 4
+"""Values and combinations of values per unit of work."""
 
 Tokens = Sequence[Sequence[Token]]
 """The values that a device has, by attribute."""
@@ -84,7 +85,7 @@ def _free(view: View, attributes: Sequence[str], lists: bool) -> Counter[Values]
             if (pool, name) in read:
                 continue
             tokens = [_tokens(pool[0], device, attributes, lists) for device in each.spec.devices]
-            budget.spend(sum(1 + _combinations(listed) for listed in tokens) // COMBINATIONS_PER_UNIT)
+            budget.spend(sum(map(_cost, tokens)) // VALUES_PER_UNIT)
             for device, listed in zip(each.spec.devices, tokens, strict=True):
                 for found in _values(attributes, listed):
                     if len(free) < MOST_KNOWN or found in free:
@@ -96,6 +97,10 @@ def _free(view: View, attributes: Sequence[str], lists: bool) -> Counter[Values]
 def _tokens(driver: str, device: Device, attributes: Sequence[str], lists: bool) -> Tokens:
     written = [attribute_of(driver, device.attributes, name) for name in attributes]
     return [split(each.value, lists) if each is not None else () for each in written]
+
+
+def _cost(tokens: Tokens) -> int:
+    return 1 + sum(map(len, tokens)) + _combinations(tokens)
 
 
 def _combinations(tokens: Tokens) -> int:
