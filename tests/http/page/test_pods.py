@@ -1,7 +1,8 @@
-"""The rows of pending pods."""
+"""The rows of pending pods, and the end of the updates."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from dra_extender.api.core import Pod
@@ -40,3 +41,12 @@ def test_a_gang_is_one_row_with_all_its_pods_that_wait() -> None:
     rows = [json.loads(updates.state.get(key) or b"") for key in updates.state.keys("pod\n")]
     found = {(row["gang"], row["count"], row["name"], *row["others"]) for row in rows}
     assert found == {("", 1, "alone"), ("gang default/g", 3, "g-2", "g-0", "g-1")}
+
+
+async def test_a_page_that_comes_back_after_the_end_starts_nothing() -> None:
+    """Browsers connect again as soon as their stream ends, and listeners may close later than streams."""
+    updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1)]).view()))
+    with updates.subscriber("", None, list):
+        await updates.close()
+    with updates.subscriber("", None, list):
+        assert {task.get_name() for task in asyncio.all_tasks()} & {"page updates", "page refresh"} == set()

@@ -170,8 +170,8 @@ class PageUpdates:
 
     @contextlib.contextmanager
     def subscriber(self, epoch: str, since: int | None, notify: Callable[[], object]) -> Iterator[Subscriber]:
-        """A subscriber that has received the versions of `epoch` up to `since`."""
-        if self._task is None or self._task.done():
+        """A subscriber that has received the versions of `epoch` up to `since`. After `close` it receives nothing."""
+        if not self.closed and (self._task is None or self._task.done()):
             self._reset()
             self._task = asyncio.create_task(self._run(), name="page updates")
         subscriber = self.state.subscribe(since if epoch == self.epoch else None, notify)
