@@ -129,7 +129,7 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
     numbers, needed, left = bounds.shortage
     _, group, counter = task.counters.names[numbers[0]]
     counters = f"counter {group}/{counter} has" if len(numbers) == 1 else f"the counters {counter} together have"
-    cause = f"{counters} {_amount(left)} left, all requests together need at least {_amount(needed)}"
+    cause = f"{counters} {_amount(left)} left, all requested devices together need at least {_amount(needed)}"
     held = devices_of(task.view, _consumers(task.counters, task.holdings.owned, numbers))
     return msgspec.structs.replace(refused, cause=cause, held=tuple(Held(*device.id) for device in held)[:HELD])
 

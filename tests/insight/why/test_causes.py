@@ -99,7 +99,7 @@ def test_devices_on_two_nodes_are_suggested_for_two_pods() -> None:
     both = claim([exactly(), {"name": "n", "exactly": {"deviceClassName": "nic"}}])
     found = scene(pool("n0", GPU, [{"name": "d0"}]), *nics, classes, both, pod()).diagnose("p")
     assert (found.rule, found.remedies) == ("no node has all", ())
-    assert "request what different nodes have in different pods" in shortly(found, 500)
+    assert "split the pod: devices of different nodes need different pods" in shortly(found, 500)
 
 
 @pytest.mark.parametrize(
@@ -165,3 +165,10 @@ def test_the_remedies_do_not_depend_on_the_order_in_which_nodes_became_known() -
     found = [scene(*known, devices, claim([exactly()]), waits).diagnose("p") for known in (nodes, nodes[::-1])]
     assert found[0].remedies == found[1].remedies
     assert "nodeSelector kubernetes.io/hostname=m01" in [remedy.short for remedy in found[0].remedies]
+
+
+def test_few_of_many_scheduling_gates_are_named() -> None:
+    gates = [{"name": f"example.com/gate-{number}"} for number in range(1_000)]
+    found = scene(pool("n0", GPU, [{"name": "d0"}]), claim([exactly()]), pod(schedulingGates=gates)).diagnose("p")
+    assert "example.com/gate-7 and 992 other gates is removed" in found.summary
+    assert "gate-8" not in found.remedies[0].text

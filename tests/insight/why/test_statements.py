@@ -132,8 +132,8 @@ def test_the_counter_that_is_short_is_named_with_its_users() -> None:
     scene = Scene([*CLASSES, node("n0"), *partitions("n0"), *busy]).settled()
     found = scene.with_more([claim(profile("quarter", 3)), pod("p", "c")]).diagnose("p")
     text = (
-        "the requests of claim c cannot be satisfied together on node n0: counter card/memory has 40Gi left, "
-        "all requests together need at least 60Gi"
+        "claim c cannot be satisfied on node n0: counter card/memory has 40Gi left, "
+        "all requested devices together need at least 60Gi"
     )
     assert found.summary == f"{text} (used by default/busy)"
     assert redacted(found, Reader("other")).summary == f"{text} (used by 1 claim of another namespace)"

@@ -92,7 +92,7 @@ def test_admin_access_of_a_claim_that_does_not_exist_yet_depends_on_the_namespac
 def test_a_toleration_is_told_as_it_is_written() -> None:
     """Last, because the device may be broken, and with the place in the manifest."""
     lines = shortly(misfit_named("every device is tainted").scene().diagnose(POD)).splitlines()
-    assert lines[3].startswith("Suggestion: find out why the devices are tainted, and repair them")
+    assert lines[3].startswith("Suggestion: find out why the devices are tainted (`kubectl dra devices")
     assert lines[6] == "Or: add a toleration of maintenance=firmware:NoSchedule to claim c (then it fits"
     assert lines[8:] == [
         "        # in spec.devices.requests[0].exactly of resourceclaim c",

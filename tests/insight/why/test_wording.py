@@ -61,8 +61,8 @@ def test_holders_of_other_namespaces_are_counted() -> None:
     [
         (
             "devices of two classes that no node has both of",
-            "no node has both 1 device of class a100 (claim c, request g; on a1 and 1 other node) "
-            "and 1 device of class nic (claim c, request n; on h1)",
+            "no node has the devices of both requests: claim c, request g (1 device of class a100) fits a1 "
+            "and 1 other node; claim c, request n (1 device of class nic) fits h1",
         ),
         (
             "every device is tainted",
@@ -96,7 +96,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         ),
         (
             "a template that does not exist",
-            "claim c does not exist, maybe because template nowhere does not exist",
+            "claim c has not been created from template nowhere: does this template exist?",
         ),
     ],
 )
@@ -109,8 +109,8 @@ def test_two_changes_are_one_sentence() -> None:
     misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt model and too many CPUs")
     remedy = misfit.scene().diagnose(POD).remedies[0]
     assert remedy.text == (
-        'claim c: use H100 instead of H1000 in model == "H1000", '
-        "and request at most 8 CPU instead of 100 in container main"
+        'claim c: use H100 instead of H1000 in model == "H1000"; '
+        "also needed: request at most 8 CPU instead of 100 in container main"
     )
 
 

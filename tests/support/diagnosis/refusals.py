@@ -37,10 +37,8 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
         case "claim not created":
             made = [(entry["name"], entry.get("resourceClaimTemplateName")) for entry in entries]
             lacking = [each for each in made if each[1] and ("ResourceClaimTemplate", each[1]) not in facts.objects]
-            texts = [
-                f"claim {name} does not exist, maybe because template {made} does not exist" for name, made in lacking
-            ]
-            true = statement.text in texts
+            text = "claim {} has not been created from template {}: does this template exist?"
+            true = statement.text in [text.format(*each) for each in lacking]
         case "claim leaving":
             true = "deletionTimestamp" in claim["metadata"]
         case "claim full":

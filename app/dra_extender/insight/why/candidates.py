@@ -26,8 +26,10 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.report import Change, ChangeKind
+from dra_extender.plaintext import counted
 from dra_extender.scheduling.turns import QueryBudget, Turns
 
+GATES: Final = 8
 LONGEST: Final = 128
 ALIKE: Final = 0.6
 """The least similarity of two names."""
@@ -167,6 +169,13 @@ class EditableRequest(NamedTuple):
         where = "exactly" if self.alternative is None else f"firstAvailable/{self.alternative}"
         path = f"/devices/requests/{self.request}/{where}{path}"
         return self.editable.edit(kind, path, value, text, short, op, fragment)
+
+
+def gates_text(pod: Pod) -> str:
+    """The names of the pod's scheduling gates, at most `GATES` of them."""
+    gates = pod.spec.scheduling_gates
+    names = ", ".join(gate.name for gate in gates[:GATES])
+    return names + (f" and {counted(len(gates) - GATES, 'other gate')}" if len(gates) > GATES else "")
 
 
 def request_text(name: str) -> str:

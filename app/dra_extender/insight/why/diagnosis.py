@@ -15,7 +15,7 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import MAX_CONSUMERS, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod, snapshot
-from dra_extender.insight.why.candidates import EditableClaim, editable_claims, requests_of
+from dra_extender.insight.why.candidates import EditableClaim, editable_claims, gates_text, requests_of
 from dra_extender.insight.why.gangs import JointTrials, gang_places, placed_beside, trials_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.reasons import Name, Names, of_nodes
@@ -246,7 +246,7 @@ def of_pod(found: SimulatedPod) -> PodRefused | None:
 def _excluded(found: SimulatedPod) -> PodRefused | None:
     rule = found.excluding_rule()
     if rule == "scheduling gate":
-        names = ", ".join(gate.name for gate in found.pod.spec.scheduling_gates)
+        names = gates_text(found.pod)
         return PodRefused("scheduling gate", f"the pod is not scheduled until its scheduling gate {names} is removed")
     if rule:
         served = ", ".join(sorted(found.view.config.scheduler_names))
@@ -298,7 +298,7 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
     for entry in found.pod.spec.resource_claims:
         template, name = entry.resource_claim_template_name, found.claim_names.get(entry.name)
         if not entry.resource_claim_name and template and entry.name not in created:
-            text = f"claim {entry.name} does not exist, maybe because template {template} does not exist"
+            text = f"claim {entry.name} has not been created from template {template}: does this template exist?"
             return PodRefused("claim not created", text)
         claim = found.claim(name) if name else None
         if name and claim is None:

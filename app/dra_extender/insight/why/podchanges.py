@@ -22,6 +22,7 @@ from dra_extender.insight.why.candidates import (
     ChangeList,
     ChangeLists,
     Order,
+    gates_text,
     near,
     object_change,
     pod_change,
@@ -75,7 +76,7 @@ def of_pod(
 def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
     pod = simulated.pod
     if pod.spec.scheduling_gates:
-        names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        names = gates_text(pod)
         text = f"have the owner of scheduling gate {names} remove it"
         yield ChangeList(Order.MISTAKE, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
     served = simulated.view.config.scheduler_names

@@ -293,7 +293,8 @@ class _Nodes:
         entries = [self._names[each].entry for each in claims if each in self._names]
         parts = [f"claim{'s' if len(entries) > 1 else ''} {', '.join(entries)}"] if entries else []
         parts += ["the extended resources"] if len(entries) < len(claims) else []
-        text = " and ".join(parts) if len(claims) > 1 else f"the requests of {parts[0]}"
+        alone = len(claims) == len(group.requests) == 1
+        text = " and ".join(parts) if alone or len(claims) > 1 else f"the requests of {parts[0]}"
         users = tuple({holder.claim: holder for item in group.requests for holder in item.holders}.values())
         if group.wanted > group.available:
             yield TogetherTooFew(claim, text, scope, group.wanted, group.available, users)

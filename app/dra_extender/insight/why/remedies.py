@@ -39,6 +39,7 @@ from dra_extender.insight.why.candidates import (
 )
 from dra_extender.insight.why.nodegroups import NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
+from dra_extender.plaintext import printable
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -263,7 +264,7 @@ def _together(texts: Sequence[str]) -> str:
     """As one text. A question ends its sentence."""
     found = texts[0]
     for text in texts[1:]:
-        found += f"{' Also ' if found.endswith('?') else ', and '}{text}"
+        found += f"{' Also needed: ' if found.endswith('?') else '; also needed: '}{text}"
     return found
 
 
@@ -300,7 +301,8 @@ def _of_pod(pod: Pod, change: Change) -> Iterator[str]:
         yield f"kubectl replace --force -f {meta.name}.yaml"
     else:
         if change.object == "Pod":
-            yield f"# make the change in the pod template of {controller.kind} {controller.name}, or of its owner"
+            owner = printable(f"{controller.kind} {controller.name}")
+            yield f"# make the change in the pod template of {owner}, or of its owner"
         yield f"kubectl delete {named}"
 
 

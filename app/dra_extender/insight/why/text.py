@@ -41,7 +41,7 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "gang": "The pod alone would fit, but enough pods of its gang have to exist and to fit at the same time. Use why "
     "for the other pods.",
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
-    "no node has all": "Suggestion: request what different nodes have in different pods.",
+    "no node has all": "Suggestion: split the pod: devices of different nodes need different pods.",
     "claim elsewhere": "Suggestion: delete the pods that use the claim (its status.reservedFor names them). It "
     "is then deallocated.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
@@ -51,7 +51,8 @@ _HINTS: Final[dict[BindingRule, str]] = {
 _FIRST: Final[dict[BindingRule, tuple[str, str]]] = {
     "class": (_HINTS["class"], "is its driver installed?"),
     "taint": (
-        "Suggestion: find out why the devices are tainted, and repair them (`kubectl dra devices -o wide` shows them).",
+        "Suggestion: find out why the devices are tainted (`kubectl dra devices -o wide` shows them). Repair them, or "
+        "wait until the taint is removed.",
         "repair them, or remove the taint",
     ),
     "pools": (

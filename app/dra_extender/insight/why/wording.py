@@ -74,8 +74,8 @@ def _text(statement: Statement) -> str:
             wanted = f"{counted(requested.wanted, 'device')} of class {requested.class_name}{match}"
             return f"{requested.label}: {wanted} requested, no node has more than {most}"
         case NoNodeHasAll(places):
-            *first, last = map(_place, places)
-            return f"no node has {'both' if len(places) == 2 else 'all of'} {', '.join(first)} and {last}"
+            requests = "both requests" if len(places) == 2 else "all requests"
+            return f"no node has the devices of {requests}: {'; '.join(map(_place, places))}"
         case DevicesUnavailable():
             return _unavailable(statement)
         case ConstraintUnmet():
@@ -89,7 +89,7 @@ def _text(statement: Statement) -> str:
         case Unsatisfiable(label=""):
             return f"{nodes_text(statement.scope)}: {statement.cause}"
         case Unsatisfiable():
-            text = f"{statement.label} cannot be satisfied together on {nodes_text(statement.scope)}: {statement.cause}"
+            text = f"{statement.label} cannot be satisfied on {nodes_text(statement.scope)}: {statement.cause}"
             used = _used_by("used", statement.scope, statement.holders)
             others = _used_by(OTHERS, statement.scope, statement.others)
             notes = "; ".join(filter(None, (", ".join(statement.constraints), used, others)))
@@ -149,7 +149,7 @@ def _place(place: MatchingNodes) -> str:
     others = f" and {counted(place.count - 1, 'other node')}" if place.count > 1 else ""
     requested = place.requested
     wanted = "the devices" if requested.all else counted(requested.wanted, "device")
-    return f"{wanted} of class {requested.class_name} ({requested.label}; on {place.node}{others})"
+    return f"{requested.label} ({wanted} of class {requested.class_name}) fits {place.node}{others}"
 
 
 def _unavailable(statement: DevicesUnavailable) -> str:
@@ -281,7 +281,8 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             return f"neither {node} nor a device class provides {obstacle.what}"
         case _:
             free = in_unit(obstacle.has or "0", obstacle.asked)
-            return f"{obstacle.what}: {obstacle.asked} requested, {'at most ' if several else ''}{free} free"
+            most = "none" if free.rstrip("EPTGMKki") == "0" else f"{'at most ' if several else ''}{free}"
+            return f"{obstacle.what}: {obstacle.asked} requested, {most} free"
 
 
 def _own(obstacle: Obstacle) -> str:
