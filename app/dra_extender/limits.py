@@ -32,6 +32,11 @@ FRAMES: Final = Limit(
 CLAIMS_OF_POD: Final = Limit(
     1_024, "every decision looks up each claim of the pod", "test_a_pod_names_so_many_claims_and_no_more"
 )
+REQUESTS_OF_POD: Final = Limit(
+    4_096,
+    "requests and alternatives of the pod's claims that are not allocated: every decision reads each",
+    "test_the_claims_of_a_pod_have_so_many_requests_and_no_more",
+)
 CONTAINERS_OF_POD: Final = Limit(
     1_000,
     "extended resources are looked up per container, resource and kind of node",
@@ -61,8 +66,8 @@ PODS_OF_GANG: Final = Limit(
 
 PARTS_OF_GANG: Final = Limit(
     16_000,
-    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares; "
-    "no pod of a gang with more gets a node",
+    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares, "
+    "and requests of their claims; no pod of a gang with more of either gets a node",
     "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,9 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.limits import CLAIMS_OF_POD
+from dra_extender.limits import CLAIMS_OF_POD, REQUESTS_OF_POD
 from dra_extender.scheduling.claims import (
+    TOO_LARGE,
     TOO_MANY,
     PodClaims,
     Unschedulable,
@@ -40,8 +41,9 @@ def pod_with(*entries: Json, statuses: list[Json] | None = None, group: str = ""
     return convert(Pod, {**POD, "spec": spec, "status": {"resourceClaimStatuses": statuses or []}})
 
 
-def claim_with(name: str, **metadata: Any) -> ResourceClaim:
-    return convert(ResourceClaim, {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}})
+def claim_with(name: str, requests: Sequence[Json] = (), **metadata: Any) -> ResourceClaim:
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}
+    return convert(ResourceClaim, {"metadata": meta, "spec": {"devices": {"requests": list(requests)}}})
 
 
 def find_in(pod: Pod, *claims: ResourceClaim, features: FeatureGates | None = None) -> Any:
@@ -105,6 +107,17 @@ def test_a_pod_names_so_many_claims_and_no_more(count: int, refused: bool) -> No
     pod = pod_with(*({"name": f"c{number}", "resourceClaimName": "shared"} for number in range(count)))
     found = find_in(pod, claim_with("shared"))
     assert (found == Unschedulable(TOO_MANY)) is refused
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+def test_the_claims_of_a_pod_have_so_many_requests_and_no_more(more: int, refused: bool) -> None:
+    """Alternatives count, too."""
+    alternatives = [{"name": f"a{number}", "deviceClassName": "gpu"} for number in range(7)]
+    requests = [{"name": f"r{number}", "firstAvailable": alternatives} for number in range(32)]
+    names = [f"c{number}" for number in range(REQUESTS_OF_POD // (32 * 8))]
+    claims = [claim_with(name, requests) for name in names] + [claim_with("last", requests[:more])]
+    pod = pod_with(*({"name": name, "resourceClaimName": name} for name in (*names, "last")))
+    assert (find_in(pod, *claims) == Unschedulable(TOO_LARGE)) is refused
 
 
 def test_a_claim_named_twice_is_used_once() -> None:

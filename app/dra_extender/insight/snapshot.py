@@ -24,12 +24,13 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.readonly import ChangedCluster
-from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims
+from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.nodeallocatable import Demand
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
     Obstacle,
+    Port,
     ResourcesInUse,
     Used,
     Wants,
@@ -141,13 +142,15 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices and claims are not checked."""
-        for found in wants.obstacles(node, *self.used(node.name)):
-            yield replace(found, has=self._listener(wants, node)) if found.rule == "host port" else found
+        used = self.used(node.name)
+        for found in wants.obstacles(node, *used):
+            port = conflicting(wants.ports, used[2]) if found.rule == "host port" else None
+            yield found if port is None else replace(found, has=self._listener(port, node))
 
-    def _listener(self, wants: Wants, node: Node) -> str:
-        """The first pod on the node with a port that the pod needs (namespace/name)."""
+    def _listener(self, port: Port, node: Node) -> str:
+        """The first pod on the node that has the port (namespace/name)."""
         for pod in self.tenants.on(node.name):
-            if pod.metadata.uid not in self.removed and conflicting(wants.ports, taken_by(pod)) is not None:
+            if pod.metadata.uid not in self.removed and conflicting((port,), taken_by(pod)) is not None:
                 return pod.metadata.key
         return ""
 
@@ -193,7 +196,10 @@ class SimulatedPod(Struct, frozen=True, dict=True):
     @cached_property
     def cost(self) -> int:
         """Units of work for `prefiltered`."""
-        return (len(self.pod.spec.resource_claims) + len(self.pod.spec.containers)) * CLAIM + self.wants.cost
+        claims = map(self.claim, filter(None, self.claim_names.values()))
+        requests = sum(requests_in(claim) for claim in claims if claim is not None)
+        parts = len(self.pod.spec.resource_claims) + len(self.pod.spec.containers)
+        return parts * CLAIM + requests + self.wants.cost
 
     def cost_of(self, name: str) -> int:
         """Units of work for the obstacles of one node."""

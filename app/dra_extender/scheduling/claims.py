@@ -5,7 +5,8 @@ depends on the pod and its claims only, not on nodes or on the time.
 
 Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/{resourceclaim,pod}.go and PreFilter of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Different from there: a claim that a pod names
-twice is allocated and reserved once; a pod with more than `CLAIMS_OF_POD` claims is refused.
+twice is allocated and reserved once; a pod with more than `CLAIMS_OF_POD` claims, or `REQUESTS_OF_POD` requests, is
+refused.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from dra_extender.api.resource import (
     ResourceClaimConsumerReference,
 )
 from dra_extender.devices.readonly import ReadOnlyLedger
-from dra_extender.limits import CLAIMS_OF_POD
+from dra_extender.limits import CLAIMS_OF_POD, REQUESTS_OF_POD
 
 ADOPTED: Final = "dra-extender.dev/adopted"
 """Annotation of claims: the last bind that took over a reservation made by an earlier bind."""
 
 TOO_MANY: Final = f"the pod names more than {CLAIMS_OF_POD:,} resource claims"
+TOO_LARGE: Final = f"the resource claims of the pod have more than {REQUESTS_OF_POD:,} requests and alternatives"
 
 Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
@@ -126,7 +128,15 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
         return Unschedulable(refusal, behind=behind, terminating=tuple(terminating))
+    if sum(map(requests_in, claims.values())) > REQUESTS_OF_POD:
+        return Unschedulable(TOO_LARGE)
     return tuple(claims.values())
+
+
+def requests_in(claim: ResourceClaim) -> int:
+    """The number of requests and alternatives of a claim that is not allocated."""
+    requests = claim.spec.devices.requests if claim.allocation is None else ()
+    return len(requests) + sum(len(request.first_available) for request in requests)
 
 
 def _owned_by(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> bool:

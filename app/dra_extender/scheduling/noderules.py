@@ -117,7 +117,7 @@ class Wants:
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
         """True when nodes that differ only in their names may differ for the pod."""
         self.cost = (
-            1 + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+            1 + len(self.ports) + (min(size, PARTS_OF_POD) + len(pod.spec.node_selector) + len(self.amounts)) // 4
         )
         """Units of work for one node, about a microsecond each, without its taints: administrators set them."""
 
@@ -213,9 +213,9 @@ def is_large(pod: Pod) -> bool:
     """True when the pod has more parts than can be compared with nodes in one step."""
     spec = pod.spec
     lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
-    if len(spec.topology_spread_constraints) > PARTS_OF_POD or any(len(each) > PARTS_OF_POD for each in lists):
-        return True
-    return _has_large_affinity(pod)
+    ports = sum(len(each.ports) for each in (*spec.init_containers, *spec.containers))
+    sizes = ports, len(spec.topology_spread_constraints), *map(len, lists)
+    return max(sizes) > PARTS_OF_POD or _has_large_affinity(pod)
 
 
 def parts_of(pod: Pod) -> int:

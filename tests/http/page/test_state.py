@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.http.page.state import REMEMBERED_DROPS, PageState, Subscriber
+from dra_extender.http.page.state import BYTES_OF_BATCH, REMEMBERED_DROPS, PageState, Subscriber
 
 
 class Page:
@@ -32,6 +32,15 @@ class Page:
 
 def put(state: PageState, key: str, value: int) -> None:
     state.put(key, f"{key}={value}".encode())
+
+
+def test_a_batch_ends_after_a_large_part() -> None:
+    state = PageState()
+    for number in range(4):
+        state.put(f"k{number}", f"k{number}=".encode() + bytes(BYTES_OF_BATCH // 2))
+    page = Page(state)
+    assert [page.take(), page.take()] == [2, 0]
+    assert len(page.known) == 4
 
 
 def test_a_new_page_receives_everything_in_bounded_batches() -> None:

@@ -35,6 +35,7 @@ def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
         ({"schedulingGroup": {"podGroupName": "g"}}, False),
         ({"volumes": [{"name": f"v{i}"} for i in range(1_001)]}, False),
         ({"nodeSelector": {f"k{i}": "v" for i in range(1_001)}}, False),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80}] * 1_001}]}, False),
         ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_001)}}}, False),
         ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_000)}}}, True),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, False),

@@ -11,7 +11,7 @@ from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
-from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG
+from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
@@ -123,6 +123,18 @@ async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -
     service = world.service(*nodes(1, 1), make_claim("c"), member("last", "c"), *pods)
     (reason,) = await reasons(service, world, "last")
     assert reason.startswith(f"gang default/g: its pods have more than {PARTS_OF_GANG:,} claims, containers")
+
+
+async def test_the_claims_of_a_gang_have_so_many_requests_and_no_more(world: World) -> None:
+    """A claim counts for each pod that names it: each pod's claims are looked at."""
+    alternatives = [{"name": f"a{number}", "deviceClassName": "gpu"} for number in range(7)]
+    requests = [{"name": f"r{number}", "firstAvailable": alternatives} for number in range(32)]
+    names = [f"c{number}" for number in range(REQUESTS_OF_POD // (32 * 8))]
+    claims = [make_claim(name, requests=requests) for name in names]
+    pods = [member(f"p-{number}", *names) for number in range(1 + PARTS_OF_GANG // REQUESTS_OF_POD)]
+    service = world.service(*nodes(1, 1), *claims, *pods)
+    (reason,) = await reasons(service, world, "p-0")
+    assert reason.startswith(f"gang default/g: its claims have more than {PARTS_OF_GANG:,} requests")
 
 
 async def test_a_decision_that_takes_too_long_is_a_reason(world: World) -> None:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 REMEMBERED_DROPS: Final = 10_000
 """Removed keys that are remembered for subscribers that reconnect."""
+BYTES_OF_BATCH: Final = 2**20
 
 
 class Batch(NamedTuple):
@@ -42,11 +43,15 @@ class Subscriber:
         return bool(self._due)
 
     def take(self, most: int) -> Batch:
-        """The next parts."""
-        keys = list(islice(self._due, most))
-        for key in keys:
+        """The next parts, up to the first that exceeds `BYTES_OF_BATCH` with those before it."""
+        found: list[tuple[str, bytes | None]] = []
+        size = 0
+        for key in list(islice(self._due, most)):
+            if size > BYTES_OF_BATCH:
+                break
             del self._due[key]
-        found = [(key, self._state.get(key)) for key in keys]
+            found.append((key, self._state.get(key)))
+            size += len(found[-1][1] or b"")
         return Batch(
             tuple(part for _, part in found if part is not None),
             tuple(key for key, part in found if part is None),

@@ -202,8 +202,9 @@ class PageUpdates:
                 await asyncio.sleep(PERIOD)
         finally:
             refreshing.cancel()
-            await asyncio.gather(refreshing, return_exceptions=True)
+            self._task = None  # a page that opens now starts updates of its own
             self._reset()
+            await asyncio.gather(refreshing, return_exceptions=True)
 
     async def _update(self) -> None:
         """Update once; publish every `PUBLISH_PERIOD` and at the end."""
@@ -321,7 +322,7 @@ class PageUpdates:
         pods = {f"{DIAGNOSIS}{uid}": pod.metadata.namespace for uid, pod in self._pending.items()}
         self.queue.keep(DIAGNOSIS, pods, self._diagnosis)
         self.queue.keep(HEADROOM, {f"{HEADROOM}{name}": HEADROOM for name in classes}, self._headroom)
-        self.queue.keep(PROBLEMS, {PROBLEMS: PROBLEMS}, self._problems)
+        self.queue.keep(PROBLEMS, {PROBLEMS: f"{PROBLEMS}\n"}, self._problems)  # no name of a namespace
 
     def _diagnosis(self, key: str) -> Turns[PagePart] | None:
         pod = self._pending.get(key.removeprefix(DIAGNOSIS))

@@ -199,7 +199,11 @@ class _Consumers:
         if not isinstance(pod, Pod) or group_of(pod) is None:
             return pod
         members, strict = disrupted_together(self._view, pod)
-        running = [each.metadata.uid for each in members if each.spec.node_name and not each.finished]
+        running = [
+            each.metadata.uid
+            for each in members
+            if each.spec.node_name and not each.finished and not is_stuck(self._view, self._terms, each)
+        ]
         self._charge(PER_POD * (len(running) - 1))
         examined = [self._examine(each) for each in running]
         if "stays" in examined and (strict or self._terms.node):
