@@ -147,7 +147,7 @@ async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
     file = tmp_path / "pod.yaml"
     file.write_text("---".join(parts[:2]))
     assert await report("", source, filename=str(file)) == NO
-    assert "claim t has not been created from template made: does this template exist?" in " ".join(
+    assert "claim t has not been created from template made, which may not exist" in " ".join(
         capsys.readouterr().out.split()
     )
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 2}

@@ -96,7 +96,7 @@ def test_holders_of_other_namespaces_are_counted() -> None:
         ),
         (
             "a template that does not exist",
-            "claim c has not been created from template nowhere: does this template exist?",
+            "claim c has not been created from template nowhere, which may not exist",
         ),
     ],
 )

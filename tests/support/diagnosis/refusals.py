@@ -37,7 +37,7 @@ def refused(facts: Facts, statement: PodRefused) -> Iterator[str]:
         case "claim not created":
             made = [(entry["name"], entry.get("resourceClaimTemplateName")) for entry in entries]
             lacking = [each for each in made if each[1] and ("ResourceClaimTemplate", each[1]) not in facts.objects]
-            text = "claim {} has not been created from template {}: does this template exist?"
+            text = "claim {} has not been created from template {}, which may not exist"
             true = statement.text in [text.format(*each) for each in lacking]
         case "claim leaving":
             true = "deletionTimestamp" in claim["metadata"]

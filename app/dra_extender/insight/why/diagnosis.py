@@ -298,7 +298,7 @@ def _missing_claim(found: SimulatedPod) -> PodRefused | None:
     for entry in found.pod.spec.resource_claims:
         template, name = entry.resource_claim_template_name, found.claim_names.get(entry.name)
         if not entry.resource_claim_name and template and entry.name not in created:
-            text = f"claim {entry.name} has not been created from template {template}: does this template exist?"
+            text = f"claim {entry.name} has not been created from template {template}, which may not exist"
             return PodRefused("claim not created", text)
         claim = found.claim(name) if name else None
         if name and claim is None:
