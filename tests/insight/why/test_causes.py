@@ -99,7 +99,7 @@ def test_devices_on_two_nodes_are_suggested_for_two_pods() -> None:
     both = claim([exactly(), {"name": "n", "exactly": {"deviceClassName": "nic"}}])
     found = scene(pool("n0", GPU, [{"name": "d0"}]), *nics, classes, both, pod()).diagnose("p")
     assert (found.rule, found.remedies) == ("no node has all", ())
-    assert "split the pod: devices of different nodes need different pods" in shortly(found, 500)
+    assert "use several pods, each with claims of its own" in shortly(found, 500)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ def of_selectors(
             yield ChangeList(Order.MISTAKE, [written.edit(text, "device.capacity", changed)])
         yield from _spellings(written, vocabulary.of(reads), vocabulary, budget)
         every = written._replace(number=0, parts=(expression,)).edit("remove the selector", "without the selector")
-        removed = written.edit(f"remove {written.brief}", f"without {written.brief}")
+        what = written.brief if len(written.parts) > 1 else f"the selector {written.brief}"
+        removed = written.edit(f"remove {what}", f"without {written.brief}")
         yield ChangeList(Order.NO_SELECTOR, [removed, every] if len(written.parts) > 1 else [removed])
 
 
