@@ -128,11 +128,10 @@ def _verdict(task: AllocationTask, scarce: bool, step_budget: int, start: NodeTa
         return msgspec.structs.replace(refused, cause=bounds.reason)
     numbers, needed, left = bounds.shortage
     _, group, counter = task.counters.names[numbers[0]]
-    counters, it = f"counter {group}/{counter} has", "it"
-    if len(numbers) > 1:
-        counters, it = f"the counters {counter} together have", "them"
-    cause = f"{counters} {_amount(left)} left, the devices that need least of {it} need at least {_amount(needed)}"
+    counters = f"counter {group}/{counter} has" if len(numbers) == 1 else f"the counters {counter} together have"
+    need = f"the requested devices need at least {_amount(needed)} in total, whichever are chosen"
     held = devices_of(task.view, _consumers(task.counters, task.holdings.owned, numbers))
+    cause = f"{counters} {_amount(left)} left, {need}"
     return msgspec.structs.replace(refused, cause=cause, held=tuple(Held(*device.id) for device in held)[:HELD])
 
 

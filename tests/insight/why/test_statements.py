@@ -133,7 +133,7 @@ def test_the_counter_that_is_short_is_named_with_its_users() -> None:
     found = scene.with_more([claim(profile("quarter", 3)), pod("p", "c")]).diagnose("p")
     text = (
         "claim c cannot be satisfied on node n0: counter card/memory has 40Gi left, "
-        "the devices that need least of it need at least 60Gi"
+        "the requested devices need at least 60Gi in total, whichever are chosen"
     )
     assert found.summary == f"{text} (used by default/busy)"
     assert redacted(found, Reader("other")).summary == f"{text} (used by 1 claim of another namespace)"

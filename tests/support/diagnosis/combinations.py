@@ -16,7 +16,7 @@ from tests.support.diagnosis.facts import ID, Device, Facts, Json, charges
 
 RULES: Final = frozenset(("constraints", "counters", "capacity"))
 """What can be left out, to see whether it matters."""
-_COUNTER = re.compile(r"counter (\S+)/(\S+) has (\d+) left, the devices that need least of it need at least (\d+)")
+_COUNTER = re.compile(r"counter (\S+)/(\S+) has (\d+) left, the requested devices need at least (\d+)")
 
 
 class _Taken(NamedTuple):
