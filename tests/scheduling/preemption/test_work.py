@@ -21,8 +21,8 @@ from dra_extender.scheduling.preemption import evaluator
 from dra_extender.scheduling.preemption.candidates import statuses_without
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.preemptible import preemptible_claims
-from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
-from dra_extender.scheduling.preemption.victims import Trials, fewest
+from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms, Victim
+from dra_extender.scheduling.preemption.victims import Trials, as_victims, fewest
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
 from tests.support.scheduling.preempting import Situation, Told, pod_of
@@ -102,6 +102,20 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
     victims = fewest(found, situation.terms, fits, Trials())
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)
+
+
+def test_the_victims_of_a_gang_are_listed_in_linear_work() -> None:
+    def listed(pods: int) -> int:
+        members = {f"pod-{n}": {"node": "n1", "has": [f"d{n}"], "gang": ["g", pods]} for n in range(pods)}
+        situation = Situation({"nodes": {"n1": pods}, "pods": members})
+        pools = situation.view.cluster.inventory.pools_seen("n1")
+        found = preemptible_claims(situation.view, situation.terms, pools)
+        victims: list[Victim] = []
+        count = lines(lambda: victims.extend(as_victims(found, situation.terms.budgets, found.pods)), 1_000_000, "app")
+        assert [len(victim.claims) for victim in victims] == [1] * pods
+        return count
+
+    assert listed(128) < 5 * listed(32)
 
 
 def many_victims(pods: int) -> Told:

@@ -54,9 +54,6 @@ class PreemptibleClaim(msgspec.Struct, frozen=True):
         """The highest of its pods."""
         return max(pod.spec.priority for pod in self.pods)
 
-    def is_used_by(self, pod: Pod) -> bool:
-        return self.claim.reserved_for(pod.metadata.uid)
-
 
 class PreemptibleClaims(msgspec.Struct, frozen=True):
     """The preemptible claims of some pools. `terminating`: claims that become free without an eviction. `together`: by

@@ -158,10 +158,12 @@ def as_victims(
     ordered = sorted(found.with_all(pods), key=importance)
     used: dict[str, list[PreemptibleClaim]] = {pod.metadata.uid: [] for pod in ordered}
     for each in found.evictable:
-        if all(pod.metadata.uid in used for pod in each.pods):
-            pods = found.with_all(each.pods)
-            for pod in pods if len(pods) == len(each.pods) else filter(each.is_used_by, pods):
-                used[pod.metadata.uid].append(each)
+        uids = [pod.metadata.uid for pod in each.pods]
+        if all(uid in used for uid in uids):
+            if not found.together.keys().isdisjoint(uids):  # a pod stands for others, which use the claim or do not
+                uids = [consumer.uid for consumer in each.claim.status.reserved_for]
+            for uid in used.keys() & uids:
+                used[uid].append(each)
     over = violating((*already, *ordered), budgets)
     victims = []
     for pod in ordered:
