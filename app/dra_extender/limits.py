@@ -66,9 +66,16 @@ PODS_OF_GANG: Final = Limit(
 
 PARTS_OF_GANG: Final = Limit(
     16_000,
-    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares, "
-    "and requests of their claims; no pod of a gang with more of either gets a node",
+    "claims, containers, ports, tolerations and node requirements of all pods of a gang, which one decision compares; "
+    "no pod of a gang with more gets a node",
     "test_the_pods_of_a_gang_have_so_many_parts_and_no_more",
+)
+
+REQUESTS_OF_GANG: Final = Limit(
+    65_536,
+    "requests and alternatives of claims that are not allocated, counted for each pod of a gang that names the claim: "
+    "one decision reads each; no pod of a gang with more gets a node",
+    "test_the_claims_of_a_gang_have_so_many_requests_and_no_more",
 )
 
 VICTIMS_OF_GANG: Final = Limit(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -24,6 +25,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.readonly import ChangedCluster
+from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.scheduling.claims import Unschedulable, created_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.nodeallocatable import Demand
@@ -196,9 +198,9 @@ class SimulatedPod(Struct, frozen=True, dict=True):
     @cached_property
     def cost(self) -> int:
         """Units of work for `prefiltered`."""
-        claims = map(self.claim, filter(None, self.claim_names.values()))
-        requests = sum(requests_in(claim) for claim in claims if claim is not None)
         parts = len(self.pod.spec.resource_claims) + len(self.pod.spec.containers)
+        claims = map(self.claim, islice(dict.fromkeys(self.claim_names.values()), CLAIMS_OF_POD))
+        requests = sum(requests_in(claim) for claim in claims if claim is not None)
         return parts * CLAIM + requests + self.wants.cost
 
     def cost_of(self, name: str) -> int:

@@ -128,8 +128,11 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
         return Unschedulable(refusal, behind=behind, terminating=tuple(terminating))
-    if sum(map(requests_in, claims.values())) > REQUESTS_OF_POD:
-        return Unschedulable(TOO_LARGE)
+    requests = 0
+    for claim in claims.values():
+        requests += requests_in(claim)
+        if requests > REQUESTS_OF_POD:
+            return Unschedulable(TOO_LARGE)
     return tuple(claims.values())
 
 

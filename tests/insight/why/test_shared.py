@@ -65,3 +65,14 @@ def test_of_a_gate_it_is_told_that_nothing_is_decided_before_it_is_removed() -> 
     assert found.rule == "scheduling gate"
     assert found.summary == "the pod is not scheduled until its scheduling gate example.com/quota is removed"
     assert [remedy.short for remedy in found.remedies] == ["remove gate example.com/quota"]
+
+
+def test_of_several_pods_that_listen_the_one_on_the_reported_port_is_named() -> None:
+    def listening(name: str, *numbers: int, **spec: Any) -> dict[str, Any]:
+        ports = [{"containerPort": 80, "hostPort": number} for number in numbers]
+        spec["containers"] = [{"name": "main", "ports": ports}]
+        return {"kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    taken = [listening("first", 9090, nodeName="h1"), listening("listens", 8080, nodeName="h1")]
+    found = Scene([node("h1"), *taken, listening("p", 8080, 9090)]).diagnose("p")
+    assert "host port 8080/TCP is in use by pod default/listens" in found.summary

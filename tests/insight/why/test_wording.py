@@ -61,8 +61,8 @@ def test_holders_of_other_namespaces_are_counted() -> None:
     [
         (
             "devices of two classes that no node has both of",
-            "no node has the devices of both requests: claim c, request g (1 device of class a100) fits a1 "
-            "and 1 other node; claim c, request n (1 device of class nic) fits h1",
+            "no node has the devices of both requests: claim c, request g (1 device of class a100) "
+            "matches devices of a1 and 1 other node; claim c, request n (1 device of class nic) matches devices of h1",
         ),
         (
             "every device is tainted",

@@ -11,7 +11,7 @@ from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
-from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_POD
+from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
@@ -125,16 +125,21 @@ async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -
     assert reason.startswith(f"gang default/g: its pods have more than {PARTS_OF_GANG:,} claims, containers")
 
 
-async def test_the_claims_of_a_gang_have_so_many_requests_and_no_more(world: World) -> None:
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+async def test_the_claims_of_a_gang_have_so_many_requests_and_no_more(more: int, refused: bool, world: World) -> None:
     """A claim counts for each pod that names it: each pod's claims are looked at."""
-    alternatives = [{"name": f"a{number}", "deviceClassName": "gpu"} for number in range(7)]
+    one = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    alternatives = [{"name": f"a{number}", **one} for number in range(7)]
     requests = [{"name": f"r{number}", "firstAvailable": alternatives} for number in range(32)]
     names = [f"c{number}" for number in range(REQUESTS_OF_POD // (32 * 8))]
     claims = [make_claim(name, requests=requests) for name in names]
-    pods = [member(f"p-{number}", *names) for number in range(1 + PARTS_OF_GANG // REQUESTS_OF_POD)]
+    pods = [member(f"p-{number}", *names) for number in range(more + REQUESTS_OF_GANG // REQUESTS_OF_POD)]
     service = world.service(*nodes(1, 1), *claims, *pods)
-    (reason,) = await reasons(service, world, "p-0")
-    assert reason.startswith(f"gang default/g: its claims have more than {PARTS_OF_GANG:,} requests")
+    told = await service.filter(world.api.pod("p-0"))
+    text = f"gang default/g: the claims of its pods have more than {REQUESTS_OF_GANG:,} requests"
+    found = {**told.FailedNodes, **told.FailedAndUnresolvableNodes}
+    assert found
+    assert all(reason.startswith(text) for reason in found.values()) is refused
 
 
 async def test_a_decision_that_takes_too_long_is_a_reason(world: World) -> None:

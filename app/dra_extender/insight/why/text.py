@@ -41,7 +41,8 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "gang": "The pod alone would fit, but enough pods of its gang have to exist and to fit at the same time. Use why "
     "for the other pods.",
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
-    "no node has all": "Suggestion: use several pods, each with claims of its own: a pod has devices of one node.",
+    "no node has all": "Suggestion: use several pods, each with claims of its own: all devices of a pod have to be "
+    "usable on one node.",
     "claim elsewhere": "Suggestion: delete the pods that use the claim (its status.reservedFor names them). It "
     "is then deallocated.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",

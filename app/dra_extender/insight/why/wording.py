@@ -149,7 +149,7 @@ def _place(place: MatchingNodes) -> str:
     others = f" and {counted(place.count - 1, 'other node')}" if place.count > 1 else ""
     requested = place.requested
     wanted = "the devices" if requested.all else counted(requested.wanted, "device")
-    return f"{requested.label} ({wanted} of class {requested.class_name}) fits {place.node}{others}"
+    return f"{requested.label} ({wanted} of class {requested.class_name}) matches devices of {place.node}{others}"
 
 
 def _unavailable(statement: DevicesUnavailable) -> str:
@@ -281,7 +281,7 @@ def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
             return f"neither {node} nor a device class provides {obstacle.what}"
         case _:
             free = in_unit(obstacle.has or "0", obstacle.asked)
-            most = "none" if free.rstrip("EPTGMKki") == "0" else f"{'at most ' if several else ''}{free}"
+            most = "none" if obstacle.has in ("", "0") else f"{'at most ' if several else ''}{free}"
             return f"{obstacle.what}: {obstacle.asked} requested, {most} free"
 
 

@@ -17,7 +17,7 @@ from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
-from dra_extender.limits import PARTS_OF_GANG
+from dra_extender.limits import REQUESTS_OF_GANG
 from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
 from dra_extender.scheduling.gangs.attributes import values_of
@@ -144,14 +144,14 @@ class _Deciding:
         """The members to place, the asked one first, and what each wants of a node."""
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
         self._requests = 0
-        """How many requests and alternatives the claims of the members have."""
+        """Requests and alternatives of the claims of the members, counted for each member."""
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
             found = state.free.claims_of(pod)
             if not isinstance(found, Unschedulable):
                 self._requests += sum(map(requests_in, found))
-                if self._requests > PARTS_OF_GANG:
+                if self._requests > REQUESTS_OF_GANG:
                     break
             prefiltered = asked if uid == self._uid else pre_filter(state.free, pod, found)
             if isinstance(prefiltered, PreFilterState):
@@ -161,9 +161,9 @@ class _Deciding:
 
     def missing(self) -> GangDecision | None:
         """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""
-        if self._requests > PARTS_OF_GANG:
-            text = f"{self._gang.key}: its claims have more than {PARTS_OF_GANG:,} requests and alternatives together"
-            return GangDecision(reason=text)
+        if self._requests > REQUESTS_OF_GANG:
+            text = f"the claims of its pods have more than {REQUESTS_OF_GANG:,} requests and alternatives"
+            return GangDecision(reason=f"{self._gang.key}: {text}, counted for each pod")
         known = [each.pod.metadata.uid for each, _ in self._candidates]
         enough = len(known) >= self._needed and self._uid in known
         return None if enough else _missing(self._gang, len(known) + self._placed_before, self._refused)

@@ -7,7 +7,7 @@ Promises: pure. A claim is freed as a whole, with all pods that use it, on which
 - Every other consumer must be evictable: bound, of lower priority, and of an allowed scheduler. Its annotations do
   not count: users write them, and static pods, which have mirror pods, cannot use claims.
 - Pods that are disrupted together are evicted together: a claim of one of them is freed when all of them are evicted.
-  Pods that cannot be evicted are left out, unless their PodGroup demands all or none.
+  Pods that cannot be evicted are left out, unless their PodGroup demands all or none. Stuck pods do not count.
 - A claim whose consumers are all terminating needs no eviction: it becomes free by itself.
 - Results with admin access use up nothing, so a claim that has only such results is left out.
 """
