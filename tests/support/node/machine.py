@@ -91,15 +91,21 @@ def unmount_below(folder: Path) -> None:
 
 def processes_below(folder: Path) -> list[int]:
     """The processes that have a path below the folder among their arguments."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (process / "cmdline").read_bytes().decode(errors="replace")
-        except OSError:
-            continue  # it has ended
-        if f"{folder}/" in arguments:
-            found.append(int(process.name))
-    return found
+    processes = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+    return [process for process in processes if f"{folder}/" in arguments_of(process)]
+
+
+def arguments_of(process: int) -> str:
+    """Its command line; nothing where the process has ended."""
+    return text_of(Path(f"/proc/{process}/cmdline"))
+
+
+def text_of(file: Path) -> str:
+    """Nothing where the file, or the process that it tells of, is gone: both can go at any time."""
+    try:
+        return file.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 _FILLER = """
@@ -138,10 +144,8 @@ def kill(processes: Sequence[int]) -> None:
 
 
 def _runs(process: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
+    status = text_of(Path(f"/proc/{process}/stat"))
+    return bool(status) and ") Z " not in status
 
 
 class Untouched:

@@ -15,10 +15,12 @@ from tests.support.node.machine import (
     PLUGINS,
     RUNTIME,
     Bridge,
+    arguments_of,
     fill_memory_beside,
     kill,
     processes_below,
     run,
+    text_of,
     unmount_below,
 )
 
@@ -116,7 +118,7 @@ class Runtime:
 
     def crash(self, program: str) -> None:
         """End the containers with this in their command line, as a crash ends them."""
-        kill([each for each in self._containers() if program.encode() in Path(f"/proc/{each}/cmdline").read_bytes()])
+        kill([each for each in self._containers() if program in arguments_of(each)])
 
     def exhaust_memory(self, container: str) -> None:
         """Use up the memory that a container may have, by its id. The kernel ends it."""
@@ -126,7 +128,7 @@ class Runtime:
     def _containers(self, container: str = "*") -> list[int]:
         """Their first processes."""
         files = self._state.glob(f"io.containerd.runtime.v2.task/k8s.io/{container}/init.pid")
-        return [int(file.read_text()) for file in files]
+        return [int(text) for file in files if (text := text_of(file))]
 
     def _ctr(self, *arguments: str) -> str:
         return run(RUNTIME / "ctr", f"--address={self.socket}", "--namespace=k8s.io", *arguments)
