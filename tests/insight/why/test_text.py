@@ -56,6 +56,25 @@ def test_a_node_that_is_not_ready_is_repaired_and_not_tolerated() -> None:
     assert event is not None and event.note.endswith("; repair the node")
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "a shared claim is on another node than the devices of the pod's own claim",
+            "Suggestion: request only devices that node dgx-1 has in the other claims of the pod. While claim weights "
+            "is allocated, the pod can only run there.",
+        ),
+        (
+            "the claim is allocated on a node that does not exist any more",
+            "Suggestion: delete the pods that `kubectl get resourceclaim old -n default -o yaml` lists in "
+            "status.reservedFor. The claim is then deallocated.",
+        ),
+    ],
+)
+def test_of_a_claim_that_is_allocated_elsewhere_it_is_told_what_can_be_changed(name: str, hint: str) -> None:
+    assert shortly(misfit_named(name).scene().diagnose(POD), 200).splitlines()[2:] == [hint]
+
+
 def test_a_class_without_devices_leads_to_what_drivers_publish() -> None:
     bare = [document for document in cluster() if document["kind"] in {"Node", "DeviceClass"}]
     pod, claim = _pod("first"), _claim(deviceClassName="gpu")

@@ -62,9 +62,11 @@ def _problems(facts: Facts, statement: Statement) -> Iterator[str]:
         case NothingMatches():
             yield from _nothing_matches(facts, statement)
         case TooFew(requested, _, most):
-            counts = [len(facts.matching(facts.wanted(requested), node)) for node in facts.nodes]
-            if max(counts) != most or most >= requested.wanted:
+            counts = {node: len(facts.matching(facts.wanted(requested), node)) for node in facts.nodes}
+            if max(counts.values()) != most or most >= requested.wanted:
                 yield f"nodes have {counts}"
+            if statement.node and counts[statement.node] != most:
+                yield f"node {statement.node} does not have {most}"
         case NoNodeHasAll():
             yield from _no_node_has_all(facts, statement)
         case DevicesUnavailable():

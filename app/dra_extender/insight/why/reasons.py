@@ -145,12 +145,15 @@ def _missing(tally: RequestTally) -> int:
     return max((matching(tally) if tally.all else tally.wanted) - tally.left, 0)
 
 
+def _claim_label(tally: RequestTally, names: Names) -> str:
+    """The name that users know the claim by."""
+    return f"claim {names[tally.claim].entry}" if tally.claim in names else "extended resources"
+
+
 def label(tally: RequestTally, names: Names) -> str:
     """The name that users know the claim by. If the claim has several requests, the request follows."""
-    name = names.get(tally.claim)
-    if name is None:
-        return "extended resources"
-    return f"claim {name.entry}" + (f", {request_text(tally.request)}" if name.requests > 1 else "")
+    several = tally.claim in names and names[tally.claim].requests > 1
+    return _claim_label(tally, names) + (f", {request_text(tally.request)}" if several else "")
 
 
 def _requested(tally: RequestTally, names: Names) -> Requested:
@@ -219,7 +222,8 @@ class _Nodes:
             return
         clauses = _common(tallies)
         if most:
-            yield TooFew(requested, self._compared, most, clauses if rules else ())
+            node = closest.nodes[0] if closest.obstacles else ""
+            yield TooFew(requested, self._compared, most, clauses if rules else (), node)
             if not first.tally.left:
                 yield self._unavailable(closest, first)
             if closest.obstacles:
@@ -266,7 +270,10 @@ class _Nodes:
         if group.verdict != "fits" and (group.requests or not group.obstacles):
             yield from self._devices(group, stages)
         if group.obstacles:
-            yield NodesExcluded(self._scope(group), group.obstacles, group.verdict == "fits" and bool(group.requests))
+            fit = group.verdict == "fits" and bool(group.requests)
+            elsewhere = any(each.rule == "claim elsewhere" for each in group.obstacles)
+            labels = dict.fromkeys(_claim_label(item.tally, self._names) for item in group.requests)
+            yield NodesExcluded(self._scope(group), group.obstacles, fit, tuple(labels) if fit and elsewhere else ())
 
     def _devices(self, group: NodeGroup, stages: Mapping[RequestKey, _Stage]) -> Iterator[Statement]:
         short = [item for item in group.requests if stages[_key(item)] == _Stage.BLOCKED]

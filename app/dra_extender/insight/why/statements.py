@@ -100,13 +100,14 @@ class NothingMatches(msgspec.Struct, frozen=True, tag="nothing matches"):
 
 class TooFew(msgspec.Struct, frozen=True, tag="too few"):
     """None of the `compared` nodes has more than `most` devices that match. `clauses`: those of the selectors that
-    exclude devices of the class.
+    exclude devices of the class. `node`: one that has `most`, if the pod fails another rule there.
     """
 
     requested: Requested
     compared: int
     most: int
     clauses: tuple[str, ...] = ()
+    node: str = ""
 
 
 class MatchingNodes(msgspec.Struct, frozen=True):
@@ -203,12 +204,14 @@ class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):
 
 class NodesExcluded(msgspec.Struct, frozen=True, tag="nodes excluded"):
     """Each node of the scope is excluded by each of these rules. `devices`: it has devices for the pod. An obstacle of
-    several nodes has the largest amount that one of them has left.
+    several nodes has the largest amount that one of them has left. `labels`: the claims that these devices are for, if
+    another claim of the pod is what excludes the nodes.
     """
 
     scope: Scope
     obstacles: tuple[Obstacle, ...]
     devices: bool
+    labels: tuple[str, ...] = ()
 
 
 class GangPlace(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from dra_extender.allocation.tally import ClauseTally, ErrorTally, NodeTally, Re
 from dra_extender.api.core import taint_text
 from dra_extender.cel.trial import brief, pointed
 from dra_extender.insight.why.report import ClaimState, DiagnosedRequest, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import BindingRule, NodesExcluded, SelectorFails
+from dra_extender.insight.why.statements import BindingRule, NodesExcluded, PodRefused, SelectorFails
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.noderules import UNHEALTHY, NodeRule
@@ -23,6 +23,7 @@ from dra_extender.scheduling.reader import HIDDEN, listed
 
 WIDTH: Final = 80
 LIMITED: Final = "Not everything was compared or tried, because the work for one answer is limited."
+NO_CHANGE: Final = "No single change that was tried lets the pod fit."
 FEW: Final = 3
 """Remedies in the short text."""
 LONGEST: Final = 200
@@ -43,8 +44,6 @@ _HINTS: Final[dict[BindingRule, str]] = {
     "feature gate": "Suggestion: enable the feature gate in the control plane and in dra-extender.",
     "no node has all": "Suggestion: use several pods, each with claims of its own: all devices of a pod have to be "
     "usable on one node.",
-    "claim elsewhere": "Suggestion: delete the pods that use the claim (its status.reservedFor names them). It "
-    "is then deallocated.",
     "claim leaving": "Suggestion: wait until the claim is deleted, and create it again.",
 }
 """Suggestions that cannot be verified."""
@@ -150,7 +149,7 @@ def _adds_node(remedy: Remedy) -> bool:
 def shortly(found: Diagnosis, width: int = WIDTH) -> str:
     """The result, the reason, and the first suggestions."""
     lines = [*_result(found), *_suggestions(found, found.remedies[:FEW])]
-    if found.state == "refused" and not found.remedies and found.groups and found.rule not in _HINTS:
+    if found.state == "refused" and not found.remedies and found.groups and _hint(found) == NO_CHANGE:
         lines.append("Use --all to see the findings node by node.")
     return wrapped(lines, width)
 
@@ -200,12 +199,28 @@ def _suggestions(found: Diagnosis, remedies: Sequence[Remedy], complete: bool = 
         yield first[0]
         told = True
     elif not remedies:
-        yield _HINTS.get(found.rule, "No single change that was tried lets the pod fit.")
+        yield _hint(found)
     for remedy in remedies:
         yield f"{'Or:' if told else 'Suggestion:'} {remedy.text} ({fitting(remedy)})."
         for line in (*remedy.yaml.splitlines(), *(() if told and not complete else remedy.commands)):
             yield f"        {line}"
         told = True
+
+
+def _hint(found: Diagnosis) -> str:
+    """A suggestion that cannot be verified."""
+    namespace, _, claim = found.claim.partition("/")
+    for each in found.statements[:1]:
+        if isinstance(each, PodRefused) and each.rule == "claim elsewhere":
+            pods = (
+                f"the pods that `kubectl get resourceclaim {claim} -n {namespace} -o yaml` lists in status.reservedFor"
+            )
+            return f"Suggestion: delete {pods}. The claim is then deallocated."
+        if isinstance(each, NodesExcluded) and each.obstacles[0].rule == "claim elsewhere":
+            node = f"node {each.obstacles[0].asked}" if each.obstacles[0].asked else "one of its nodes"
+            only = f"While claim {claim} is allocated, the pod can only run there."
+            return f"Suggestion: request only devices that {node} has in the other claims of the pod. {only}"
+    return _HINTS.get(found.rule, NO_CHANGE)
 
 
 def suggestion(found: Diagnosis) -> str:

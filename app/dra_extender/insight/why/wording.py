@@ -72,7 +72,8 @@ def _text(statement: Statement) -> str:
         case TooFew(requested, _, most):
             match = f" that satisfy {_clauses(statement.clauses)}" if statement.clauses else ""
             wanted = f"{counted(requested.wanted, 'device')} of class {requested.class_name}{match}"
-            return f"{requested.label}: {wanted} requested, no node has more than {most}"
+            where = f" (node {statement.node} has {most})" if statement.node else ""
+            return f"{requested.label}: {wanted} requested, no node has more than {most}{where}"
         case NoNodeHasAll(places):
             requests = "both requests" if len(places) == 2 else "all requests"
             return f"no node has the devices of {requests}: {'; '.join(map(_place, places))}"
@@ -106,7 +107,8 @@ def _text(statement: Statement) -> str:
             missing = [each.what for each in statement.obstacles if each.rule == "resource" and not each.has]
             if nodes == EVERY_NODE and len(missing) == len(statement.obstacles) and "/" in missing[0]:
                 return f"no node and no device class provides {' and '.join(missing)}"
-            return f"devices fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
+            whose = f" for {' and '.join(statement.labels)}" if statement.labels else ""
+            return f"devices{whose} fit on {nodes}, but {text}" if statement.devices else f"{nodes}: {text}"
         case GangUnplaced():
             return _gang(statement)
 
