@@ -3,15 +3,12 @@
 kube-scheduler does not say which node it chose before it calls bind. Where the choice can be predicted (one node was
 offered, one node has the best score, or the pod was nominated early), the plan for that node is remembered for a few
 seconds, so that the next pod prefers a node where both fit. Bind decides again, so correctness does not depend on this.
-
-Promises: `PlanIndex` looks only at the plans that touch the pools and claims of a question, not at the others. It
-returns pods in the order in which they were first put.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from functools import cached_property
 
 import msgspec
 
@@ -25,51 +22,7 @@ Touched = PoolID | str
 """A pool, or the identity of a claim."""
 
 
-class PlanIndex:
-    """By UID of the pod."""
-
-    def __init__(self) -> None:
-        self._touched: dict[str, frozenset[Touched]] = {}
-        self._number: dict[str, int] = {}
-        self._pods: dict[Touched, set[str]] = {}
-        self._next = 0
-
-    def put(self, pod_uid: str, claims: Iterable[ResourceClaim], allocations: Iterable[AllocationResult]) -> None:
-        """What the pod would take from now on, and for which claims."""
-        touched: frozenset[Touched] = frozenset(
-            chain(
-                (result.id[:2] for allocation in allocations for result in allocation.devices.results),
-                map(identity, claims),
-            )
-        )
-        before = self._touched.get(pod_uid, frozenset())
-        self._remove(pod_uid, before - touched)
-        for key in touched - before:
-            self._pods.setdefault(key, set()).add(pod_uid)
-        self._touched[pod_uid] = touched
-        if pod_uid not in self._number:
-            self._number[pod_uid] = self._next
-            self._next += 1
-
-    def drop(self, pod_uid: str) -> None:
-        """The pod has no plan any more."""
-        self._remove(pod_uid, self._touched.pop(pod_uid, frozenset()))
-        self._number.pop(pod_uid, None)
-
-    def pods(self, touched: Iterable[Touched]) -> list[str]:
-        """The pods whose plans touch any of these."""
-        found = {uid for key in touched for uid in self._pods.get(key, ())}
-        return sorted(found, key=self._number.__getitem__)
-
-    def _remove(self, pod_uid: str, keys: frozenset[Touched]) -> None:
-        for key in keys:
-            pods = self._pods[key]
-            pods.discard(pod_uid)
-            if not pods:
-                del self._pods[key]
-
-
-class TentativePlan(msgspec.Struct, frozen=True):
+class TentativePlan(msgspec.Struct, frozen=True, dict=True):
     """What the pod will probably take on the node: one allocation per claim."""
 
     pod_uid: str
@@ -81,6 +34,12 @@ class TentativePlan(msgspec.Struct, frozen=True):
     def planned(self) -> Iterator[Planned]:
         """Each claim with what it would get."""
         return zip(self.claims, self.allocations, strict=True)
+
+    @cached_property
+    def touched(self) -> frozenset[Touched]:
+        """Its claims, and the pools of its devices."""
+        results = (result for allocation in self.allocations for result in allocation.devices.results)
+        return frozenset((*map(identity, self.claims), *(result.id[:2] for result in results)))
 
 
 class TentativePlans:
@@ -94,7 +53,6 @@ class TentativePlans:
         self._plans: dict[str, TentativePlan] = {}
         """The oldest first."""
         self._until: dict[str, float] = {}
-        self._index = PlanIndex()
 
     def put(self, plan: TentativePlan) -> None:
         uid = plan.pod_uid
@@ -103,13 +61,11 @@ class TentativePlans:
             self.drop(next(iter(self._plans)))
         self._plans[uid] = plan
         self._until[uid] = self._clock.monotonic() + self._seconds
-        self._index.put(uid, plan.claims, plan.allocations)
 
     def drop(self, pod_uid: str) -> None:
         """The pod is being bound, was filtered again, or is gone."""
         if self._plans.pop(pod_uid, None) is not None:
             del self._until[pod_uid]
-            self._index.drop(pod_uid)
 
     def get(self, pod_uid: str) -> TentativePlan | None:
         self._expire()
@@ -121,9 +77,9 @@ class TentativePlans:
         return list(self._plans.values())
 
     def touching(self, touched: Iterable[Touched]) -> Sequence[TentativePlan]:
-        """Those of them that touch any of these."""
-        self._expire()
-        return [self._plans[uid] for uid in self._index.pods(touched)]
+        """Those of them that touch any of these, the oldest first."""
+        asked = frozenset(touched)
+        return [plan for plan in self.all() if not asked.isdisjoint(plan.touched)]
 
     def others(self, pod_uid: str) -> dict[str, Sequence[TentativePlan]]:
         """The plans of all other pods by node."""

@@ -23,7 +23,7 @@ from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Ports
-from dra_extender.scheduling.tentativeplans import PlanIndex, TentativePlan, TentativePlans, Touched
+from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans, Touched
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
 
@@ -57,20 +57,17 @@ class EarlyNominations:
     def __init__(self, tentative_plans: TentativePlans) -> None:
         self._tentative_plans = tentative_plans
         self._by_pod: dict[str, EarlyNomination] = {}
-        self._index = PlanIndex()
 
     def put(self, nomination: EarlyNomination) -> None:
         """Add the nomination, or replace its plan."""
         self._by_pod[nomination.uid] = nomination
         self._tentative_plans.put(nomination.plan)
-        self._index.put(nomination.uid, nomination.plan.claims, nomination.plan.allocations)
 
     def drop(self, uid: str) -> EarlyNomination | None:
         """Remove and return the pod's nomination."""
         nomination = self._by_pod.pop(uid, None)
         if nomination is not None:
             self._tentative_plans.drop(uid)
-            self._index.drop(uid)
         return nomination
 
     def get(self, uid: str) -> EarlyNomination | None:
@@ -85,7 +82,7 @@ class EarlyNominations:
         """The plans that touch any of these and come before the pod: of nominated pods whose priority is not lower, and
         of pods for which kube-scheduler has already chosen a node.
         """
-        touched = tuple(touched)
+        touched = frozenset(touched)
         for other in self.touching(touched):
             if other.uid != uid and other.priority >= priority:
                 yield from other.plan.planned
@@ -95,7 +92,8 @@ class EarlyNominations:
 
     def touching(self, touched: Iterable[Touched]) -> list[EarlyNomination]:
         """The nominations whose plans touch any of these."""
-        return [self._by_pod[uid] for uid in self._index.pods(touched)]
+        asked = frozenset(touched)
+        return [each for each in self._by_pod.values() if not asked.isdisjoint(each.plan.touched)]
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._by_pod
