@@ -306,7 +306,9 @@ def _instead(key: str, view: DeviceView) -> str:
     part, kind = (0, "domains") if "." in key else (2, "attributes")
     names = list(dict.fromkeys(name.partition("/")[part] for name in view.attributes))
     more = ", …" if len(names) > NAMES else ""
-    return f"the {kind} are {', '.join(names[:NAMES])}{more}" if names else f"it has no {kind}"
+    if len(names) == 1:
+        return f"its only {kind[:-1]} is {names[0]}"
+    return f"its {kind} are {', '.join(names[:NAMES])}{more}" if names else f"it has no {kind}"
 
 
 def devices_of(view: NodeView, mask: int) -> Iterator[PooledDevice]:

@@ -40,8 +40,9 @@ CLUSTER_WIDE: Final = {
     # nodes, devices, pools, classes, taints, labels
     "examples", "claims.allocated", "groups.nodes", "groups.example", "groups.obstacles.what",
     "groups.obstacles.asked", "groups.pools.driver", "groups.pools.pool", "groups.pools.problem", "statements.pools",
-    "statements.scope.nodes", "statements.places.node", "statements.device", "statements.obstacles.what",
-    "statements.obstacles.asked", "remedies.example", "preemption.node", "preemption.devices",
+    "statements.scope.nodes", "statements.places.node", "statements.node", "statements.device",
+    "statements.obstacles.what", "statements.obstacles.asked", "remedies.example", "preemption.node",
+    "preemption.devices",
 }  # fmt: skip
 """Fields about objects without a namespace."""
 DEEP: Final = ("groups.requests.tally.", "groups.constraints.", "placement.", "statements.requested.",

@@ -148,7 +148,9 @@ def unsatisfied(facts: Facts, statement: Unsatisfiable) -> Iterator[str]:
         elif statement.cause in CAUSES:
             if Combinations(facts, node, CAUSES[statement.cause]).exist():
                 yield f"that is not why there is no combination on {node}"
-        elif match := re.fullmatch(r"no devices satisfy the constraints of claim default/(\S+)", statement.cause):
+        elif match := re.fullmatch(
+            r"no combination of matching devices satisfies the constraints of claim default/(\S+)", statement.cause
+        ):
             if Combinations(facts, node, ("constraints",), [match[1]]).exist():
                 yield f"devices of {node} satisfy the constraints"
         elif match := _COUNTER.match(statement.cause):

@@ -161,7 +161,8 @@ class Bounds:
         for claim, members in by_claim.items():
             result = self._narrow_claim(state, claim, members)
             if result is None:
-                self.reason = f"no devices satisfy the constraints of claim {self._task.prepared.claims[claim].label}"
+                label = self._task.prepared.claims[claim].label
+                self.reason = f"no combination of matching devices satisfies the constraints of claim {label}"
                 return None
             narrowed.extend(result)
         return narrowed

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dra_extender.allocation.plan import rule_text
-from dra_extender.allocation.tally import CapacityTally, RuleCount
+from dra_extender.allocation.tally import CapacityTally, CounterTally, RuleCount
 from dra_extender.api.core import taint_text
 from dra_extender.api.quantity import Quantity
 from dra_extender.cel.trial import brief
@@ -90,7 +90,8 @@ def _text(statement: Statement) -> str:
         case Unsatisfiable(label=""):
             return f"{nodes_text(statement.scope)}: {statement.cause}"
         case Unsatisfiable():
-            text = f"{statement.label} cannot be satisfied on {nodes_text(statement.scope)}: {statement.cause}"
+            nodes = nodes_text(statement.scope).replace("every", "any", 1).replace("each of", "any of", 1)
+            text = f"{statement.label} cannot be satisfied on {nodes}: {statement.cause}"
             used = _used_by("used", statement.scope, statement.holders)
             others = _used_by(OTHERS, statement.scope, statement.others)
             notes = "; ".join(filter(None, (", ".join(statement.constraints), used, others)))
@@ -104,6 +105,8 @@ def _text(statement: Statement) -> str:
             several = statement.scope.count > 1
             text = ", ".join(dict.fromkeys(obstacle_text(each, several) for each in statement.obstacles))
             nodes = nodes_text(statement.scope)
+            if len(statement.obstacles) == 1 and (apart := _apart(statement.scope, statement.obstacles[0])):
+                return apart
             missing = [each.what for each in statement.obstacles if each.rule == "resource" and not each.has]
             if nodes == EVERY_NODE and len(missing) == len(statement.obstacles) and "/" in missing[0]:
                 return f"no node and no device class provides {' and '.join(missing)}"
@@ -134,6 +137,15 @@ def nodes_text(scope: Scope) -> str:
         return EVERY_NODE
     names = ", ".join(scope.nodes[:NODES]) + (", …" if scope.count > NODES else "")
     return f"each of {scope.count} nodes ({names})"
+
+
+def _apart(scope: Scope, obstacle: Obstacle) -> str:
+    """The pod's claims that are allocated on different nodes; empty if another rule excludes the node."""
+    if obstacle.rule != "claim elsewhere" or not obstacle.asked or not scope.claims:
+        return ""
+    places = sorted([(obstacle.what, obstacle.asked), *((claim, scope.nodes[0]) for claim in scope.claims)])
+    told = [f"claim {claim.partition('/')[2]} is allocated on node {node}" for claim, node in places]
+    return f"{', '.join(told)}, and no node can use {'both' if len(told) == 2 else 'all of them'}"
 
 
 def _clauses(clauses: Sequence[str]) -> str:
@@ -169,6 +181,8 @@ def _unavailable(statement: DevicesUnavailable) -> str:
     for index, loss in enumerate(statement.losses):
         if used and loss.rule in USE:
             lead = {"in use": "", "capacity": "the rest is used "}.get(loss.rule, "used ")
+            if loss.rule == "counters" and _have_several(statement.counters):
+                lead = "the counters are used "
             parts[index] += f" ({lead}{where}by {used})"
             break
     if statement.left:
@@ -207,14 +221,19 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
     if loss.rule == "counters" and statement.counters:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
-        if any(each.counter_set != counter.counter_set for each in statement.counters):
-            few = f"such as {counter.asked} of {name}, which has {counter.left} left"
-            return f"{count} need more of a counter than is left, {few}"
+        if _have_several(statement.counters):
+            need = "each needs more of its" if count == "all" else f"{count} {'needs' if one else 'need'} more of the"
+            return f"{need} counters than is left, such as counter {name}: {counter.asked} needed, {counter.left} left"
         return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
     if loss.rule == "constraint" and statement.constraints:
         lead = "none satisfies" if count == "all" else f"{count} {'does' if one else 'do'} not satisfy"
         return f"{lead} {' and '.join(statement.constraints)}"
     return rule_text(loss.rule, loss.count)
+
+
+def _have_several(counters: Sequence[CounterTally]) -> bool:
+    """Whether the counters are of several counter sets."""
+    return len({each.counter_set for each in counters}) > 1
 
 
 def _used(holders: Sequence[HoldingClaim]) -> str:
