@@ -34,13 +34,33 @@ def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool) -> None:
-    before = gc.get_threshold()
+    before, callbacks = gc.get_threshold(), list(gc.callbacks)
     try:
         ProcessMemory(own=own).freeze()
         assert gc.get_threshold()[0] == (process.YOUNG if own else before[0])
+        assert (gc.callbacks == callbacks) is not own
     finally:
+        gc.callbacks[:] = callbacks
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+GROWING = """
+import gc, sys
+from dra_extender.service import process
+process.PAUSE = float(sys.argv[1])
+process.ProcessMemory(own=True).freeze()
+before, growing = gc.get_freeze_count(), []
+for number in range(200_000):
+    growing.append([number])
+print(gc.get_freeze_count() - before > 100_000)
+"""
+
+
+@pytest.mark.parametrize(("pause", "frozen"), [(0.0, True), (60.0, False)], ids=["long", "short"])
+def test_what_a_long_collection_left_is_not_traversed_again(pause: float, frozen: bool) -> None:
+    done = subprocess.run([sys.executable, "-c", GROWING, str(pause)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{frozen}\n"
 
 
 CIRCLES = """
