@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.support.flows.flow import Flow
 from tests.support.marked import MARK
@@ -36,18 +37,9 @@ def hostile_feed() -> str:
         "models": [HOSTILE],
         "sets": [[HOSTILE, 50.0]],
     }
-    remedy: dict[str, Any] = {
-        "text": HOSTILE,
-        "short": HOSTILE,
-        "yaml": HOSTILE,
-        "nodes": 1,
-        "example": HOSTILE,
-        "changes": [],
-    }
-    problem = {"kind": "conflict", "object": HOSTILE, "problem": HOSTILE, "what_to_do": HOSTILE}
     put: list[dict[str, Any]] = [
         {"kind": "status", "key": "status", "unknown": "", "complete": True},
-        {"kind": "nodes", "key": "nodes", "count": 1, "classes": 1},
+        {"kind": "nodes", "key": "nodes", "count": 1, "classes": [HOSTILE]},
         {"kind": "node", "key": "node\na", "name": HOSTILE, "cordoned": True, "taints": [HOSTILE]},
         {"kind": "devices", "key": "devices\na", "part": part},
         {"kind": "pods", "key": "pods", "total": 1},
@@ -60,19 +52,21 @@ def hostile_feed() -> str:
             "created": HOSTILE,
             "count": 2,
         }
-        | {"others": [HOSTILE], "diagnosed": True},
-        {
-            "kind": "diagnosis",
-            "key": "diagnosis\nu",
-            "uid": "u",
-            "state": "refused",
-            "summary": HOSTILE,
-            "remedies": [remedy] * 2,
-        },
-        {"kind": "headroom", "key": "headroom\nc", "name": HOSTILE, "fits": 1, "nodes": 1, "of": 1, "complete": True},
-        {"kind": "problems", "key": "problems", "total": 1, "problems": [problem]},
+        | {"others": [HOSTILE]},
     ]
     return sse(put)
+
+
+def hostile_answers() -> dict[str, dict[str, Any]]:
+    """What the service would answer, by path."""
+    remedy = {"text": HOSTILE, "short": HOSTILE, "yaml": HOSTILE, "nodes": 1, "example": HOSTILE, "changes": []}
+    problem = {"kind": "conflict", "object": HOSTILE, "problem": HOSTILE, "what_to_do": HOSTILE}
+    return {
+        "insight/diagnosis?*": {"state": "refused", "summary": HOSTILE, "remedies": [remedy] * 2},
+        "insight/headroom?*": {"fits": 1, "nodes": 1, "of": 1, "complete": True},
+        "insight/problems": {"total": 1, "problems": [problem]},
+        "insight/device?*": hostile_details(),
+    }
 
 
 def hostile_details() -> dict[str, Any]:
@@ -96,6 +90,10 @@ def hostile_details() -> dict[str, Any]:
     return {"device": device, "taints": [taint], **texts}
 
 
+async def fulfil(answer: dict[str, Any], route: Route) -> None:
+    await route.fulfill(json=answer)
+
+
 async def test_characters_that_reorder_or_hide_text_are_escaped(flow: Flow, browser: Browser) -> None:
     async with showing(browser, url(flow)) as shown:
         made = "import('/page/dom.js').then(({element}) => element('p', {title: TEXT, 'aria-label': TEXT}, TEXT))"
@@ -113,7 +111,8 @@ async def test_hostile_names_are_text_wherever_they_stand(flow: Flow, browser: B
     shown = Shown(page)
     stream = {"body": hostile_feed(), "headers": {"Content-Type": "text/event-stream"}}
     await page.route("**/insight/events", lambda route: route.fulfill(**stream))
-    await page.route("**/insight/device?*", lambda route: route.fulfill(json=hostile_details()))
+    for path, answer in hostile_answers().items():
+        await page.route(f"**/{path}", partial(fulfil, answer))
     await page.goto(url(flow))
     await page.get_by_role("gridcell").click()
     await expect(page.locator("#details h3")).to_have_count(5)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Page, Request, Route, expect
 
 from tests.support.flows.flow import Flow
 from tests.support.page.looking import GPU, sse, url
@@ -49,38 +50,33 @@ def partitions() -> Json:
     return devices("mig", rows, counters=counters, sets=[["set-0", 100.0], ["set-1", 12.5]])
 
 
-def pods(number: int, count: int, name: str, **more: Any) -> list[Json]:
-    """`count` equal pods, and why they wait."""
+def pods(number: int, count: int, name: str, **more: Any) -> Json:
+    """`count` equal pods."""
     uid = f"u{number}"
     others = [f"{name}-{other}" for other in range(1, min(count, 20))]
     created = f"2026-01-01T00:00:{number:02}Z"
     pod = {"kind": "pod", "key": f"pod\n{uid}", "uid": uid, "namespace": "default", "name": name, "created": created}
-    why = {"kind": "diagnosis", "key": f"diagnosis\n{uid}", "uid": uid, "state": "refused", "remedies": []}
-    return [
-        pod | {"count": count, "others": others, "diagnosed": True} | more,
-        why | {"summary": f"reason-{number}", "complete": True, "nodes": MANY, "fits": 0},
-    ]
+    return pod | {"count": count, "others": others} | more
 
 
 def large() -> list[Json]:
     """All nodes and pods in one message, as the feed would send them in several."""
     put: list[Json] = [
         {"kind": "status", "key": "status", "unknown": "", "complete": True},
-        {"kind": "nodes", "key": "nodes", "count": MANY, "classes": 1},
+        {"kind": "nodes", "key": "nodes", "count": MANY, "classes": [GPU]},
         {"kind": "pods", "key": "pods", "total": 500},
         {"kind": "node", "key": "node\nmig", "name": "mig", "cordoned": False, "taints": [TAINT]},
         devices("dense", whole(64)),
         partitions(),
     ]
     put += [devices(f"node-{number}", whole(8)) for number in range(MANY - 2)]
-    for number in range(24):
-        put += pods(number, 20, f"train-{number}")
-    return put + pods(24, 20, "alone")
+    put += [pods(number, 20, f"train-{number}") for number in range(24)]
+    return [*put, pods(24, 20, "alone")]
 
 
 @asynccontextmanager
 async def fed(browser: Browser, flow: Flow, put: Sequence[Json], width: int) -> AsyncIterator[Page]:
-    """The page with this feed, which ends and is refused from then on."""
+    """The page with this feed, which ends and is refused from then on. A pod waits for the reason with its name."""
     context = await browser.new_context(viewport={"width": width, "height": 900})
     page = await context.new_page()
     once = iter([sse(put)])
@@ -92,7 +88,12 @@ async def fed(browser: Browser, flow: Flow, put: Sequence[Json], width: int) -> 
         else:
             await route.abort()
 
+    async def explain(route: Route) -> None:
+        _, _, name = parse_qs(urlsplit(route.request.url).query)["pod"][0].partition("/")
+        await route.fulfill(json={"state": "refused", "summary": f"reason-{name}", "remedies": [], "complete": True})
+
     await page.route("**/insight/events", answer)
+    await page.route("**/insight/diagnosis?*", explain)
     await page.goto(url(flow))
     yield page
     await context.close()
@@ -162,32 +163,47 @@ async def test_equal_pods_are_a_row_with_a_count_and_rows_are_filtered_and_paged
             await page.get_by_role("button", name="Next").click()
         await expect(shown.locator("[data-pod]")).to_have_count(5)
         await expect(page.get_by_role("button", name="Next")).to_be_disabled()
-        await page.locator("#pods-filter").fill("default/alone reason-24")
+        await page.locator("#pods-filter").fill("default/alone reason-alone")
         await expect(shown.locator("[data-pod]")).to_have_count(1)
         await expect(shown).to_contain_text("The filter matches 20 of 500 pods.")
         await shown.get_by_text("19 equal pods").click()
         await expect(shown).to_contain_text("alone-19")
 
 
-async def test_a_pod_that_the_feed_does_not_diagnose_is_diagnosed_when_it_is_shown(
+async def test_diagnoses_are_asked_for_one_after_the_other_those_of_shown_pods_first(
     flow: Flow, browser: Browser
 ) -> None:
-    put = large() + pods(30, 1, "late", diagnosed=False)[:1]
+    put = [*large(), *(pods(25 + number, 1, f"late-{number}") for number in range(100))]
     async with fed(browser, flow, put, WIDTHS[0]) as page:
         asked: list[str] = []
 
+        def note(request: Request) -> None:
+            if "/insight/diagnosis?" in request.url:
+                asked.append(request.url.rpartition("%2F")[2])
+
+        page.on("request", note)
+        await expect(page.locator("#pods .summary")).to_have_text([f"reason-train-{number}" for number in range(10)])
+        assert asked[:10] == [f"train-{number}" for number in range(10)]
+        await page.locator("#pods-filter").fill("late-99")
+        await expect(page.locator("#pods [data-pod]")).to_have_count(1)
+        await expect(page.locator("#pods .summary")).to_have_text("reason-late-99")
+
+
+async def test_the_last_answer_stays_while_the_service_fails(flow: Flow, browser: Browser) -> None:
+    async with fed(browser, flow, large(), WIDTHS[0]) as page:
+        await expect(page.locator("#pods .summary")).to_have_count(10)
+        status, asked = 500, asyncio.Event()
+
         async def answer(route: Route) -> None:
-            asked.append(route.request.url)
-            why = {"state": "refused", "summary": "asked for", "remedies": [], "complete": True}
-            await route.fulfill(json=why)
+            await route.fulfill(status=status, json={"detail": f"status {status}"})
+            asked.set()
 
         await page.route("**/insight/diagnosis?*", answer)
-        await expect(page.locator("#pods [data-pod]")).to_have_count(10)
-        assert asked == []
-        await page.locator("#pods-filter").fill("late")
-        await expect(page.locator("#pods [data-pod]")).to_have_count(1)
-        await expect(page.locator("#pods .summary")).to_have_text("asked for")
-        assert len(asked) == 1
+        await asked.wait()
+        await expect(page.locator("#pods .summary")).to_have_count(10)
+        status = 404
+        await expect(page.locator("#pods .problem").first).to_have_text("status 404")
+        assert await page.get_by_text("status 500").count() == 0
 
 
 async def test_what_is_not_known_yet_is_not_called_none(flow: Flow, browser: Browser) -> None:
@@ -218,7 +234,7 @@ async def browser_waiting(browser: Browser, flow: Flow) -> AsyncIterator[Page]:
 
 
 async def test_a_gang_that_waits_is_one_row_with_the_names_of_its_pods(flow: Flow, browser: Browser) -> None:
-    put = [{"kind": "pods", "key": "pods", "total": 3}, *pods(0, 3, "worker", gang="gang default/train")]
+    put = [{"kind": "pods", "key": "pods", "total": 3}, pods(0, 3, "worker", gang="gang default/train")]
     async with fed(browser, flow, put, 1440) as page:
         row = page.locator("[data-pod]")
         await expect(row.get_by_text("gang default/train")).to_be_visible()

@@ -14,8 +14,7 @@ import pytest
 from dra_extender.allocation.workerrequests import EvaluateRequest, WorkerRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.http.page.parts import DIAGNOSIS
-from dra_extender.http.page.updates import MOST_PODS, PageUpdates
+from dra_extender.http.page.updates import PageUpdates
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import NAMESPACE_CLAIMS, UNITS, USED_UP
@@ -110,12 +109,11 @@ async def late_diagnoses(world: World) -> Sequence[str]:
 
 
 async def page(world: World) -> Sequence[str]:
-    """The pods that the page lists, in the order in which it refreshes their diagnoses."""
+    """The pods that the page lists, in the order in which it asks for their diagnoses."""
     service = await flooded(world)
     updates = PageUpdates(InsightOf(service.extender.view), clock=lambda: 0.0)
     run_at_once(updates.update())
-    keys = [updates.queue.due() or "" for _ in range(MOST_PODS)]
-    pods = [service.extender.view.pods.get(key.removeprefix(DIAGNOSIS)) for key in keys]
+    pods = [service.extender.view.pods.get(key.removeprefix("pod\n")) for key in updates.state.keys("pod\n")]
     return [pod.metadata.namespace for pod in pods if pod is not None]
 
 

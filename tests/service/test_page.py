@@ -75,18 +75,16 @@ async def test_a_reader_hears_of_everything_and_then_of_what_changes(world: Worl
         assert [row[6] for part in told for row in part["part"]["devices"] if row[1] == "used"][-1] == ["default/c"]
 
 
-async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, service: Service) -> None:
+async def test_a_pod_that_waits_is_told_until_it_is_gone(world: World, service: Service) -> None:
     async with listening(service) as events:
         await events.whole()
         world.claim("c", count=3)
         uid = world.pod("p", "c")["metadata"]["uid"]
-        await events.until(lambda: f"diagnosis\n{uid}" in events.parts)
-        pod, why = events.parts[f"pod\n{uid}"], events.parts[f"diagnosis\n{uid}"]
+        await events.until(lambda: f"pod\n{uid}" in events.parts)
+        pod = events.parts[f"pod\n{uid}"]
         assert (pod["namespace"], pod["name"]) == ("default", "p")
-        assert "3 devices of class" in why["summary"]
-        assert why["remedies"][0]["nodes"] == 3
         world.store.delete("pods", "p", "default")
-        await events.until(lambda: f"pod\n{uid}" not in events.parts and f"diagnosis\n{uid}" not in events.parts)
+        await events.until(lambda: f"pod\n{uid}" not in events.parts)
 
 
 async def test_equal_pods_are_told_once_with_their_number(world: World, service: Service) -> None:
@@ -96,21 +94,22 @@ async def test_equal_pods_are_told_once_with_their_number(world: World, service:
     world.claim("d", count=3)
     world.pod("other", "d")
 
-    def told() -> list[tuple[int, list[str], bool]]:
-        found = [part for part in events.parts.values() if part["kind"] == "pod"]
-        return sorted((part["count"], sorted([part["name"], *part["others"]]), part["diagnosed"]) for part in found)
+    def rows() -> list[dict[str, Any]]:
+        return [part for part in events.parts.values() if part["kind"] == "pod"]
 
-    def diagnosed() -> list[str]:
-        return sorted(part["uid"] for part in events.parts.values() if part["kind"] == "diagnosis")
+    def told() -> list[tuple[int, list[str]]]:
+        return sorted((part["count"], sorted([part["name"], *part["others"]])) for part in rows())
+
+    def representatives() -> list[str]:
+        return sorted(part["uid"] for part in rows())
 
     async with listening(service) as events:
-        await events.until(lambda: told() == [(1, ["other"], True), (3, ["p0", "p1", "p2"], True)])
-        await events.until(lambda: len(diagnosed()) == 2)
-        before = diagnosed()
+        await events.until(lambda: told() == [(1, ["other"]), (3, ["p0", "p1", "p2"])])
+        before = representatives()
         gone = next(name for name, uid in uids.items() if uid not in before)
         world.store.delete("pods", gone, "default")
-        await events.until(lambda: [count for count, *_ in told()] == [1, 2])
-        assert diagnosed() == before
+        await events.until(lambda: [count for count, _ in told()] == [1, 2])
+        assert representatives() == before
 
 
 async def test_taints_of_nodes_are_told(world: World, service: Service) -> None:
@@ -130,12 +129,9 @@ async def test_taints_of_nodes_are_told(world: World, service: Service) -> None:
         await events.until(lambda: f"node\n{name}" not in events.parts)
 
 
-async def test_room_and_problems_are_told(world: World, service: Service) -> None:
+async def test_device_classes_are_told(world: World, service: Service) -> None:
     async with listening(service) as events:
-        await events.until(lambda: {"headroom\ngpu.example.com", "problems"} <= events.parts.keys())
-        room = events.parts["headroom\ngpu.example.com"]
-        assert (room["fits"], room["nodes"], room["of"], room["complete"]) == (6, 3, 3, True)
-        assert events.parts["problems"]["total"] == 0
+        await events.until(lambda: events.parts.get("nodes", {}).get("classes") == ["gpu.example.com"])
 
 
 async def test_before_the_cluster_is_known_readers_are_told_why(world: World, start_service: StartService) -> None:
@@ -147,7 +143,6 @@ async def test_before_the_cluster_is_known_readers_are_told_why(world: World, st
 
 async def test_who_comes_back_hears_only_of_what_has_changed(world: World, service: Service) -> None:
     async with listening(service) as events:
-        await events.until(lambda: "headroom\ngpu.example.com" in events.parts and "problems" in events.parts)
         await events.whole()
         known = events.id
     world.claim("c")

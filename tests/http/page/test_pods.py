@@ -49,4 +49,4 @@ async def test_a_page_that_comes_back_after_the_end_starts_nothing() -> None:
     with updates.subscriber("", None, list):
         await updates.close()
     with updates.subscriber("", None, list):
-        assert {task.get_name() for task in asyncio.all_tasks()} & {"page updates", "page refresh"} == set()
+        assert {task.get_name() for task in asyncio.all_tasks()} & {"page updates"} == set()

@@ -21,17 +21,8 @@ from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 from dra_extender.insight.devicereport.listing import ClassMembers, counting
 from dra_extender.insight.devicereport.report import Amount, CountedDevice, DeviceState, counter_sets
-from dra_extender.insight.headroom import class_request, measuring
-from dra_extender.insight.problems import ClusterProblem
-from dra_extender.insight.requests import InvalidRequestError
-from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.insight.why.report import Remedy
-from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
-DECISIONS: Final = 1_000
-"""The most decisions for the headroom of one class."""
-MOST_PROBLEMS: Final = 200
 MOST_NAMES: Final = 20
 """Names of equal pods."""
 PORTION: Final = 250
@@ -40,9 +31,6 @@ MOST_CLAIMS: Final = 5
 """Claims that are named per device."""
 AGAIN: Final = 10
 """While a worker evaluates a selector, every tenth refresh counts all devices again."""
-DIAGNOSIS: Final = "diagnosis\n"
-HEADROOM: Final = "headroom\n"
-PROBLEMS: Final = "problems"
 
 
 class DeviceRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -105,10 +93,10 @@ class StatusPart(PagePart, frozen=True, tag="status"):
 
 
 class NodesPart(PagePart, frozen=True, tag="nodes"):
-    """The number of nodes and of device classes."""
+    """The number of nodes, and the names of device classes, as far as the page shows their headroom."""
 
     count: int
-    classes: int
+    classes: Sequence[str]
 
 
 class NodePart(PagePart, frozen=True, tag="node"):
@@ -120,9 +108,8 @@ class NodePart(PagePart, frozen=True, tag="node"):
 
 
 class PodPart(PagePart, frozen=True, tag="pod"):
-    """`count` equal pods of a namespace that use devices and have no node: the pod that is diagnosed for all, the names
-    of some others, and when the oldest was created. `diagnosed`: the feed has its diagnosis. `gang`: the pods are those
-    of this gang that wait.
+    """`count` equal pods of a namespace that use devices and have no node: the pod that represents all, the names of
+    some others, and when the oldest was created. `gang`: the pods are those of this gang that wait.
     """
 
     uid: str
@@ -131,7 +118,6 @@ class PodPart(PagePart, frozen=True, tag="pod"):
     created: str
     count: int
     others: Sequence[str]
-    diagnosed: bool
     gang: str = ""
 
 
@@ -141,61 +127,16 @@ class PodCountPart(PagePart, frozen=True, tag="pods"):
     total: int
 
 
-class DiagnosisPart(PagePart, frozen=True, tag="diagnosis"):
-    """The diagnosis of a pending pod."""
-
-    uid: str
-    state: str
-    summary: str
-    fits: int
-    remedies: Sequence[Remedy]
-    complete: bool
-    unchecked: Sequence[str] = ()
-
-
-class HeadroomPart(PagePart, frozen=True, tag="headroom"):
-    """How many more pods with one device of a class fit. `problem`: why it cannot be computed; empty otherwise."""
-
-    name: str
-    fits: int = 0
-    nodes: int = 0
-    of: int = 0
-    complete: bool = True
-    problem: str = ""
-
-
-class ProblemsPart(PagePart, frozen=True, tag="problems"):
-    """Problems of the cluster; `total` counts all, listed or not."""
-
-    total: int
-    problems: Sequence[ClusterProblem]
-
-
 def devices_key(id: PartID) -> str:
     return "\n".join(("devices", *id))
 
 
-def pod_part(pod: Pod, pods: Sequence[Pod], diagnosed: bool) -> PodPart:
+def pod_part(pod: Pod, pods: Sequence[Pod]) -> PodPart:
     """Of equal pods, the oldest first, one of which is `pod`."""
     meta, names = pod.metadata, (each.metadata.name for each in pods if each is not pod)
     created, others = pods[0].metadata.creation_timestamp or "", tuple(islice(names, MOST_NAMES))
     key, gang = f"pod\n{meta.uid}", str(group_of(pod) or "")
-    return PodPart(key, meta.uid, meta.namespace, meta.name, created, len(pods), others, diagnosed, gang)
-
-
-def diagnosis_part(view: View, pod: Pod) -> Turns[PagePart]:
-    found = yield from diagnosing(view, pod)
-    uid, state, why, unchecked = found.uid, found.state, found.summary, found.unchecked
-    return DiagnosisPart(f"{DIAGNOSIS}{uid}", uid, state, why, found.fits, found.remedies, found.complete, unchecked)
-
-
-def headroom_part(view: View, name: str) -> Turns[PagePart]:
-    try:
-        what, claims = class_request(view, name)
-    except InvalidRequestError as problem:
-        return HeadroomPart(f"{HEADROOM}{name}", name, problem=problem.problem)
-    found = yield from measuring(view, what, claims, most=DECISIONS)
-    return HeadroomPart(f"{HEADROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)
+    return PodPart(key, meta.uid, meta.namespace, meta.name, created, len(pods), others, gang)
 
 
 class DeviceUpdates:

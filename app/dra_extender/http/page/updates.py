@@ -2,11 +2,6 @@
 
 `PageUpdates` promises: nothing is computed without subscribers. The page state is computed in turns and published a few
 times a second. The number of subscribers is bounded; each costs at most one set of part keys.
-
-`RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
-a small share of the time. A part is not refreshed before `LATE` while nothing has changed. The namespace whose
-parts have taken fewest turns is next; parts of no namespace count as namespaces. Within a namespace, the part that was
-refreshed longest ago comes first.
 """
 
 from __future__ import annotations
@@ -15,8 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -28,21 +22,14 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.insight import Insight
 from dra_extender.http.page.parts import (
-    DIAGNOSIS,
-    HEADROOM,
-    MOST_PROBLEMS,
-    PROBLEMS,
     DevicesPart,
     DeviceUpdates,
     NodePart,
     NodesPart,
     PagePart,
     PodCountPart,
-    ProblemsPart,
     StatusPart,
     devices_key,
-    diagnosis_part,
-    headroom_part,
     pod_part,
 )
 from dra_extender.http.page.state import PageState, Subscriber
@@ -59,87 +46,18 @@ PUBLISH_PERIOD: Final = 0.1
 """Seconds between two publications during one long update."""
 LINGER: Final = 20.0
 """Seconds that the state is kept after the last subscriber left, so it can resume."""
-MOST_PODS: Final = 100
-"""Kinds of pending pods that are diagnosed: the oldest of each namespace, in turns. The page asks for the others."""
 MOST_LISTED: Final = 1_000
-"""Kinds of pending pods that are listed."""
+"""Kinds of pending pods that are listed: the oldest of each namespace, in turns."""
 MOST_CLASSES: Final = 50
+"""Classes of which the page shows the headroom."""
 SCREEN: Final = 25
 """Pools that are published at once, because they fill a screen."""
 PORTION: Final = 500
 """Pods or nodes in one turn."""
 CLAIMS: Final = 50
 """Pods whose claims are compared in one turn."""
-SHARE: Final = 9
-"""The pause after a refresh is at least this many times as long as the refresh."""
-SOON: Final = 1.0
-"""Seconds between two refreshes of a part after a change."""
-LATE: Final = 10.0
-"""Seconds between two refreshes without a change: `change` does not count every change that parts depend on."""
 
 _Claims = tuple[ResourceClaim, ...] | Unschedulable
-Compute = Callable[[str], Turns[PagePart] | None]
-"""Starts to compute the part with this key; None when its object no longer exists."""
-
-
-class _Refresh(msgspec.Struct):
-    """When a part was refreshed last, and the value of `change` then."""
-
-    compute: Compute
-    namespace: str
-    at: float = float("-inf")
-    change: int = -1
-
-
-class RefreshQueue:
-    """Parts that take long to compute, by key. `change` counts the changes of the cluster."""
-
-    def __init__(self, state: PageState, clock: Callable[[], float] = time.monotonic) -> None:
-        self.change = 0
-        self._state = state
-        self._clock = clock
-        self._parts: dict[str, _Refresh] = {}
-        self._queue = FairQueue[str]()
-        self._queued: set[str] = set()
-
-    def keep(self, prefix: str, wanted: Mapping[str, str], compute: Compute) -> None:
-        """Refresh exactly these keys with the prefix; drop the other parts with it. `wanted`: namespaces by key."""
-        for key in [key for key in self._parts if key.startswith(prefix) and key not in wanted]:
-            del self._parts[key]
-            self._state.drop(key)
-        for key in wanted:
-            if key not in self._parts:
-                self._parts[key] = _Refresh(compute, wanted[key])
-
-    def due(self) -> str | None:
-        """The key to refresh next; None when no part is due."""
-        now = self._clock()
-        due = [
-            key
-            for key, part in self._parts.items()
-            if key not in self._queued and now - part.at >= (SOON if part.change != self.change else LATE)
-        ]
-        for key in sorted(due, key=lambda key: self._parts[key].at):
-            self._queued.add(key)
-            self._queue.put(self._parts[key].namespace, None, key)
-        while len(self._queue):
-            key = self._queue.take()
-            self._queued.discard(key)
-            if key in self._parts:
-                return key
-        return None
-
-    async def refresh(self, key: str) -> None:
-        """Compute the part and publish it."""
-        part = self._parts[key]
-        part.at, part.change = self._clock(), self.change
-        turns = part.compute(key)
-        if turns is None:
-            return
-        found = await run(turns, partial(self._queue.charge, part.namespace, 1))
-        if key in self._parts:
-            self._state.put(key, msgspec.json.encode(found))
-            self._state.publish()
 
 
 class PageUpdates:
@@ -158,14 +76,12 @@ class PageUpdates:
         self.epoch = secrets.token_hex(8)
         """Identifies the page state. A subscriber of another epoch starts again."""
         self.state = PageState()
-        self.queue = RefreshQueue(self.state, self._clock)
         self.devices: DeviceUpdates | None = None
         self._view: View | None = None
-        self._pending: dict[str, Pod] = {}
         self._contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}
         """By UID: the pod, its claims, and the key that equal pods share."""
         self._kinds: dict[Hashable, str] = {}
-        """UIDs of the diagnosed pods."""
+        """By kind: the UID of the pod that represents it."""
         self._nodes: dict[str, NodePart] = {}
 
     @contextlib.contextmanager
@@ -192,7 +108,6 @@ class PageUpdates:
 
     async def _run(self) -> None:
         """Update until `LINGER` seconds after the last subscriber has left."""
-        refreshing = asyncio.create_task(self._refresh(), name="page refresh")
         try:
             while self.state.subscribers or self._clock() - self._left_at < LINGER:
                 try:
@@ -201,10 +116,8 @@ class PageUpdates:
                     unexpected("feed", problem)
                 await asyncio.sleep(PERIOD)
         finally:
-            refreshing.cancel()
             self._task = None  # a page that opens now starts updates of its own
             self._reset()
-            await asyncio.gather(refreshing, return_exceptions=True)
 
     async def _update(self) -> None:
         """Update once; publish every `PUBLISH_PERIOD` and at the end."""
@@ -218,18 +131,6 @@ class PageUpdates:
 
         await run(self.update(), between=publish)
         self.state.publish()
-
-    async def _refresh(self) -> None:
-        """Refresh one part after the other, with pauses."""
-        while True:
-            started = self._clock()
-            key = self.queue.due() if not self._insight.unknown() else None
-            if key is not None:
-                try:
-                    await self.queue.refresh(key)
-                except Exception as problem:
-                    unexpected("feed", problem)
-            await asyncio.sleep(max(PERIOD / 5, SHARE * (self._clock() - started)))
 
     def update(self) -> Turns[None]:
         """Put the parts that have changed since the last update."""
@@ -245,7 +146,6 @@ class PageUpdates:
             self._put(StatusPart("status", "", False))
         yield from self._update_nodes(view)
         yield from self._update_pods(view)
-        self._update_queue(view)
         yield from self._update_devices(self.devices)
         self._put(StatusPart("status", "", True))
 
@@ -254,7 +154,6 @@ class PageUpdates:
             if difference is not None:
                 id, part = difference
                 key = devices_key(id)
-                self.queue.change += 1
                 if part is None:
                     self.state.drop(key)
                 else:
@@ -277,7 +176,7 @@ class PageUpdates:
         for name in self._nodes.keys() - found.keys():
             self.state.drop(f"node\n{name}")
         self._nodes = found
-        self._put(NodesPart("nodes", len(nodes), len(view.cluster.classes)))
+        self._put(NodesPart("nodes", len(nodes), sorted(view.cluster.classes)[:MOST_CLASSES]))
 
     def _update_pods(self, view: View) -> Turns[None]:
         found: list[Pod] = []
@@ -307,34 +206,12 @@ class PageUpdates:
         before, self._kinds = self._kinds, {}
         for kind in listed:
             self._kinds[kind] = before[kind] if before.get(kind) in kinds[kind] else [*kinds[kind]][-1]
-        chosen = [(kinds[kind][uid], [*kinds[kind].values()]) for kind, uid in self._kinds.items()]
-        self._pending = {pod.metadata.uid: pod for pod, _ in chosen[:MOST_PODS]}
-        parts = [pod_part(pod, pods, pod.metadata.uid in self._pending) for pod, pods in chosen]
+        parts = [pod_part(kinds[kind][uid], [*kinds[kind].values()]) for kind, uid in self._kinds.items()]
         for key in set(self.state.keys("pod\n")) - {part.key for part in parts}:
-            self.queue.change += 1
             self.state.drop(key)
         for part in parts:
             self._put(part)
         self._put(PodCountPart("pods", len(found)))
-
-    def _update_queue(self, view: View) -> None:
-        classes = sorted(view.cluster.classes)[:MOST_CLASSES]
-        pods = {f"{DIAGNOSIS}{uid}": pod.metadata.namespace for uid, pod in self._pending.items()}
-        self.queue.keep(DIAGNOSIS, pods, self._diagnosis)
-        self.queue.keep(HEADROOM, {f"{HEADROOM}{name}": HEADROOM for name in classes}, self._headroom)
-        self.queue.keep(PROBLEMS, {PROBLEMS: f"{PROBLEMS}\n"}, self._problems)  # no name of a namespace
-
-    def _diagnosis(self, key: str) -> Turns[PagePart] | None:
-        pod = self._pending.get(key.removeprefix(DIAGNOSIS))
-        return diagnosis_part(self._insight.view, pod) if pod is not None else None
-
-    def _headroom(self, key: str) -> Turns[PagePart] | None:
-        view, name = self._insight.view, key.removeprefix(HEADROOM)
-        return headroom_part(view, name) if name in view.cluster.classes else None
-
-    def _problems(self, key: str) -> Turns[PagePart]:
-        found = yield from self._insight.problems()
-        return ProblemsPart(key, len(found), found[:MOST_PROBLEMS])
 
     def _put(self, part: PagePart) -> None:
         self.state.put(part.key, msgspec.json.encode(part))

@@ -4,9 +4,20 @@ import { bar, byId, counted, element, fill } from "./dom.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
-/** @param {Model} model */
-export function showHeadroom(model) {
-  const classes = [...model.headroom.values()].sort((a, b) => a.name.localeCompare(b.name));
+/** The most decisions for one class. */
+const DECISIONS = 1_000;
+
+/** What the service is asked for a class. @param {string} name */
+export function headroomQuestion(name) {
+  return `insight/headroom?${new URLSearchParams({ class: name, limit: String(DECISIONS) })}`;
+}
+
+/** @param {Model} model @param {import("./answers.js").Answers} answers */
+export function showHeadroom(model, answers) {
+  const classes = model.nodes.classes.flatMap((name) => {
+    const found = answers.get(headroomQuestion(name));
+    return found ? [{ ...found, name }] : [];
+  });
   fill(
     byId("headroom"),
     element("h2", { id: "headroom-title" }, "Headroom"),
@@ -18,7 +29,7 @@ export function showHeadroom(model) {
 /** @param {Model} model @param {number} classes */
 function text(model, classes) {
   if (classes) return "How many more pods with one device of each class fit now. Only devices are compared, not CPU or memory.";
-  return model.nodes.known && !model.nodes.classes ? "None: the cluster has no DeviceClass." : "Loading …";
+  return model.nodes.known && !model.nodes.classes.length ? "None: the cluster has no DeviceClass." : "Loading …";
 }
 
 /** @param {any} found */

@@ -1,15 +1,16 @@
 // @ts-check
 /** The page: messages of the feed update the model, and the model is drawn once per frame. */
+import { Answers } from "./answers.js";
 import { Details } from "./details.js";
 import { byId, counted, printable } from "./dom.js";
 import { follow } from "./feed.js";
 import { parse } from "./filter.js";
 import { Grid, work } from "./grid.js";
-import { showHeadroom } from "./headroom.js";
+import { headroomQuestion, showHeadroom } from "./headroom.js";
 import { Model } from "./model.js";
 import { Overview } from "./overview.js";
 import { Pods } from "./pods.js";
-import { showProblems } from "./problems.js";
+import { PROBLEMS_QUESTION, showProblems } from "./problems.js";
 import { signIn } from "./session.js";
 import { theme } from "./theme.js";
 import { WhatIf } from "./whatif.js";
@@ -23,6 +24,8 @@ let skew = 0;
 let membership = -1;
 let redraw = true;
 let podsChanged = false;
+/** Paths of questions that have other answers since the last frame. @type {Set<string>} */
+let answered = new Set();
 /** @type {import("./model.js").Row[]} */
 let sorted = [];
 let scheduled = false;
@@ -32,7 +35,11 @@ const details = new Details(() => {
   grid.mark("");
   grid.focusAgain();
 });
-const pods = new Pods(schedulePods);
+const answers = new Answers((path) => {
+  answered.add(path);
+  schedule();
+});
+const pods = new Pods(answers, schedulePods);
 const overview = new Overview((state) => {
   const words = filter.value.split(/\s+/).filter((/** @type {string} */ word) => word && !word.startsWith("state:"));
   const had = filter.value.includes(`state:${state}`);
@@ -93,11 +100,16 @@ function show() {
     if (details.chosen && dirty.has(details.chosen.row.id)) void details.refresh();
   }
   if (redraw || dirty.size || changed.has("nodes") || changed.has("pods") || changed.has("status")) overview.show(model, filter.value);
-  if (redraw || podsChanged || changed.has("pod") || changed.has("pods") || changed.has("diagnosis")) pods.show(model, Date.now() + skew);
-  if (redraw || changed.has("problems")) showProblems(model);
-  if (redraw || changed.has("headroom") || changed.has("nodes")) showHeadroom(model);
+  if (redraw || podsChanged || answered.has("insight/diagnosis") || changed.has("pod") || changed.has("pods")) pods.show(model, Date.now() + skew);
+  if (redraw || answered.has(PROBLEMS_QUESTION)) showProblems(answers);
+  if (redraw || answered.has("insight/headroom") || changed.has("nodes")) showHeadroom(model, answers);
   if (redraw || changed.has("status")) status();
+  if (known && !model.status.unknown) {
+    const [shown, others] = pods.questions;
+    answers.want([...shown, PROBLEMS_QUESTION, ...model.nodes.classes.map(headroomQuestion)], others);
+  }
   redraw = podsChanged = false;
+  answered = new Set();
 }
 
 function schedulePods() {
@@ -163,6 +175,7 @@ void follow({
     }
     if (next === model) next = null;
     known = true;
+    answers.change += 1;
     schedule();
   },
   live(live, detail) {

@@ -64,14 +64,10 @@ export class Model {
     this.singles = 0;
     /** @type {Map<string, any>} by UID */
     this.pods = new Map();
-    /** @type {Map<string, any>} by UID */
-    this.diagnoses = new Map();
-    /** @type {Map<string, any>} by class */
-    this.headroom = new Map();
     /** null: not known yet. @type {number | null} */
     this.podsTotal = null;
-    this.problems = { total: 0, problems: [], known: false };
-    this.nodes = { count: 0, classes: 0, known: false };
+    /** The number of nodes, and names of device classes. @type {{count: number, classes: string[], known: boolean}} */
+    this.nodes = { count: 0, classes: [], known: false };
     /** Nodes with taints. @type {Map<string, {cordoned: boolean, taints: string[]}>} */
     this.tainted = new Map();
     this.status = { unknown: "", complete: false };
@@ -91,10 +87,7 @@ export class Model {
     switch (part.kind) {
       case "devices": return this.putDevices(part.key, part.part);
       case "pod": this.pods.set(part.uid, part); return;
-      case "diagnosis": this.diagnoses.set(part.uid, part); return;
-      case "headroom": this.headroom.set(part.name, part); return;
       case "pods": this.podsTotal = part.total; return;
-      case "problems": this.problems = { ...part, known: true }; return;
       case "nodes": this.nodes = { ...part, known: true }; return;
       case "node": return this.putNode(part.name, part);
       case "status": this.status = part; return;
@@ -106,8 +99,6 @@ export class Model {
     const [kind, id] = key.split("\n", 2);
     this.changed.add(kind);
     if (kind === "pod") this.pods.delete(id);
-    else if (kind === "diagnosis") this.diagnoses.delete(id);
-    else if (kind === "headroom") this.headroom.delete(id);
     else if (kind === "node") this.putNode(id, null);
     else if (kind === "devices") this.dropDevices(key);
   }

@@ -2,23 +2,27 @@
 /** Pending pods, the oldest first, equal ones in one row: why they wait, and what would help. */
 import { copyable, podCommand, whyCommand } from "./commands.js";
 import { age, byId, counted, element, fill } from "./dom.js";
-import { ask } from "./session.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
 /** Rows of one page. */
 const PAGE = 10;
-/** Milliseconds after which a diagnosis that the feed does not have is asked for again. */
-const AGAIN = 60_000;
+/** Pods whose diagnoses are asked for without being shown, so that the filter finds their reasons. */
+const MOST = 100;
+
+/** What the service is asked for a pod. @param {any} pod */
+function question(pod) {
+  return `insight/diagnosis?${new URLSearchParams({ pod: `${pod.namespace}/${pod.name}` })}`;
+}
 
 export class Pods {
-  /** @param {() => void} changed  What has to be shown has changed. */
-  constructor(changed) {
+  /** @param {import("./answers.js").Answers} answers @param {() => void} changed  What has to be shown has changed. */
+  constructor(answers, changed) {
+    this.answers = answers;
     this.changed = changed;
     this.page = 0;
-    /** Diagnoses that the feed does not have, by UID. @type {Map<string, {at: number, found: any}>} */
-    this.asked = new Map();
-    this.asking = Promise.resolve();
+    /** The questions for the pods that are shown, and for others. @type {[string[], string[]]} */
+    this.questions = [[], []];
     this.title = element("h2", { id: "pods-title" }, "Pending pods");
     this.note = element("p", { class: "soft", role: "status" });
     this.filter = element("input", { id: "pods-filter", type: "search", autocomplete: "off", spellcheck: false, placeholder: "pod, namespace or reason", on: { input: () => this.turn(0) } });
@@ -43,17 +47,17 @@ export class Pods {
   show(model, now) {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const all = [...model.pods.values()].sort((a, b) => a.created.localeCompare(b.created) || a.name.localeCompare(b.name, "en", { numeric: true }));
-    const found = words.length ? all.filter((pod) => matches(pod, this.why(model, pod), words)) : all;
+    const found = words.length ? all.filter((pod) => matches(pod, this.answers.get(question(pod)), words)) : all;
     this.page = Math.max(0, Math.min(this.page, Math.ceil(found.length / PAGE) - 1));
     const first = PAGE * this.page;
     const pods = found.slice(first, first + PAGE);
     this.keep(new Set(pods.map((pod) => pod.uid)));
-    for (const uid of this.asked.keys()) if (!model.pods.has(uid)) this.asked.delete(uid);
+    // The feed lists namespaces in turns.
+    this.questions = [pods.map(question), [...model.pods.values()].slice(0, MOST).map(question)];
     pods.forEach((pod, place) => {
       const shown = this.items.get(pod.uid) ?? this.item(pod);
       if (this.list.children[place] !== shown.item) this.list.insertBefore(shown.item, this.list.children[place] ?? null);
-      draw(shown, pod, this.why(model, pod), now);
-      if (pod.diagnosed === false) this.demand(pod);
+      draw(shown, pod, this.answers.get(question(pod)), now);
     });
     this.search.hidden = all.length <= PAGE && !words.length;
     this.pages.hidden = found.length <= PAGE;
@@ -73,30 +77,6 @@ export class Pods {
         this.items.delete(uid);
       }
     }
-  }
-
-  /** The diagnosis, from the feed or asked for. @param {Model} model @param {any} pod */
-  why(model, pod) {
-    return model.diagnoses.get(pod.uid) ?? this.asked.get(pod.uid)?.found;
-  }
-
-  /** Ask for a diagnosis that the feed does not have, one after the other. @param {any} pod */
-  demand(pod) {
-    const known = this.asked.get(pod.uid);
-    if (known && Date.now() - known.at < AGAIN) return;
-    this.asked.set(pod.uid, { at: Date.now(), found: known?.found });
-    this.asking = this.asking.then(async () => {
-      if (!this.items.has(pod.uid)) return void this.asked.delete(pod.uid);
-      let found;
-      try {
-        const query = new URLSearchParams({ pod: `${pod.namespace}/${pod.name}` });
-        found = await (await ask(`insight/diagnosis?${query}`)).json();
-      } catch (error) {
-        found = { problem: error instanceof Error ? error.message : String(error) };
-      }
-      this.asked.set(pod.uid, { at: Date.now(), found });
-      this.changed();
-    });
   }
 
   /** @param {any} pod */
@@ -125,7 +105,8 @@ function draw(shown, pod, why, now) {
     fill(shown.others, more > 0 && element("details", { open }, element("summary", {}, pod.gang ? counted(pod.count, "pod") : counted(more, "equal pod")),
       element("p", {}, [...(pod.gang ? [pod.name] : []), ...pod.others].join(", "), unnamed > 0 && ` and ${unnamed.toLocaleString("en")} more`)));
   }
-  const told = JSON.stringify(why ?? null);
+  // An answer has more than is shown; a row whose text stays is not drawn again, so what is open stays open.
+  const told = JSON.stringify(why && [why.problem, why.state, why.summary, why.fits, why.remedies, why.complete, why.unchecked]) ?? "";
   if (told !== shown.told) {
     shown.told = told;
     fill(shown.body, ...(why ? reasons(why) : [element("p", { class: "soft" }, "Diagnosing …")]));

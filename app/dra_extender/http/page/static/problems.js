@@ -2,7 +2,8 @@
 /** Problems of the cluster, and what to do: conflicts first, because a device is allocated twice. */
 import { byId, element, fill } from "./dom.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** Problems that are shown. */
+const MOST = 200;
 
 const KINDS = [
   ["conflict", "Conflicts"],
@@ -11,13 +12,18 @@ const KINDS = [
   ["object", "Unusable objects"],
 ];
 
-/** @param {Model} model */
-export function showProblems(model) {
-  const { total, problems, known } = model.problems;
+/** What the service is asked. */
+export const PROBLEMS_QUESTION = "insight/problems";
+
+/** @param {import("./answers.js").Answers} answers */
+export function showProblems(answers) {
+  const found = answers.get(PROBLEMS_QUESTION);
+  const { total = 0, problems: all = [], problem: refused = "" } = found ?? {};
+  const problems = all.slice(0, MOST);
   const pane = byId("problems");
   const title = element("h2", { id: "problems-title" }, total ? `Problems (${total.toLocaleString("en")})` : "Problems");
   if (!total) {
-    fill(pane, title, element("p", { class: "soft" }, known ? "None: no conflict, no unusable object, no missing permission." : "Checking …"));
+    fill(pane, title, element("p", { class: "soft" }, refused || (found ? "None: no conflict, no unusable object, no missing permission." : "Checking …")));
     return;
   }
   fill(
