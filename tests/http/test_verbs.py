@@ -77,12 +77,13 @@ def too_many(field: str) -> str:
     [
         pytest.param("filter", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
         pytest.param("prioritize", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
-        pytest.param("preempt", NO_VICTIMS, "neither NodeNameToMetaVictims nor NodeNameToVictims", id="no victims"),
+        pytest.param("preempt", NO_VICTIMS, "no NodeNameToMetaVictims: set `nodeCacheCapable: true`", id="no victims"),
         ("filter", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
         ("prioritize", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
-        *(
-            ("preempt", NO_VICTIMS | {field: {name: {"Pods": []} for name in THREE}}, too_many(field))
-            for field in ("NodeNameToMetaVictims", "NodeNameToVictims")
+        (
+            "preempt",
+            NO_VICTIMS | {"NodeNameToMetaVictims": {name: {} for name in THREE}},
+            too_many("NodeNameToMetaVictims"),
         ),
         ("preempt", NO_VICTIMS | {"Pods": [{}] * 40}, "objects; at most 40 are allowed"),
         ("filter", ARGS | {"Pods": [{}] * 40}, "objects; at most 40 are allowed"),

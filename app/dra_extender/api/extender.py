@@ -10,11 +10,10 @@ import msgspec
 
 from dra_extender.api.core import Pod
 
-NEEDS_NAMES = (
-    "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
-    "in the KubeSchedulerConfiguration"
-)
+_CACHE = "set `nodeCacheCapable: true` for this extender in the KubeSchedulerConfiguration"
+NEEDS_NAMES = f"dra-extender: the request has no NodeNames: {_CACHE}"
 """The error of a request that lacks the names of nodes."""
+NEEDS_VICTIMS = f"dra-extender: the request has no NodeNameToMetaVictims: {_CACHE}"
 
 
 class ExtenderArgs(msgspec.Struct, frozen=True, gc=False):
@@ -49,16 +48,10 @@ class MetaVictims(msgspec.Struct, frozen=True, gc=False):
     NumPDBViolations: int = 0
 
 
-class Victims(msgspec.Struct, frozen=True, gc=False):
-    """Sent instead of MetaVictims when the scheduler is configured with `nodeCacheCapable: false`."""
-
-    Pods: list[Pod] | None = None
-    NumPDBViolations: int = 0
-
-
 class ExtenderPreemptionArgs(msgspec.Struct, frozen=True, gc=False):
+    """With nodeCacheCapable, `NodeNameToMetaVictims` has the victims, and `NodeNameToVictims` is null."""
+
     Pod: Pod
-    NodeNameToVictims: dict[str, Victims] | None = None
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dra_extender.api.decoding import DecodeError, decode, encode
 from dra_extender.api.extender import (
     NEEDS_NAMES,
+    NEEDS_VICTIMS,
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -53,7 +54,6 @@ log = structlog.get_logger(__name__)
 A = TypeVar("A")
 R = TypeVar("R")
 
-NEEDS_VICTIMS: Final = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
 INTERNAL_ERROR: Final = "dra-extender: internal error, see its log"
 LONGEST_NAME: Final = 253
 """Characters of a name (DNS subdomain)."""
@@ -179,11 +179,8 @@ def _invalid_nodes(args: ExtenderArgs) -> str:
 
 
 def _invalid_victims(args: ExtenderPreemptionArgs) -> str:
-    if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None:
-        return NEEDS_VICTIMS
-    return _too_many("NodeNameToMetaVictims", args.NodeNameToMetaVictims or ()) or _too_many(
-        "NodeNameToVictims", args.NodeNameToVictims or ()
-    )
+    victims = args.NodeNameToMetaVictims
+    return NEEDS_VICTIMS if victims is None else _too_many("NodeNameToMetaVictims", victims)
 
 
 def _too_many(field: str, nodes: Sized) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from dra_extender.allocation.budget import TurnBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
-from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
+from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
 from dra_extender.scheduling.verbs.preempt import Preempt
 from tests.support.scheduling.nominating import FOUR, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
@@ -34,16 +34,12 @@ async def test_a_node_where_the_claims_do_not_fit_now_is_left_out(world: World, 
     assert answer.NodeNameToMetaVictims == {"n2": TWO}
 
 
-async def test_full_victims_become_uids_and_empty_lists_are_fine(world: World, small: Objects) -> None:
+async def test_empty_lists_of_victims_are_fine(world: World, small: Objects) -> None:
     world.add(*small, make_claim("c"))
-    victims = {"n1": Victims(Pods=[make_pod("v")], NumPDBViolations=2), "n2": Victims(Pods=None)}
     answer = await world.service().extender.preempt(
-        ExtenderPreemptionArgs(Pod=make_pod("p", "c"), NodeNameToVictims=victims)
+        ExtenderPreemptionArgs(Pod=make_pod("p", "c"), NodeNameToMetaVictims={"n1": MetaVictims(Pods=None)})
     )
-    assert answer.NodeNameToMetaVictims == {
-        "n1": MetaVictims(Pods=[MetaPod(UID="uid-v")], NumPDBViolations=2),
-        "n2": MetaVictims(Pods=[]),
-    }
+    assert answer.NodeNameToMetaVictims == {"n1": MetaVictims(Pods=None)}
 
 
 async def test_claims_that_cannot_be_decided_on_keep_no_node(world: World, small: Objects) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Collection
 import msgspec
 
 from dra_extender.allocation.budget import Deferred
-from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
+from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
@@ -35,10 +35,7 @@ class Preempt:
     def __init__(self, args: ExtenderPreemptionArgs, terms: PreemptionTerms | None) -> None:
         self._pod = args.Pod
         self._terms = terms if terms is not None and terms.may_preempt else None
-        victims = args.NodeNameToMetaVictims
-        self._proposed = (
-            victims if victims is not None else {name: _meta(v) for name, v in (args.NodeNameToVictims or {}).items()}
-        )
+        self._proposed = args.NodeNameToMetaVictims or {}
         self._more: dict[str, MetaVictims | None] = {}
         """By node: what earlier turns found where the devices do not fit yet."""
         self._answers = NodeAnswers()
@@ -96,8 +93,3 @@ class Preempt:
         pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
         violations = proposed.NumPDBViolations + sum(victim.violates_budget for victim in more)
         return MetaVictims(Pods=[MetaPod(UID=pod.metadata.uid) for pod in pods], NumPDBViolations=violations)
-
-
-def _meta(victims: Victims) -> MetaVictims:
-    pods = [MetaPod(UID=pod.metadata.uid) for pod in victims.Pods or ()]
-    return MetaVictims(Pods=pods, NumPDBViolations=victims.NumPDBViolations)
