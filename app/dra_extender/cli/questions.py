@@ -107,7 +107,8 @@ Answering = Callable[[Any], Coroutine[Any, Any, int]]
 def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answering]]) -> Callable[..., None]:
     """The typer command of this struct. When the command runs, `load` imports the functions that answer, by name."""
     hints = get_type_hints(kind, include_extras=True)
-    defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
+    given = zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True)
+    defaults = {name: inspect.Parameter.empty if value is msgspec.NODEFAULT else value for name, value in given}
     own = [name for name in defaults if name not in Source.__struct_fields__]
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults[name], annotation=hints[name])
@@ -270,13 +271,10 @@ class SelectorOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if a device matches, 1 if no device matches, 2 if the selector is invalid or fails for a device.
     """
 
-    expression: Annotated[str | None, typer.Argument(help="the CEL expression", show_default=False)] = None
+    expression: Annotated[str, typer.Argument(help="the CEL expression", show_default=False)]
     slices: Annotated[
         str, text_option("--slice", metavar="FILE", help="use the ResourceSlices of this file; - reads standard input")
     ] = ""
-    batch: Annotated[
-        bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
-    ] = False
     output: Output = "text"
 
 

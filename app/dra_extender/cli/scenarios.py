@@ -1,4 +1,4 @@
-"""Scenarios of the offline commands: JSON lines on standard input, one JSON line on standard output for each.
+"""Scenarios of `allocate`: JSON lines on standard input, one JSON line on standard output for each.
 
 Promises: one answer per non-empty line, in order, written as soon as it is known. A line that is not a JSON object gets
 an answer with the problem, and the next lines are still answered. `strict` refuses a field that is unknown or has the

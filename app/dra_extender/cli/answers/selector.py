@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import typer
@@ -14,12 +14,11 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
-from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
+from dra_extender.cel.trial import DeviceMatch, try_selector
 from dra_extender.cli.answers.answer import UnanswerableError, answered, complaining, unanswerable
 from dra_extender.cli.cluster import read_slices
 from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
-from dra_extender.cli.scenarios import answer_lines
 from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plaintext import counted, printable
 
@@ -41,10 +40,6 @@ class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
 @complaining
 async def answer(given: SelectorOptions) -> int:
     """Print which devices match. Returns the exit status."""
-    if given.batch:
-        return _batch()
-    if given.expression is None:
-        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
     with unanswerable():
         published, release = (_slices_of(given.slices), None) if given.slices else await read_slices(given)
         features = FeatureGates.parse(given.feature_gates, release)
@@ -60,16 +55,6 @@ async def answer(given: SelectorOptions) -> int:
     report = {"devices": [SelectorMatch(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]}
     typer.echo(answered(report, given.output, lambda: "\n".join(_lines(trials, counts)), status).text)
     return status
-
-
-def _batch() -> int:
-    programs = Programs()
-
-    def complain(name: str, problem: str) -> dict[str, Any]:
-        return {"name": name, "result": "error", "message": problem}
-
-    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, lambda case: batch_answer(case, programs), complain)
-    return FAILED if unreadable else YES
 
 
 def _slices_of(file: str) -> list[ResourceSlice]:
