@@ -84,6 +84,12 @@ VICTIMS_OF_GANG: Final = Limit(
     "test_victims_are_looked_for_among_so_many_pods_and_no_more",
 )
 
+LABELS_OF_OBJECT: Final = Limit(
+    1_000,
+    "labels that are kept of one object, and as many annotations: a claim may have 50,000, which take 4 MiB",
+    "test_so_many_labels_and_annotations_are_kept_and_no_more",
+)
+
 DEPTH_OF_PARAMETERS: Final = Limit(
     500,
     "levels of opaque parameters, about half of what the decoder can read: a claim that can be decoded before its "

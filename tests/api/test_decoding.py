@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
 import pytest
 from kubernetes_asyncio.client import models
 
-from dra_extender.api import resource
+from dra_extender.api import decoding, resource
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import DecodeError, convert, decode, encode, ignore_fields, to_builtins
 from dra_extender.api.events import partial_allocation
 from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.limits import DEPTH_OF_PARAMETERS
+from dra_extender.limits import DEPTH_OF_PARAMETERS, LABELS_OF_OBJECT
 
 SLICE = b"""{
   "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
@@ -53,6 +54,33 @@ def test_a_slice_becomes_typed_values() -> None:
 def nothing_ignored_afterwards() -> Iterator[None]:
     yield
     ignore_fields(())
+
+
+def test_what_is_nested_too_deeply_is_not_looked_through_for_nulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim cannot be decoded without them either, and 32 of its parameters have 54,400 levels together."""
+    visits, kept = 0, decoding._kept
+
+    def counted(*values: Any) -> Any:
+        nonlocal visits
+        visits += 1
+        return kept(*values)
+
+    monkeypatch.setattr(decoding, "_kept", counted)
+    deep: Any = None
+    for _ in range(700):
+        deep = {"a": deep}
+    config = [{"opaque": {"driver": "d.example.com", "parameters": deep}}] * 32
+    with pytest.raises(DecodeError, match="nested more than 500 levels deep"):
+        convert(ResourceClaim, {"metadata": {"name": "c"}, "spec": {"devices": {"config": config}}})
+    assert 500 < visits < 600
+
+
+def test_so_many_labels_and_annotations_are_kept_and_no_more() -> None:
+    many = {f"k{number:04}": "" for number in range(LABELS_OF_OBJECT + 1)}
+    for given in (many, dict(islice(many.items(), LABELS_OF_OBJECT))):
+        meta = convert(ResourceClaim, {"metadata": {"labels": given, "annotations": given}, "spec": {}}).metadata
+        assert len(meta.labels) == len(meta.annotations) == LABELS_OF_OBJECT
+        assert meta.labels.keys() | meta.annotations.keys() <= given.keys()
 
 
 HINTS = ("ResourceSlice.spec.devices.hint", "ResourceSlice.spec.devices.attributes.*.hint", "ResourceClaim.spec.hint")

@@ -103,16 +103,45 @@ async def test_who_never_negotiates_makes_room_for_who_does(
     listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listeners, "HANDSHAKE_PATIENCE", 0.01)
-    silent = [socket.create_connection(listening.getsockname()) for _ in range(3 * listeners.HANDSHAKES)]
+    slow = [socket.create_connection(listening.getsockname()) for _ in range(3 * listeners.HANDSHAKES)]
+    for client in slow:
+        client.send(b"\x16")
     assert await greeted(listening.getsockname(), authority) == b"hello"
+    # One more for the client that was greeted.
+    await until(lambda: sum(map(_is_closed, slow)) == 2 * listeners.HANDSHAKES + 1)
+    for client in slow:
+        client.close()
 
-    def closed() -> int:
-        return sum(map(_is_closed, silent))
 
-    # One for the client that was greeted, and one so that there is room for the next.
-    await until(lambda: closed() == 2 * listeners.HANDSHAKES + 2, closed)
+@pytest.mark.usefixtures("guarded")
+async def test_who_says_nothing_takes_no_slot(
+    listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKES", 2)
+    monkeypatch.setattr(listeners, "HANDSHAKE_PATIENCE", LONGEST)
+    silent = [socket.create_connection(listening.getsockname()) for _ in range(50)]
+    assert await greeted(listening.getsockname(), authority) == b"hello"
+    assert not any(map(_is_closed, silent))
     for client in silent:
         client.close()
+
+
+@pytest.mark.usefixtures("guarded")
+async def test_of_many_who_say_nothing_the_oldest_are_ended(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "SILENT", 10)
+    silent = [socket.create_connection(listening.getsockname()) for _ in range(30)]
+    await until(lambda: [_is_closed(client) for client in silent] == [True] * 20 + [False] * 10)
+    for client in silent:
+        client.close()
+
+
+@pytest.mark.usefixtures("guarded")
+async def test_who_says_nothing_for_long_is_ended(listening: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKE_SECONDS", 0.01)
+    with socket.create_connection(listening.getsockname()) as client:
+        await until(lambda: _is_closed(client))
 
 
 def _is_closed(client: socket.socket) -> bool:

@@ -16,6 +16,7 @@ from starlette.types import Message
 from dra_extender.api.decoding import decode, encode
 from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
 from dra_extender.http import verbs
+from dra_extender.http.authorization import AllowedClients
 from tests.support.examples import examples
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST
@@ -243,6 +244,24 @@ async def test_verbs_are_answered_before_the_frameworks_see_the_request() -> Non
         await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
     assert len(app.verbs) == 5
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"] * 5
+
+
+async def test_of_a_client_that_may_not_call_the_body_is_not_read() -> None:
+    """Many such bodies at a time filled memory."""
+    app = Served().application(clients=AllowedClients(frozenset({"dra-scheduler"})))
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("the body is read")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    for path in app.verbs:
+        await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+    starts = [message for message in sent if message["type"] == "http.response.start"]
+    assert [message["status"] for message in starts] == [403] * 5
+    assert all((b"connection", b"close") in message["headers"] for message in starts)
 
 
 async def test_one_connection_carries_many_calls(served: Served) -> None:

@@ -94,6 +94,23 @@ async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_items(
     assert set(limits[4:]) == {1}
 
 
+async def test_after_small_pages_more_items_are_asked_for_again(server: ScriptedServer, client: KubeClient) -> None:
+    """Ten large claims made as many requests of a list as there are claims."""
+    large = {**node("large"), "note": "x" * (PAGE_BYTES // 3)}
+
+    async def page(request: web.Request) -> web.Response:
+        start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
+        items = [large] * 10 + [node("small")] * 1_000
+        more = {"continue": str(start + limit)} if start + limit < len(items) else {}
+        return web.json_response({"metadata": more, "items": items[start : start + limit]})
+
+    server.on("GET", PATH, page)
+    assert sum([len(page.items or ()) async for page in list_pages(client, NODES, {})]) == 1_010
+    limits = [int(request.query["limit"]) for request in server.requests("GET", PATH)]
+    assert limits[-4:] == [8, 64, 500, 500]
+    assert len(limits) < 20
+
+
 async def test_one_item_may_be_as_large_as_it_is(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", PATH, (200, {"metadata": {}, "items": [{**node("large"), "note": "x" * PAGE_BYTES}]}))
     assert [len(page.items or ()) async for page in list_pages(client, NODES, {})] == [1]

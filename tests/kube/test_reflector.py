@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -253,6 +254,33 @@ async def test_a_watch_that_fails_leads_to_a_new_list(
         await harness.reflector.step()
     assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "10", None, "20"]
     assert set(harness.nodes) == {"b", "c"}
+
+
+async def test_events_that_arrive_together_are_applied_in_several_turns(
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
+) -> None:
+    now, turn, applied = 0.0, 0, Counter[int]()
+
+    class Slow(Harness):
+        def apply(self, event: ClusterEvent) -> None:
+            nonlocal now
+            now += 0.002
+            applied[turn] += 1
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    harness = Slow(client, clock=lambda: now)
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, watch_lines(*(event("ADDED", f"n{n}", 11 + n) for n in range(200))), watch=True)
+    counting = asyncio.create_task(count_turns())
+    await harness.reflector.step()
+    counting.cancel()
+    assert applied.total() == 200
+    assert max(applied.values()) <= 3
 
 
 async def test_a_watch_that_is_opened_and_fails_again_and_again_counts_as_behind(

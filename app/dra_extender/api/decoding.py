@@ -23,6 +23,7 @@ import msgspec
 
 from dra_extender.api.meta import IGNORED, Ignored
 from dra_extender.api.quantity import Quantity
+from dra_extender.limits import DEPTH_OF_PARAMETERS
 
 T = TypeVar("T")
 
@@ -33,8 +34,11 @@ UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError, MemoryErr
 
 _LONGEST_REPEATED: Final = 64
 
-STEPS: Final = 50_000
+STEPS: Final = 25_000
 """Runs of brackets that are passed in some ten milliseconds. The API server writes metadata first: far fewer."""
+
+LEVELS: Final = DEPTH_OF_PARAMETERS + 50
+"""Levels of an object that can be decoded: opaque parameters are the only part that may have many."""
 
 _SPACE = rb"[ \t\r\n]*+"
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
@@ -152,12 +156,16 @@ def decode_error(kind: Any, data: bytes | msgspec.Raw, problem: Exception, name:
     return DecodeError(getattr(kind, "__name__", str(kind)), name, str(problem) or type(problem).__name__)
 
 
-def _kept(value: Any, path: str) -> Any:
+def _kept(value: Any, path: str, levels: int = LEVELS) -> Any:
+    """Raises ValueError for an object of more levels, which cannot be decoded without nulls either."""
+    if not levels:
+        raise ValueError("too many levels")
     if isinstance(value, dict):
         named = ((key, f"{path}.{key}", item) for key, item in value.items() if item is not None)
-        return {key: _kept(item, at) for key, at, item in named if not any(fnmatchcase(at, each) for each in _ignored)}
+        kept = ((key, at, item) for key, at, item in named if not any(fnmatchcase(at, each) for each in _ignored))
+        return {key: _kept(item, at, levels - 1) for key, at, item in kept}
     if isinstance(value, list):
-        return [_kept(item, path) for item in value]
+        return [_kept(item, path, levels - 1) for item in value]
     return value
 
 

@@ -7,9 +7,13 @@ Absent and empty are the same thing for lists and maps; a scalar for which they 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
+
+from dra_extender.limits import LABELS_OF_OBJECT
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -58,6 +62,12 @@ class ObjectMeta(Object, frozen=True, gc=False):
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.labels) > LABELS_OF_OBJECT:
+            force_setattr(self, "labels", dict(islice(self.labels.items(), LABELS_OF_OBJECT)))
+        if len(self.annotations) > LABELS_OF_OBJECT:
+            force_setattr(self, "annotations", dict(islice(self.annotations.items(), LABELS_OF_OBJECT)))
 
     @property
     def key(self) -> str:

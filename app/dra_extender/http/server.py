@@ -37,8 +37,10 @@ log = structlog.get_logger(__name__)
 HANDSHAKES: Final = 64
 """TLS handshakes at a time: if all of them continue in one turn, the event loop is busy for some ten milliseconds."""
 HANDSHAKE_SECONDS: Final = 10.0
-HANDSHAKE_PATIENCE: Final = 0.5
+HANDSHAKE_PATIENCE: Final = 0.25
 """Seconds that a handshake may take while other clients wait."""
+SILENT: Final = 256
+"""Clients that may be connected before they begin their TLS handshake. One more ends the oldest of them."""
 RETRY_SECONDS: Final = 1.0
 """Pause before the next `accept` after the process ran out of file descriptors."""
 GRACE_SECONDS: Final = 30.0
@@ -56,23 +58,34 @@ class Listener:
         self._tls = tls
         self._handshakes: dict[asyncio.Task[None], float] = {}
         """Running handshakes with their start times, oldest first."""
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Clients that have sent nothing, oldest first, with the end of their time. They have no slot."""
+        self._speaking = asyncio.Queue[socket.socket]()
+        """Clients that wait for a slot."""
         self._accepting = asyncio.create_task(self._accept(), name="accept connections")
+        self._negotiating = asyncio.create_task(self._negotiate(), name="begin handshakes")
 
     def close(self) -> None:
         """Accept no more connections; established ones stay. The caller may close the socket at once."""
         asyncio.get_running_loop().remove_reader(self._listening)  # the loop would keep watching the descriptor
         self._accepting.cancel()
+        self._negotiating.cancel()
+        for client in [*self._silent]:
+            self._drop(client)
+        while not self._speaking.empty():
+            self._speaking.get_nowait().close()
         for handshake in self._handshakes:
             handshake.cancel()
 
     async def wait_closed(self) -> None:
         """Wait until all tasks of the listener have ended."""
-        await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
+        await asyncio.gather(self._accepting, self._negotiating, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._handshake_slot()
+            if self._speaking.qsize() >= HANDSHAKES:
+                await self._speaking.join()  # the others wait in the backlog of the system
             client_waits = asyncio.Event()
             loop.add_reader(self._listening, client_waits.set)
             await client_waits.wait()
@@ -85,7 +98,36 @@ class Listener:
                 log.warning("cannot accept connections for now", problem=str(problem))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._begin(accepted)
+            accepted.setblocking(False)
+            if self._tls is None:
+                self._begin(accepted)
+            else:
+                loop.add_reader(accepted, self._speaks, accepted)
+                self._silent[accepted] = loop.call_later(HANDSHAKE_SECONDS, self._drop, accepted)
+                if len(self._silent) > SILENT:
+                    self._drop(next(iter(self._silent)))
+
+    def _speaks(self, client: socket.socket) -> None:
+        self._silent.pop(client).cancel()
+        asyncio.get_running_loop().remove_reader(client)
+        self._speaking.put_nowait(client)
+
+    def _drop(self, client: socket.socket) -> None:
+        self._silent.pop(client).cancel()
+        asyncio.get_running_loop().remove_reader(client)
+        client.close()
+
+    async def _negotiate(self) -> None:
+        """Begin the handshakes of the clients that have sent something, first come, first served."""
+        while True:
+            client = await self._speaking.get()
+            try:
+                await self._handshake_slot()
+            except asyncio.CancelledError:
+                client.close()
+                raise
+            self._begin(client)
+            self._speaking.task_done()
 
     async def _handshake_slot(self) -> None:
         """Wait until one more handshake may run; cancel the oldest one when it is over its time."""
@@ -105,7 +147,6 @@ class Listener:
             if handshake.cancelled():  # perhaps before its first step
                 accepted.close()
 
-        accepted.setblocking(False)
         task = asyncio.create_task(self._connect(accepted), name="connection")
         self._handshakes[task] = asyncio.get_running_loop().time()
         task.add_done_callback(end)

@@ -118,7 +118,7 @@ class _Verb(Generic[A, R]):
             await send_response(send, error_response(405, "POST only"), {b"allow": b"POST"})
             return
         try:
-            response, result = await self._respond(scope, await read_body(scope, receive, self._terms.max_body))
+            response, result = await self._respond(scope, receive)
         except BodyTooLargeError:
             text = f"dra-extender: {self._kind.name} request: larger than {self._terms.max_body} bytes"
             response, result = msgspec.structs.replace(self._kind.refuse(413, text), close=True), "malformed"
@@ -127,11 +127,13 @@ class _Verb(Generic[A, R]):
         self._terms.metrics.answered(self._kind.name, result, time.perf_counter() - started)
         await send_response(send, response)
 
-    async def _respond(self, scope: Scope, body: bytes) -> tuple[RawResponse, VerbResult]:
+    async def _respond(self, scope: Scope, receive: Receive) -> tuple[RawResponse, VerbResult]:
+        """The body is read only for a client that may call the verbs."""
         kind, terms = self._kind, self._terms
         refusal = terms.clients.refusal(scope.get("state", {}))
         if refusal:
-            return error_response(403, refusal), "forbidden"
+            return error_response(403, refusal, close=True), "forbidden"
+        body = await read_body(scope, receive, terms.max_body)
         forwarded = is_forwarded(scope)
         if terms.forwarding is not None and not forwarded:
             response = await terms.forwarding.forward(scope, body)

@@ -61,6 +61,8 @@ _BATCH_BYTES = 2**20
 """A batch ends with the object that reaches this size."""
 _LOG_PERIOD = 30.0
 """Seconds between log lines about the same problem."""
+_TURN = 0.005
+"""Seconds of watch events that are applied before the event loop goes on."""
 _STEADY = 5.0
 """A watch that stays open for this many seconds works: the pause after it is short."""
 
@@ -207,8 +209,12 @@ class Reflector(Generic[T]):
         }
         self._watches += 1
         async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._connected)) as lines:
+            turn = self._clock()
             async for line in lines:
                 self._apply_line(line)
+                if self._clock() - turn > _TURN:  # hundreds of events may have arrived at once
+                    await asyncio.sleep(0)
+                    turn = self._clock()
         return seconds <= self._clock() - started < seconds + _STEADY
 
     def _apply_line(self, line: bytes) -> None:

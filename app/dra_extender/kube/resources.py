@@ -228,7 +228,7 @@ def watched_kinds(served: Served, *, budgets: bool = False) -> tuple[Resource[An
 PAGE_ITEMS = 500
 PAGE_BYTES = 2**24
 _FEWER = 8
-"""A page that is too large is requested again with its number of items divided by this."""
+"""A page that is too large is requested again with its number of items divided by this, up to the next small page."""
 _TIMEOUT = 60.0
 
 
@@ -258,6 +258,8 @@ async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapp
         except TooLargeError:
             size = max(1, size // _FEWER)
             continue
+        if len(data) * _FEWER < PAGE_BYTES:
+            size = min(size * _FEWER, PAGE_ITEMS)
         page = await _decoded(resource, data)
         yield page
         token = page.metadata.continue_

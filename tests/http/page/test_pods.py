@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from dra_extender.api.core import Pod
-from dra_extender.http.page.updates import PageUpdates
+from dra_extender.http.page.updates import CLAIMS, PageUpdates
 from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run_at_once
@@ -41,6 +41,16 @@ def test_a_gang_is_one_row_with_all_its_pods_that_wait() -> None:
     rows = [json.loads(updates.state.get(key) or b"") for key in updates.state.keys("pod\n")]
     found = {(row["gang"], row["count"], row["name"], *row["others"]) for row in rows}
     assert found == {("", 1, "alone"), ("gang default/g", 3, "g-2", "g-0", "g-1")}
+
+
+def test_pods_with_many_claims_are_compared_one_in_a_turn() -> None:
+    entries = [{"name": f"c{number}", "resourceClaimName": f"c{number}"} for number in range(CLAIMS)]
+    turns = []
+    for claims in (entries[:1], entries):
+        pods = [pod(f"p{number}") | {"spec": {"resourceClaims": claims}} for number in range(20)]
+        updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1), *pods]).view()), clock=lambda: 0.0)
+        turns.append(sum(1 for _ in updates.update()))
+    assert turns[1] - turns[0] >= 19
 
 
 async def test_a_page_that_comes_back_after_the_end_starts_nothing() -> None:

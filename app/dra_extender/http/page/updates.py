@@ -188,13 +188,16 @@ class PageUpdates:
         found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.key))
         kinds: dict[Hashable, dict[str, Pod]] = {}
         contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}
-        for number, pod in enumerate(found):
+        work = 0
+        for pod in found:
             uid, claims = pod.metadata.uid, view.claims_of(pod)
             known = self._contents.get(uid)
             if known is None or known[0] is not pod or known[1] != claims or uid in known[2]:
                 known = pod, claims, (yield from _content(view, pod, claims))
             contents[uid] = known
-            if number % CLAIMS == 0:
+            work += 1 + len(pod.spec.resource_claims)
+            if work >= CLAIMS:
+                work = 0
                 yield
             kinds.setdefault(group_of(pod) or known[2], {})[uid] = pod
         self._contents = contents

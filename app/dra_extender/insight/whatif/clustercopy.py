@@ -121,8 +121,7 @@ class ClusterCopy:
         """Undo all bindings."""
         while self._undo:
             self._undo.pop()()
-            if len(self._undo) % PORTION == 0:
-                yield
+            yield
 
     def bind(self, allocation: NodeAllocation, node: str) -> None:
         """Bind the pod to the node, with these devices."""
