@@ -10,7 +10,7 @@ from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
 from dra_extender.cel.syntax import Call, Expr, Literal
-from dra_extender.cel.values import Map, UInt, is_unhashable, type_name
+from dra_extender.cel.values import Map, UInt, check_hashable, type_name
 from dra_extender.cel.work import MANY, Meter, length
 
 BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
@@ -195,8 +195,7 @@ def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Eva
             frame.charge(len(value) >> _CHARACTERS)
         if value.__class__ in (list, dict, Map) or not value.__hash__:
             return False
-        if is_unhashable(value):
-            raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
+        check_hashable(value)
         return (value.__class__, value) in constants
 
     return evaluate

@@ -24,7 +24,7 @@ class CelCompileError(ValueError):
     """The expression is not a valid device selector.
 
     `message` says what is wrong, `line` and `column` (from 1 and 0, in code points) where, `hint` what to do about it;
-    `upstream` is the message in the words of cel-go where they are others, `upstream_offset` the place it points at.
+    `upstream` is the message in the words of cel-go, `upstream_offset` the place it points at.
     """
 
     def __init__(
@@ -38,7 +38,8 @@ class CelCompileError(ValueError):
     ) -> None:
         self.message = message = shown(message, LONGEST)
         self.hint = hint
-        self.upstream = upstream
+        self.upstream = upstream or message
+        self.upstream_offset = offset if upstream_offset is None else upstream_offset
         self.offset = offset
         self.line, self.column, excerpt = _locate(expression, offset)
         self.excerpt = excerpt
@@ -58,26 +59,9 @@ class CelCompileError(ValueError):
     def __reduce__(self) -> tuple[Any, ...]:
         return self.__class__, self._arguments
 
-    def official(self) -> str:
-        """What the API server says of the expression (cel-go common/error.go); it goes on to further mistakes."""
-        _, expression, offset, _, _, upstream_offset = self._arguments
-        message = self.upstream or self.message
-        if offset is None:
-            return f"compilation failed: {message}"
-        if not expression:
-            return f"compilation failed: ERROR: <input>:1:0: {message}"
-        number, column, _ = _locate(expression, offset if upstream_offset is None else upstream_offset)
-        line = expression.split("\n")[number - 1].replace("\t", " ")
-        before = "".join("." if character.isascii() else "\uff0e" for character in line[:column])
-        mark = "^" if line[column : column + 1].isascii() else "\uff3e"
-        return f"compilation failed: ERROR: <input>:{number}:{column + 1}: {message}\n | {line}\n | {before}{mark}"
-
 
 class CelResultError(CelCompileError):
     """The expression is well formed, and of a type that is not wanted."""
-
-    def official(self) -> str:
-        return self.upstream or self.message
 
 
 class CelRuntimeError(Exception):

@@ -177,10 +177,11 @@ class OtherKey:
         return hash(self.identity)
 
 
-def is_unhashable(value: Any) -> bool:
-    """True for a value whose hash makes upstream's evaluator panic."""
+def check_hashable(value: Any) -> None:
+    """Raises Abort for a value whose hash makes upstream's evaluator panic."""
     kind = value.__class__
-    return kind is Semver or kind is bytes or (isinstance(value, Opaque) and not value.hashable)
+    if kind is Semver or kind is bytes or (isinstance(value, Opaque) and not value.hashable):
+        raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
 
 
 def map_key(value: Any) -> Key:
@@ -190,8 +191,7 @@ def map_key(value: Any) -> Key:
         return value
     if kind is bool or kind is float or kind is UInt or value is None:
         return OtherKey(value, (kind, value))
-    if is_unhashable(value):
-        raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
+    check_hashable(value)
     if kind is Duration or kind is Timestamp:
         return OtherKey(value, (kind, value.nanos))
     if kind is TypeValue:

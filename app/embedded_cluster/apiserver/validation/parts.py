@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from dra_extender.cel import CelCompileError, CelGates, Program
+from dra_extender.cel.errors import CelResultError
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -132,11 +133,25 @@ def selector_problems(selectors: Sequence[JSON], at: str) -> list[FieldError]:
 
 
 def selector_problem(expression: str) -> str | None:
-    """What a real API server says about the expression; None when it is valid."""
+    """What a real API server says about the expression (cel-go common/error.go); None when it is valid. It goes on to
+    further mistakes.
+    """
     try:
         Program(expression, CelGates(is_1_37=True))
+    except CelResultError as problem:
+        return problem.upstream
     except CelCompileError as problem:
-        return problem.official()
+        if problem.upstream_offset is None:
+            return f"compilation failed: {problem.upstream}"
+        if not expression:
+            return f"compilation failed: ERROR: <input>:1:0: {problem.upstream}"
+        head = expression[: problem.upstream_offset].split("\n")
+        number, column = len(head), len(head[-1])
+        line = expression.split("\n")[number - 1].replace("\t", " ")
+        before = "".join("." if character.isascii() else "\uff0e" for character in line[:column])
+        mark = "^" if line[column : column + 1].isascii() else "\uff3e"
+        place = f"<input>:{number}:{column + 1}: {problem.upstream}\n | {line}\n | {before}{mark}"
+        return f"compilation failed: ERROR: {place}"
     return None
 
 
