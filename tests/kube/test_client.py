@@ -208,9 +208,12 @@ async def test_lines_of_a_watch_may_be_torn_into_any_chunks(server: ScriptedServ
     assert [line async for line in client.stream("/x", {"watch": "1"})] == lines
 
 
-async def test_a_silent_watch_ends(server: ScriptedServer, client: KubeClient, watch_lines: Lines) -> None:
+async def test_a_silent_watch_ends(
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dra_extender.kube.client.WATCH_SILENCE", 0.1)
     server.on("GET", "/x", watch_lines(b"one\n", hold=True), watch=True)
-    lines = client.stream("/x", {"watch": "1"}, silence=0.1)
+    lines = client.stream("/x", {"watch": "1"})
     assert await anext(lines) == b"one"
     with pytest.raises(OutcomeUnknownError):
         await anext(lines)

@@ -78,7 +78,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 Params = Mapping[str, str]
 
 _UNAUTHORIZED = 401
-_WATCH_SILENCE = 120.0
+WATCH_SILENCE = 120.0
 """Seconds without a byte after which a watch counts as dead; bookmarks come about once a minute."""
 
 
@@ -180,18 +180,13 @@ class KubeClient:
                 await asyncio.sleep(pause)
 
     async def stream(
-        self,
-        path: str,
-        params: Params,
-        *,
-        on_open: Callable[[], object] = lambda: None,
-        silence: float = _WATCH_SILENCE,
+        self, path: str, params: Params, *, on_open: Callable[[], object] = lambda: None
     ) -> AsyncGenerator[bytes]:
         """The lines of a watch as they come, until the server ends it. Raises ApiError.
 
-        `on_open` is called when the server has accepted; `silence` is how many seconds without data end the watch too.
+        `on_open` is called when the server has accepted.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=WATCH_SILENCE)
         with self._translated("GET", path):
             options = await self._options(params, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
