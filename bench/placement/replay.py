@@ -38,6 +38,7 @@ from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.scheduler.config import SchedulerConfig, takeover
+from tests.support.service.readiness import until_ready
 
 RESULTS: Final = Path(__file__).with_name("replay.json")
 WEIGHT: Final = 200
@@ -69,7 +70,7 @@ async def embedded(machines: Sequence[Machine]) -> AsyncIterator[KubeClient]:
         service = Service(load({"server": cluster.url, "listen": "127.0.0.1:0", "scheduler_names": SCHEDULER}))
         await service.start()
         try:
-            await service.until_ready()
+            await until_ready(service)
             await cluster.schedule_with(service.url, weighted(takeover(service.url, (SCHEDULER,))))
             yield cluster.client
             cluster.check()

@@ -16,7 +16,7 @@ from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions, Source
 from dra_extender.insight.headroom import DECISIONS
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
-from tests.support.patience import LONGEST
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import World, serve
 
 
@@ -28,7 +28,7 @@ async def test_the_command_says_what_the_service_says(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with serve(world.api.url) as service:
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         status, told = await world.get(f"{service.insight_url}/insight/headroom?class={GPU_DRIVER}&count=2")
     assert (status, told["fits"], told["nodes"]) == (200, 3, 3)
     capsys.readouterr()

@@ -24,14 +24,15 @@ from dra_extender.kube.resources import NODES, resource_claims
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 from dra_extender.service.service import Service
 from tests.cli.conftest import options
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import Json, World, serve
 
 
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[Service]:
     async with serve(world.api.url) as service:
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         yield service
 
 

@@ -13,7 +13,8 @@ from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster.hardware import GPU_DRIVER, gpus, manifest, node, slices
 from tests.e2e.controlplane import ControlPlane
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
+from tests.support.service.readiness import until_ready
 
 pytestmark = pytest.mark.e2e
 
@@ -73,11 +74,11 @@ async def test_after_a_restore_a_device_of_a_bound_pod_goes_to_nobody_else(tmp_p
                 claims = service.replica.running.cluster.ledger.claims()
                 return [each.metadata.name for each in claims if each.allocation is not None]
 
-            await service.until_ready(LONGEST)
+            await until_ready(service)
             await until(lambda: service.replica.running.cluster.pods.named("default", "second") is not None)
             assert await bind("first") == ""
             backup = plane.back_up()
-            await service.until_ready(LONGEST)
+            await until_ready(service)
             lists = {each.kind: each.lists for each in service.replica.running.watches.progress()}
             await until(lambda: all(each.lists > 1 for each in service.replica.running.watches.progress()))
             assert service.replica.set_backs == 0, lists
@@ -96,7 +97,7 @@ async def test_after_a_restore_a_device_of_a_bound_pod_goes_to_nobody_else(tmp_p
 
             plane.restore(backup)
             await until(lambda: service.replica.set_backs > 0)
-            await service.until_ready(LONGEST)
+            await until_ready(service)
             await until(lambda: holder() == ["first"])
             assert await bind("second") != ""
             assert plane.kubectl("get", "pods", "--output=name", "--field-selector=spec.nodeName!=") == "pod/first\n"

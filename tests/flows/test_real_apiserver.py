@@ -25,6 +25,7 @@ from embedded_cluster.scheduler import Scheduler, takeover
 from tests.e2e.components import NotBuiltError
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import until
+from tests.support.service.readiness import until_ready
 
 pytestmark = pytest.mark.e2e
 
@@ -69,7 +70,7 @@ class RealCluster:
             "preemption": "on",
         }
         service = await self._stack.enter_async_context(Service(load(flags)))
-        await service.until_ready()
+        await until_ready(service)
         scheduler = Scheduler(await self.connect("scheduler"), takeover(service.url, SCHEDULER_NAMES))
         self._stack.push_async_callback(scheduler.close)
         self._run(scheduler.run())

@@ -10,7 +10,7 @@ import pytest
 
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
-from tests.support.patience import LONGEST
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import StartService, World, populated
 
 
@@ -29,7 +29,7 @@ def start_service(world: World) -> StartService:
         given = {"listen": "127.0.0.1:0", "server": world.api.url, "shutdown_grace": 2.0} | settings
         async with Service(load(given)) as service:
             if wait:
-                await service.until_ready(LONGEST)
+                await until_ready(service)
             yield service
 
     return start

@@ -10,8 +10,9 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import Served, discover
 from dra_extender.service import supervision
 from dra_extender.service.service import Service
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
 from tests.support.service.podgroups import CORE, COSCHEDULING, coscheduled, gang, serve_pod_groups
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import StartService, World
 
 
@@ -74,7 +75,7 @@ async def test_without_the_permission_it_is_ready_and_reports_it(world: World, s
         assert (service.replica.missing_permissions, size(service)) == ((), None)
         world.api.access.policy = lambda attributes: True
         await until(lambda: size(service) == 2 and service.replica.missing_optional == ())
-        await service.until_ready(LONGEST)
+        await until_ready(service)
 
 
 async def test_an_undecodable_group_is_reported_and_affects_no_other(world: World, start_service: StartService) -> None:

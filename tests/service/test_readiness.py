@@ -19,7 +19,8 @@ from dra_extender.service.settings import load
 from dra_extender.service.supervision import until_withdrawn
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 from embedded_cluster.apiserver.discovery import VERSION
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import StartService, World, serve
 
 
@@ -39,7 +40,7 @@ async def test_it_listens_before_the_api_server_is_there_and_becomes_ready_when_
         ):
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
         async with EmbeddedAPIServer(port=port):
-            await service.until_ready(LONGEST)
+            await until_ready(service)
             assert (await world.get(service.url + "/readyz"))[0] == 200
     captured = capfd.readouterr()
     assert "API server not usable yet, will retry" in captured.out + captured.err
@@ -49,7 +50,7 @@ async def test_it_listens_before_the_api_server_is_there_and_becomes_ready_when_
 async def test_a_server_without_the_resource_api_is_waited_for(world: World) -> None:
     async with TestServer(web.Application()) as nothing, serve(str(nothing.make_url(""))) as service:
         with pytest.raises(TimeoutError, match="not ready"):
-            await service.until_ready(0.3)
+            await until_ready(service, 0.3)
         assert service.replica.live()[0].ok
 
 
@@ -67,7 +68,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
         world.api.faults.cut_watches()
         await until(lambda: service.replica.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         assert service.replica.unavailable() == ""
 
 
@@ -110,7 +111,7 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
 async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         assert service.replica.kubernetes[1] == version
 
 
@@ -122,10 +123,10 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
         await service.start()
-        await service.until_ready(LONGEST)
+        await until_ready(service)
     async with EmbeddedAPIServer(port=port):
         await until(lambda: service.replica.kubernetes[1] == "v1")
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         await service.stop()
     captured = capfd.readouterr()
     assert "serves other versions" in captured.out + captured.err
@@ -141,7 +142,7 @@ async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeyp
         await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
     async with EmbeddedAPIServer(port=port) as after:
         after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         assert service.replica.kubernetes[1] == "v1"
         assert "resourceclaims/binding" not in service.replica.unavailable()
         await service.stop()
@@ -193,7 +194,7 @@ async def test_a_gate_that_the_api_servers_release_does_not_have_is_an_error(
                 await until(lambda: unready in service.replica.unavailable())
                 assert gate in service.replica.unavailable()
             else:
-                await service.until_ready(LONGEST)
+                await until_ready(service)
     captured = capfd.readouterr()
     told = "feature gate that the release of the API server does not have"
     assert (told in captured.out + captured.err) is ((version, gate) == ("v1.37.2", "GangScheduling"))

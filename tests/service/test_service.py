@@ -21,6 +21,7 @@ from dra_extender.service.settings import load
 from embedded_cluster import RequestFault
 from tests.support.http.certificates import write_certificate
 from tests.support.patience import LONGEST, until
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import StartService, World
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -184,7 +185,7 @@ async def test_missing_permissions_are_named_at_the_start(
 async def test_an_advisor_needs_no_permission_to_write(world: World, start_service: StartService) -> None:
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         assert service.replica.missing_permissions == ()
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
 from tests.support.service.backups import Backup, back_up, restore
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import DEVICES, ELECTION, Json, StartService, World, leader
 
 
@@ -64,7 +65,7 @@ async def test_a_device_that_a_bound_pod_has_again_after_a_restore_goes_to_nobod
 
     restore(world.api, backup, bump=bump)
     await until(lambda: service.replica.set_backs == 1)
-    await service.until_ready(LONGEST)
+    await until_ready(service)
     assert not await fits(world, service, second, node)
     assert await world.bind(service, second, node) != ""
     assert users(world) == {device: ["first"] for device in users(world)}
@@ -88,7 +89,7 @@ async def test_a_bind_under_way_during_a_restore_gives_nothing_twice(world: Worl
     await until(lambda: held.hits == 1)
     restore(world.api, backup)
     assert await binding != ""
-    await service.until_ready(LONGEST)
+    await until_ready(service)
     assert users(world) == {device: ["first"] for device in users(world)}
     assert held.until is not None
     held.until.set()
@@ -111,5 +112,5 @@ async def test_a_leader_that_has_to_list_everything_again_gives_the_lease_back_a
         await until(lambda: leader(world) == "")
         assert not service.replica.leading
         go_on.set()
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         assert leader(world) == "one"

@@ -11,6 +11,7 @@ from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
 from embedded_cluster.hardware import node
 from tests.support.patience import LONGEST, until
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import ELECTION, NODES, StartService, World, leader, serve
 
 
@@ -19,7 +20,7 @@ async def test_a_killed_service_leaves_everything_to_its_successor(world: World,
     pod = world.pod("p", "c")
     first = serve(world.api.url)
     await first.start()
-    await first.until_ready(LONGEST)
+    await until_ready(first)
     assert await world.bind(first, pod, world.nodes[0]) == ""
     await first.kill()
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -38,7 +39,7 @@ async def test_a_service_killed_in_the_middle_of_a_bind_is_succeeded_by_one_that
     pod = world.pod("p", "c")
     first = serve(world.api.url)
     await first.start()
-    await first.until_ready(LONGEST)
+    await until_ready(first)
     slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
     call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
     await until(lambda: slow.hits)
@@ -109,7 +110,7 @@ async def test_a_standby_that_cannot_forward_refuses_calls_and_is_not_ready_unti
         ):
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
         await first.stop()
-        await second.until_ready(LONGEST)
+        await until_ready(second)
         assert leader(world) == "two"
 
 
@@ -204,7 +205,7 @@ async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_kn
         async with start_service(identity="old", **FORWARDING) as known:
             await until(known.replica.leads)
             go_on.set()
-            await late.until_ready(LONGEST)
+            await until_ready(late)
             assert leader(world) == "old"
 
 

@@ -123,11 +123,7 @@ class Listeners:
 
     def _listen(self, app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> None:
         host, port = split_address(address)
-        limits = ConnectionLimits(
-            request_seconds=self._settings.request_timeout,
-            idle_seconds=self._settings.keep_alive,
-            connections=self._settings.max_connections,
-        )
+        limits = ConnectionLimits(connections=self._settings.max_connections)
         self._servers.append(HttpServer(app, host, port, tls=tls, limits=limits, report=self._report))
 
 
@@ -201,15 +197,6 @@ class Service:
         """Wait until the service fails, which is a bug; the log names it."""
         if self._running is not None:
             await asyncio.wait([self._running.task])
-
-    async def until_ready(self, timeout: float = 60.0) -> None:
-        """Wait until calls of the verbs are answered. Raises TimeoutError, which says why they are not."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.replica.unready():
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            raise TimeoutError(f"not ready after {timeout:g} s: {self.replica.unready()}") from None
 
     async def stop(self) -> None:
         """Hand over, answer calls as long as some may arrive, let running binds finish, end everything. All of it takes

@@ -12,6 +12,7 @@ from dra_extender.service.settings import Settings
 from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler import ExtenderCall
+from tests.support.service.readiness import until_ready
 
 
 class Flow:
@@ -37,7 +38,7 @@ class Flow:
         await service.start()
         self.service = service
         self._listen = service.url.removeprefix("http://")
-        await service.until_ready()
+        await until_ready(service)
         return service
 
     async def schedule(self, *, pop_from_backoff: bool = True) -> None:
