@@ -101,7 +101,7 @@ def test_an_answer_is_told_down_to_its_innermost_fields() -> None:
 
 def test_the_same_fields_are_listed_once_and_linked() -> None:
     text = questions.markdown()
-    assert "has the fields of [GET /insight/explain](#get-insightexplain)." in text
+    assert "has the fields of [GET /livez](#get-livez)." in text
     listed = [section for section in text.split("## GET ") if "| `remedies[].changes[].op` |" in section]
     assert len(listed) == 1
 

@@ -146,14 +146,14 @@ async def test_the_api_server_decides_by_user_verb_and_path(
         (["get pods/team-a/p", "list pods//"], Reader("team-a")),
         (["get pods/team-a/p", "list resourceclaims//"], Reader("team-a")),
         (["get pods/team-a/p", "list pods//", "list resourceclaims//"], ADMINISTRATOR),
-        (["get /insight/explain"], ADMINISTRATOR),
+        (["get /insight/diagnosis"], ADMINISTRATOR),
     ],
 )
 async def test_who_may_get_a_pod_reads_why_it_waits_and_only_who_lists_all_reads_all_names(
     judged: TokenAuthorizer, authority: ScriptedAuthority, granted: list[str], want: int | Reader
 ) -> None:
     authority.granted = {(NOBODY.username, *each.split(" ", 1)) for each in granted}  # type: ignore[misc]
-    found = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/insight/explain", "team-a/p")
+    found = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/insight/diagnosis", "team-a/p")
     assert (found.status if isinstance(found, AccessDenied) else found) == want
 
 

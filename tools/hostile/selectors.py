@@ -80,7 +80,7 @@ def named() -> Iterator[Thing]:
     yield Thing("size", "1 MB of 100 selectors in one claim", with_pod("many", _many_selectors(100, 10_300)))
     yield Thing("time", "nested loops on every device", with_pod("all", _on_all("nested loops")))
     explained = with_pod("explained", claim("explained", request("r", NAMED["the 539-byte selector"][1])))
-    pages = (f"/insight/explain?pod={HOSTILE}/explained", "/insight/devices", "/insight/problems")
+    pages = (f"/insight/diagnosis?pod={HOSTILE}/explained", "/insight/devices", "/insight/problems")
     yield Thing("time", "the 539-byte selector, explained", Objects(explained.bodies, pages=pages))
 
 

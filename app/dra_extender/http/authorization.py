@@ -61,7 +61,7 @@ REVIEWS: Final = 4
 """Reviews that run at a time."""
 REVIEW_SECONDS: Final = 10.0
 """Time limit for all reviews of one request."""
-ABOUT_POD: Final = frozenset(("/insight/explain", "/insight/diagnosis"))
+ABOUT_POD: Final = "/insight/diagnosis"
 TOKEN_HEADERS: Final = frozenset((b"authorization", FORWARDED_TOKEN.lower().encode()))
 SEE_ALL: Final[tuple[dict[str, str], ...]] = (
     {"verb": "list", "resource": "pods"},
@@ -260,7 +260,7 @@ class AuthorizationMiddleware:
 
 def _pod(scope: Scope) -> str:
     """The pod (namespace/name) that the question is about; empty unless exactly one is named."""
-    if scope["path"] not in ABOUT_POD:
+    if scope["path"] != ABOUT_POD:
         return ""
     pods = QueryParams(scope["query_string"]).getlist("pod")
     parts = pods[0].split("/") if len(pods) == 1 else []

@@ -40,7 +40,7 @@ from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.whatif.whatif import MOST_ADDED, Changes, WhatIf, simulating
-from dra_extender.insight.why.diagnosis import TermsFor, explaining
+from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.text import fully
@@ -218,48 +218,33 @@ def insight_router(insight: Insight) -> APIRouter:
     """All of them."""
     queue = QueryQueue(insight)
     router = APIRouter(prefix="/insight", tags=["insight"], responses=DENIALS)
-    for add in (_add_explain, _add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif):
+    for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif):
         add(router, queue)
     return router
 
 
-def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
-    responses = answering(Diagnosis, "the diagnosis, as text or as JSON")
+def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
+    responses = answering(Diagnosis, "the diagnosis, as JSON or as text")
     responses[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 
-    @router.get("/explain", response_class=Response, responses=responses)
-    async def explain(
+    @router.get("/diagnosis", response_class=Response, responses=responses)
+    async def diagnosis(
         request: Request,
         pod: PodKey,
         node: NodeNames = None,
         accept: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response:
-        """As `/insight/diagnosis`, with the pods that this pod would preempt: as text, or as JSON when `Accept` names
-        application/json.
+        """Why this pod does not run, which changes would help, and which pods it would preempt. Each remedy was
+        verified by deciding again with the change. The answer is JSON, or text when `Accept` names text/plain.
         """
-        diagnosis = await _read(request, queue, pod, node, queue.insight.terms)
-        if "application/json" in accept.lower():
-            return encoded(diagnosis)
-        return PlainTextResponse(fully(diagnosis) + "\n")
-
-
-def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/diagnosis", response_class=Response, responses=answering(Diagnosis, "the diagnosis"))
-    async def diagnosis(request: Request, pod: PodKey, node: NodeNames = None) -> Response:
-        """Why this pod does not run, and which changes would help. Each remedy was verified by deciding again with the
-        change.
-        """
-        return encoded(await _read(request, queue, pod, node, lambda _: None))
-
-
-async def _read(request: Request, queue: QueryQueue, key: str, node: NodeNames, terms: TermsFor) -> Diagnosis:
-    """The diagnosis for the reader of the request. Readers of one namespace wait in the queue of long questions."""
-    view, namespace = queue.insight.view, reader_of(request).namespace
-    names = nodes_named(view.cluster.nodes, node) if node else None
-    steps = explaining(view, pod_named(view.pods, key), names, terms)
-    if namespace is None:
-        return await queue.answer(steps)
-    return redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
+        view, namespace = queue.insight.view, reader_of(request).namespace
+        names = nodes_named(view.cluster.nodes, node) if node else None
+        steps = explaining(view, pod_named(view.pods, pod), names, queue.insight.terms)
+        if namespace is None:
+            found = await queue.answer(steps)
+        else:  # readers of one namespace wait in the queue of long questions
+            found = redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
+        return PlainTextResponse(f"{fully(found)}\n") if "text/plain" in accept.lower() else encoded(found)
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
