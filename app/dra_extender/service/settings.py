@@ -94,10 +94,6 @@ class Settings(BaseSettings):
         ge=10,
         description="connections to one address; further ones replace idle ones, and 16 more are reserved for probes",
     )
-    request_timeout: Seconds = Field(10.0, description="seconds within which a client must send its whole request")
-    keep_alive: int = Field(
-        120, ge=1, description="seconds that an idle connection stays open; kube-scheduler keeps its own for 90"
-    )
     shutdown_grace: Seconds = Field(
         30.0, description="seconds for shutting down: calls are answered, running binds finish"
     )
@@ -221,9 +217,6 @@ class Settings(BaseSettings):
     )
     binding_conditions_timeout: Seconds = _scheduling(
         "binding_conditions_timeout", "seconds that devices may take to become ready for a pod"
-    )
-    tentative_ttl: Seconds = _scheduling(
-        "tentative_ttl", "seconds during which filter's plan for a pod counts for other pods"
     )
     requeue_interval: Seconds = _scheduling("requeue_interval", "minimum seconds between two requeues of refused pods")
     sweep_after: float = _scheduling(
