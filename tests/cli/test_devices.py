@@ -18,7 +18,8 @@ from dra_extender.insight.devicereport.report import STATES
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
-from tests.support.patience import LONGEST, until
+from tests.support.patience import until
+from tests.support.service.readiness import until_ready
 from tests.support.service.world import World, serve
 
 
@@ -47,7 +48,7 @@ async def test_the_command_lists_what_the_service_tells(
     world: World, source: Source, capsys: pytest.CaptureFixture[str], output: Any
 ) -> None:
     async with serve(world.api.url) as service:
-        await service.until_ready(LONGEST)
+        await until_ready(service)
         await until(lambda: service.replica.view.ledger.get("default", "held") is not None)
         status, told = await world.get(f"{service.insight_url}/insight/devices")
     assert status == 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dra_extender.cli.main import app
-from dra_extender.cli.scenarios import answer_lines
 
 SLICE = """
 apiVersion: resource.k8s.io/v1
@@ -83,17 +81,12 @@ def test_an_expression_is_needed() -> None:
 
 
 def test_lines_are_answered_in_order_and_unreadable_ones_do_not_stop_the_others() -> None:
-    source = io.BytesIO(b'{"name": "a"}\n\nnot json\n[1]\n{"name": "b"}')
-    target = io.BytesIO()
-
-    def complain(name: str, problem: str) -> dict[str, Any]:
-        return {"name": name, "problem": problem}
-
-    assert answer_lines(source, target, lambda case: {"name": case["name"]}, complain) == 2
-    answers = [json.loads(line) for line in target.getvalue().splitlines()]
+    result = run("allocate", stdin='{"name": "a"}\n\nnot json\n[1]\n{"name": "b"}')
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert [answer["name"] for answer in answers] == ["a", "line 3", "line 4", "b"]
-    assert answers[1]["problem"].startswith("not JSON")
-    assert answers[2]["problem"] == "not an object"
+    assert answers[1]["error"].startswith("not JSON")
+    assert answers[2]["error"] == "not an object"
+    assert result.exit_code == 2
 
 
 DEVICES: dict[str, Any] = {

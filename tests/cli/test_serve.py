@@ -29,7 +29,7 @@ def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_version_is_printed() -> None:
-    assert runner.invoke(app, ["version"]).output == VERSION + "\n"
+    assert runner.invoke(app, ["--version"]).output == VERSION + "\n"
 
 
 def test_without_a_command_it_helps() -> None:

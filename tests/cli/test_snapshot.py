@@ -102,7 +102,7 @@ async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
     source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     file = tmp_path / name
-    assert await take(file, source, without_parameters=True) == YES
+    assert await take(file, source) == YES
     assert capsys.readouterr().out.startswith(f"{file}: ")
     for command, ask in COMMANDS.items():
         status = await ask(source)
@@ -123,18 +123,14 @@ async def test_the_file_is_read_by_the_rules_of_its_cluster(
             assert await tried(where, "device.`driver` != ''") == status
 
 
-@pytest.mark.parametrize("without", [False, True])
-async def test_secrets_of_pods_are_not_in_the_file_and_parameters_only_when_they_may(
-    source: Source, tmp_path: Path, without: bool
-) -> None:
+async def test_secrets_of_pods_and_parameters_of_drivers_are_not_in_the_file(source: Source, tmp_path: Path) -> None:
     file = tmp_path / "cluster.json.gz"
-    assert await take(file, source, without_parameters=without) == YES
+    assert await take(file, source) == YES
     text = gzip.decompress(file.read_bytes()).decode()
     assert SECRET not in text
     assert "dra-extender.dev/placement" in text
-    assert (PARAMETERS["sharing"] in text) is not without
+    assert PARAMETERS["sharing"] not in text
     found = load(file.read_bytes())
-    assert found.without_parameters is without
     assert {plural: len(items) for plural, items in found.objects.items()} == {
         "nodes": 3, "pods": 2, "deviceclasses": 2, "resourceslices": 3, "resourceclaims": 2, "poddisruptionbudgets": 0
     }  # fmt: skip

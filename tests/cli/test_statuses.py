@@ -109,7 +109,6 @@ def test_a_command_without_a_cluster_fails_with_the_reason_on_standard_error(
     assert found.stderr.startswith("dra-extender: ")
 
 
-@pytest.mark.parametrize("words", [["--version"], ["version"]])
-def test_the_version_is_printed(words: list[str]) -> None:
-    found = run(*words)
+def test_the_version_is_printed() -> None:
+    found = run("--version")
     assert (found.exit_code, found.stdout) == (YES, f"{VERSION}\n")

@@ -88,7 +88,7 @@ def test_every_command_and_every_path_has_a_section() -> None:
     assert len(sections) == len(set(sections)) > 12
     panels = re.findall(r"^## (.+)$", commands.markdown(), re.MULTILINE)
     assert len(panels) == len(set(panels))
-    assert {"why", "serve", "snapshot", "version"} <= set(sections)
+    assert {"why", "serve", "snapshot", "completion"} <= set(sections)
     asked = re.findall(r"^## (?:GET|POST) (\S+)$", questions.markdown(), re.MULTILINE)
     assert asked == list(questions.schema()["paths"])
 

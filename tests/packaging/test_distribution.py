@@ -153,7 +153,6 @@ def test_the_image_has_no_embedded_cluster(image: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["version"], VERSION),
         (["--version"], VERSION),
         (["serve", "--dry-run"], "listen: 127.0.0.1:8888"),
         (["why", "--help"], "Usage: dra-extender why"),

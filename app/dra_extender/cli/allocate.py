@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from time import perf_counter_ns
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import uuid4
 
+import msgspec
 import typer
 
 from dra_extender.cli.output import FAILED, NO, YES
@@ -26,29 +27,24 @@ def allocate(
     Exit status: 0 if all claims were allocated, 1 if some were not, 2 if a line is not a valid scenario.
     """
     from dra_extender.allocation.scenario import answer
-    from dra_extender.cli.scenarios import answer_lines, strict
+    from dra_extender.cli.scenarios import parsed, strict
     from dra_extender.insight.why.text import tally_text
 
-    status = YES
-
-    def decided(case: dict[str, Any]) -> dict[str, Any]:
-        nonlocal status
+    status, text = YES, tally_text if explain else None
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        name = f"line {number}"
         try:
-            case = strict(case)
+            case = parsed(line)
+            name = str(case.get("name") or "")
+            found = answer(strict(case), share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
         except ValueError as problem:
-            status = FAILED
-            return _complain(str(case.get("name") or ""), str(problem))
-        text = tally_text if explain else None
-        found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
+            found = {"name": name, "kind": "error", "allocations": None, "error": str(problem), "steps": 0, "micros": 0}
         status = max(status, _STATUSES[found["kind"]])
-        return found
-
-    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, decided, _complain)
-    raise typer.Exit(FAILED if unreadable else status)
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.flush()
+    raise typer.Exit(status)
 
 
 _STATUSES: Final = {"allocated": YES, "unschedulable": NO, "error": FAILED}
-
-
-def _complain(name: str, problem: str) -> dict[str, Any]:
-    return {"name": name, "kind": "error", "allocations": None, "error": problem, "steps": 0, "micros": 0}

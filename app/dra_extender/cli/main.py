@@ -17,14 +17,9 @@ from dra_extender.unexpected import ErrorPlace, tolerate
 from dra_extender.version import VERSION
 
 
-def version() -> None:
-    """Print the version."""
-    typer.echo(VERSION)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
-        version()
+        typer.echo(VERSION)
         raise typer.Exit
 
 
@@ -59,7 +54,7 @@ _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
     "Questions about a cluster": _QUESTIONS,
     "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
     "The service": {"serve": serve.serve, "demo": demo.demo},
-    "This command": {"completion": completion.completion, "version": version},
+    "This command": {"completion": completion.completion},
 }
 
 app = typer.Typer(

@@ -149,15 +149,8 @@ class WhyOptions(Source, frozen=True, kw_only=True):
     service: Service = DEFAULT_SERVICE
 
 
-class DeviceStateName(StrEnum):
-    """The values of `dra_extender.insight.devicereport.report.DeviceState`, for the command line parser."""
-
-    FREE = "free"
-    SHARED = "shared"
-    USED = "used"
-    BLOCKED = "blocked"
-    TAINTED = "tainted"
-    UNUSABLE = "unusable"
+DeviceStateName = StrEnum("DeviceStateName", ["free", "shared", "used", "blocked", "tainted", "unusable"])
+"""The values of `dra_extender.insight.devicereport.report.DeviceState`, for the command line parser."""
 
 
 class DevicesOptions(Source, frozen=True, kw_only=True):
@@ -177,8 +170,6 @@ class DevicesOptions(Source, frozen=True, kw_only=True):
         list[DeviceStateName] | None,
         repeated("--state", "STATE", "only devices in this state: free, shared, used, blocked, tainted or unusable"),
     ] = None
-    free: Annotated[bool, typer.Option("--free", help="short for --state free")] = False
-    held: Annotated[bool, typer.Option("--held", help="short for --state used --state shared")] = False
     namespace: HoldersNamespace = ""
     output: WideOutput = "text"
 

@@ -1,15 +1,13 @@
-"""Scenarios of `allocate`: JSON lines on standard input, one JSON line on standard output for each.
+"""Scenarios of `allocate`, one JSON line each.
 
-Promises: one answer per non-empty line, in order, written as soon as it is known. A line that is not a JSON object gets
-an answer with the problem, and the next lines are still answered. `strict` refuses a field that is unknown or has the
-wrong type, with its path, and fills in the defaults of the API server; it checks the specs of objects field by field,
-not metadata and status.
+`strict` refuses a field that is unknown or has the wrong type, with its path, and fills in the defaults of the API
+server; it checks the specs of objects field by field, not metadata and status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import orjson
@@ -17,29 +15,6 @@ import orjson
 from dra_extender.api.decoding import DecodeError, convert, to_builtins
 from dra_extender.api.resource import DeviceClassSpec, DeviceTaintRuleSpec, ResourceClaimSpec, ResourceSliceSpec
 from dra_extender.insight.manifests import defaulted
-
-LineAnswer = Callable[[dict[str, Any]], dict[str, Any]]
-Complaint = Callable[[str, str], dict[str, Any]]
-"""(name of the line, problem) -> the answer to a line that cannot be read."""
-
-
-def answer_lines(source: BinaryIO, target: BinaryIO, answer: LineAnswer, complain: Complaint) -> int:
-    """Answer every line of `source` on `target`. Returns how many lines could not be read."""
-    unreadable = 0
-    for number, line in enumerate(source, start=1):
-        if not line.strip():
-            continue
-        try:
-            case = orjson.loads(line)
-            problem = "" if isinstance(case, dict) else "not an object"
-        except orjson.JSONDecodeError as error:
-            case, problem = {}, f"not JSON: {error}"
-        unreadable += bool(problem)
-        reply = complain(f"line {number}", problem) if problem else answer(case)
-        target.write(msgspec.json.encode(reply) + b"\n")
-        target.flush()
-    return unreadable
-
 
 Spec = TypeVar("Spec")
 
@@ -68,6 +43,17 @@ class _Scenario(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fie
     node: dict[str, Any] = {}
     features: tuple[str, ...] = ()
     release: str = ""
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """The object of a line. Raises ValueError."""
+    try:
+        case = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(case, dict):
+        raise ValueError("not an object")
+    return case
 
 
 def strict(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,6 @@ from dra_extender.cli.questions import Context, Kubeconfig, Server, Source
 
 def snapshot(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="file to write; compressed if the name ends with .gz")],
-    without_parameters: Annotated[
-        bool, typer.Option("--without-parameters", help="omit the opaque parameters of drivers")
-    ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     server: Server = "",
@@ -26,15 +23,15 @@ def snapshot(
     The file has nodes, ResourceSlices, DeviceClasses, ResourceClaims, DeviceTaintRules, unfinished pods,
     PodGroups, and PodDisruptionBudgets. `why POD --from FILE` answers from it.
 
-    The file has no environment variables, commands or images of pods.
+    The file has no environment variables, commands or images of pods, and no opaque parameters of drivers.
 
     Exit status: 0 if the file was written, 2 if it could not be written.
     """
     source = Source(kubeconfig=kubeconfig, context=context, server=server)
-    raise typer.Exit(asyncio.run(take(file, source, without_parameters=without_parameters)))
+    raise typer.Exit(asyncio.run(take(file, source)))
 
 
-async def take(file: Path, source: Source, *, without_parameters: bool = False) -> int:
+async def take(file: Path, source: Source) -> int:
     """Write the file. The exit status."""
     from datetime import UTC, datetime
 
@@ -52,7 +49,6 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
                 recording,
                 made_by=f"dra-extender {VERSION}",
                 taken=datetime.now(UTC).isoformat(timespec="seconds"),
-                without_parameters=without_parameters,
                 compressed=file.suffix == ".gz",
             )
             await asyncio.to_thread(file.write_bytes, data)

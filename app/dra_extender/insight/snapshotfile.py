@@ -1,8 +1,8 @@
 """A snapshot file: everything of a cluster that decisions depend on, to answer questions later and elsewhere.
 
 Promises: the restored state gives the same decisions as the cluster, also for objects that could not be read. The file
-has no other fields: no environment, commands or images of pods, no managed fields, and only annotations of Kubernetes
-and of this project. The opaque parameters of drivers can be omitted, because decisions do not depend on them.
+has no other fields: no environment, commands or images of pods, no opaque parameters of drivers, no managed fields, and
+only annotations of Kubernetes and of this project.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class ClusterFile(Object, frozen=True, kw_only=True):
     made_by: str = ""
     taken: str = ""
     kubernetes: str = ""
-    without_parameters: bool = False
     objects: dict[str, list[msgspec.Raw]] = msgspec.field(default_factory=dict)
     unreadable: tuple[Unreadable, ...] = ()
 
@@ -68,10 +67,10 @@ class Recording:
             self.unreadable.append(Unreadable(event.key.kind, event.key.name, event.problem, event.partial))
 
 
-def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: bool, compressed: bool) -> bytes:
+def dump(recording: Recording, *, made_by: str, taken: str, compressed: bool) -> bytes:
     """The bytes of the file."""
     objects = {
-        plural: [msgspec.Raw(encode(_bare(to_builtins(item), without_parameters))) for item in items]
+        plural: [msgspec.Raw(encode(_bare(to_builtins(item)))) for item in items]
         for plural, items in recording.objects.items()
     }
     found = ClusterFile(
@@ -80,7 +79,6 @@ def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: 
         made_by=made_by,
         taken=taken,
         kubernetes=recording.kubernetes,
-        without_parameters=without_parameters,
         objects=objects,
         unreadable=tuple(recording.unreadable),
     )
@@ -112,12 +110,12 @@ def _inflated(data: bytes) -> bytes:
     return found
 
 
-def _bare(item: dict[str, Any], without_parameters: bool) -> dict[str, Any]:
+def _bare(item: dict[str, Any]) -> Any:
     """The object without fields that the file must not have."""
     annotations: Mapping[str, str] = (item.get("metadata") or {}).get("annotations") or {}
     if annotations:
         item["metadata"]["annotations"] = {name: value for name, value in annotations.items() if _is_told(name)}
-    return _without_parameters(item) if without_parameters else item
+    return _without_parameters(item)
 
 
 def _is_told(annotation: str) -> bool:

@@ -50,10 +50,7 @@ Paint = Callable[[int, str], str]
 @complaining
 async def list_devices(given: DevicesOptions) -> int:
     """Print the devices. Returns the exit status."""
-    states = [chosen.value for chosen in given.state or ()]
-    states += ["free"] if given.free else []
-    states += ["used", "shared"] if given.held else []
-    wanted = msgspec.convert({**_filter(given), "states": states}, DeviceQuery)
+    wanted = msgspec.convert({**_filter(given), "states": given.state or ()}, DeviceQuery)
     cluster = await cluster_of(given)
     found = _report(cluster, wanted)
     text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
