@@ -127,10 +127,6 @@ class PodCountPart(PagePart, frozen=True, tag="pods"):
     total: int
 
 
-def devices_key(id: PartID) -> str:
-    return "\n".join(("devices", *id))
-
-
 def pod_part(pod: Pod, pods: Sequence[Pod]) -> PodPart:
     """Of equal pods, the oldest first, one of which is `pod`."""
     meta, names = pod.metadata, (each.metadata.name for each in pods if each is not pod)

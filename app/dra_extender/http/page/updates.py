@@ -29,7 +29,6 @@ from dra_extender.http.page.parts import (
     PagePart,
     PodCountPart,
     StatusPart,
-    devices_key,
     pod_part,
 )
 from dra_extender.http.page.state import PageState, Subscriber
@@ -153,7 +152,7 @@ class PageUpdates:
         for difference in devices.refresh():
             if difference is not None:
                 id, part = difference
-                key = devices_key(id)
+                key = "\n".join(("devices", *id))
                 if part is None:
                     self.state.drop(key)
                 else:
