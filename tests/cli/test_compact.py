@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from dra_extender.cli.answers.capacity import answer_compact
-from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import CompactOptions, Source
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
@@ -153,6 +153,6 @@ async def test_a_question_that_cannot_be_answered_says_why(
     world.pod("alone")
     file = tmp_path / "claim.yaml"
     file.write_text(content)
-    assert await report(source, key, file if content else None, ()) == FAILED
+    assert await status_of(report(source, key, file if content else None, ())) == FAILED
     said = capsys.readouterr()
     assert (said.out, problem in said.err) == ("", True), said.err

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.main import app
-from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import DevicesOptions, DeviceStateName, Source, TopOptions
 from dra_extender.insight.devicereport.report import STATES
 from embedded_cluster.cluster import EmbeddedCluster
@@ -88,7 +88,7 @@ async def test_a_cluster_without_a_driver_is_told_so(tmp_path: Path, capsys: pyt
 async def test_an_empty_answer_says_why(
     source: Source, capsys: pytest.CaptureFixture[str], given: Any, status: int, said: str
 ) -> None:
-    assert await list_devices(options(DevicesOptions, source, **given)) == status
+    assert await status_of(list_devices(options(DevicesOptions, source, **given))) == status
     captured = capsys.readouterr()
     assert (captured.out, said in captured.err) == ("", True)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dra_extender.cli.answers.capacity import answer_headroom
 from dra_extender.cli.main import app
-from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions, Source
 from dra_extender.insight.headroom import DECISIONS
 from embedded_cluster.hardware import GPU_DRIVER
@@ -64,7 +64,7 @@ async def test_when_nothing_fits_it_is_said(source: Source, capsys: pytest.Captu
 
 
 async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await answer_headroom(about(source, "gqu")) == FAILED
+    assert await status_of(answer_headroom(about(source, "gqu"))) == FAILED
     assert "DeviceClass gqu not found" in capsys.readouterr().err
 
 

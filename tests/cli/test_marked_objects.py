@@ -16,7 +16,7 @@ from dra_extender.cli.answers.answer import answered
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.cluster import section
 from dra_extender.cli.main import app
-from dra_extender.cli.output import YES, complain, note
+from dra_extender.cli.output import YES, complain, note, status_of
 from dra_extender.cli.questions import (
     AuditOptions,
     CompactOptions,
@@ -95,14 +95,14 @@ async def answer_all(found: list[Json], source: Source) -> None:
         if document["kind"] == "Pod":
             meta = document["metadata"]
             given = {"pod": meta["name"], "namespace": meta["namespace"]}
-            await why.answer(options(WhyOptions, source, **given, everything=meta["uid"] != "pod-waits"))
+            await status_of(why.answer(options(WhyOptions, source, **given, everything=meta["uid"] != "pod-waits")))
             if meta["uid"] == "pod-waits":
-                await capacity.answer_compact(options(CompactOptions, source, **given, all_schedulers=True))
-                await capacity.answer_what_if(options(WhatIfOptions, source, **given))
-    await list_devices(options(DevicesOptions, source, output="wide"))
-    await sum_devices(options(TopOptions, source, by="classes"))
-    await capacity.answer_headroom(options(HeadroomOptions, source, device_class="gpu"))
-    await devices.audit(options(AuditOptions, source))
+                await status_of(capacity.answer_compact(options(CompactOptions, source, **given, all_schedulers=True)))
+                await status_of(capacity.answer_what_if(options(WhatIfOptions, source, **given)))
+    await status_of(list_devices(options(DevicesOptions, source, output="wide")))
+    await status_of(sum_devices(options(TopOptions, source, by="classes")))
+    await status_of(capacity.answer_headroom(options(HeadroomOptions, source, device_class="gpu")))
+    await status_of(devices.audit(options(AuditOptions, source)))
 
 
 @pytest.mark.slow

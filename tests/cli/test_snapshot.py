@@ -13,10 +13,9 @@ import pytest
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers import capacity, selector, why
-from dra_extender.cli.answers.answer import UnanswerableError
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.cluster import read
-from dra_extender.cli.output import FAILED, YES
+from dra_extender.cli.output import FAILED, YES, status_of
 from dra_extender.cli.questions import (
     CompactOptions,
     DevicesOptions,
@@ -82,10 +81,7 @@ def moves(source: Source) -> Awaitable[int]:
 
 
 async def tried(source: Source, expression: str) -> int:
-    try:
-        return await selector.answer(options(SelectorOptions, source, expression=expression))
-    except UnanswerableError:
-        return FAILED
+    return await status_of(selector.answer(options(SelectorOptions, source, expression=expression)))
 
 
 COMMANDS: dict[str, Ask] = {
@@ -176,20 +172,20 @@ async def test_a_file_that_is_no_snapshot_is_refused(
     if content is not None:
         file.write_bytes(content)
     for ask in COMMANDS.values():
-        assert await ask(Source(from_file=str(file))) == 2
+        assert await status_of(ask(Source(from_file=str(file)))) == FAILED
         said = capsys.readouterr()
         assert (said.out, problem in said.err) == ("", True), said.err
 
 
 async def test_a_file_and_a_cluster_are_two_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await list_devices(DevicesOptions(from_file="x", context="y")) == 2
+    assert await status_of(list_devices(DevicesOptions(from_file="x", context="y"))) == FAILED
     assert "give one of them" in capsys.readouterr().err
 
 
 async def test_a_file_that_cannot_be_written_is_said(
     source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await take(tmp_path / "missing" / "file", source) == FAILED
+    assert await status_of(take(tmp_path / "missing" / "file", source)) == FAILED
     assert "No such file" in capsys.readouterr().err
 
 
@@ -207,5 +203,5 @@ async def test_a_snapshot_that_inflates_too_far_is_refused(
     monkeypatch.setattr(snapshotfile, "BYTES_OF_SNAPSHOT", 2**16)
     file = tmp_path / "snapshot.gz"
     file.write_bytes(data)
-    assert await why.answer(WhyOptions(from_file=str(file), pod="p", namespace="default")) == FAILED
+    assert await status_of(why.answer(WhyOptions(from_file=str(file), pod="p", namespace="default"))) == FAILED
     assert capsys.readouterr().err == f"dra-extender: {file}: {problem}\n"

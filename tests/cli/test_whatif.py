@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dra_extender.cli.answers.capacity import added_node, answer_what_if
-from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import Source, WhatIfOptions
 from dra_extender.cli.snapshot import take
 from embedded_cluster.hardware import GPU_DRIVER
@@ -68,7 +68,7 @@ async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pyte
 async def test_an_invalid_request_says_why(
     source: Source, capsys: pytest.CaptureFixture[str], given: Any, problem: str
 ) -> None:
-    assert await answer_what_if(options(WhatIfOptions, source, **given)) == FAILED
+    assert await status_of(answer_what_if(options(WhatIfOptions, source, **given))) == FAILED
     assert problem in capsys.readouterr().err
 
 

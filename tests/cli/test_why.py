@@ -17,7 +17,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import DecodeError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cli.answers.why import answer
-from dra_extender.cli.output import FAILED, NO, YES
+from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import Source, WhyOptions
 from dra_extender.kube import resources
 from dra_extender.kube.resources import NODES, resource_claims
@@ -105,7 +105,7 @@ async def test_the_namespace_is_that_of_the_context(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_namespace(Path(source.kubeconfig), "elsewhere")
-    assert await report("p", source) == FAILED
+    assert await status_of(report("p", source)) == FAILED
     assert "pod elsewhere/p not found" in capsys.readouterr().err
 
 
@@ -168,7 +168,7 @@ async def test_a_file_that_is_not_there_is_named_in_plain_words(
     source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for given in (options(WhyOptions, source, filename="absent.yaml"), WhyOptions(pod="p", from_file="absent.yaml")):
-        assert await answer(given) == FAILED
+        assert await status_of(answer(given)) == FAILED
         assert capsys.readouterr().err == "dra-extender: absent.yaml: No such file or directory\n"
 
 
@@ -181,7 +181,7 @@ async def test_a_file_without_a_pod_that_can_be_read_is_refused(
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(text)
-    assert await report("", source, filename=str(file)) == FAILED
+    assert await status_of(report("", source, filename=str(file))) == FAILED
     assert problem in capsys.readouterr().err
 
 
@@ -280,7 +280,7 @@ async def test_a_question_about_what_does_not_exist_says_so(
     world.pod("p")
     world.pod("ended")
     reach(world, "ended", "Succeeded")
-    assert await report(pod, source, *([node] if node else [])) == FAILED
+    assert await status_of(report(pod, source, *([node] if node else []))) == FAILED
     assert capsys.readouterr().err.startswith(f"dra-extender: {problem}")
 
 
@@ -307,7 +307,7 @@ async def test_manifests_that_expand_too_far_are_refused(
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(text)
-    assert await answer(WhyOptions(filename=str(file))) == FAILED
+    assert await status_of(answer(WhyOptions(filename=str(file)))) == FAILED
     assert f"{file}{'' if problem.startswith('has') else ':'} {problem}" in capsys.readouterr().err
 
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from dra_extender.cli.answers.answer import UnanswerableError
 from dra_extender.cli.answers.service import CONFIG, ServiceState, by_state, diagnosis_by_service, service_state
+from dra_extender.cli.output import UnanswerableError
 from dra_extender.cli.questions import WhyOptions
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.text import shortly

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, TextIO
 
@@ -97,6 +97,19 @@ def is_coloured(stream: TextIO) -> bool:
 def complain(problem: object) -> None:
     """Why the command cannot do what it was asked."""
     _say(f"dra-extender: {problem}", typer.colors.RED)
+
+
+class UnanswerableError(Exception):
+    """Why the command has no answer: an object does not exist, or the API server does not answer."""
+
+
+async def status_of(answer: Awaitable[int]) -> int:
+    """The exit status of this answer. Prints an UnanswerableError on standard error, and returns `FAILED`."""
+    try:
+        return await answer
+    except UnanswerableError as problem:
+        complain(problem)
+        return FAILED
 
 
 def note(problems: Iterable[ObjectProblem]) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 import msgspec
 import typer
 
+from dra_extender.cli.output import status_of
 from dra_extender.kube.credentials import DEFAULT, namespace_of
 
 WHERE: Final = "Which cluster"
@@ -116,7 +117,7 @@ def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answe
     ]
 
     def called(**given: Any) -> None:
-        raise typer.Exit(asyncio.run(load()[name](kind(**given))))
+        raise typer.Exit(asyncio.run(status_of(load()[name](kind(**given)))))
 
     called.__doc__ = kind.__doc__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

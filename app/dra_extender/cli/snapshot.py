@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dra_extender.cli.output import FAILED, YES, complain, note
+from dra_extender.cli.output import YES, note, status_of
 from dra_extender.cli.questions import Context, Kubeconfig, Server, Source
 
 
@@ -28,33 +28,29 @@ def snapshot(
     Exit status: 0 if the file was written, 2 if it could not be written.
     """
     source = Source(kubeconfig=kubeconfig, context=context, server=server)
-    raise typer.Exit(asyncio.run(take(file, source)))
+    raise typer.Exit(asyncio.run(status_of(take(file, source))))
 
 
 async def take(file: Path, source: Source) -> int:
-    """Write the file. The exit status."""
+    """Write the file. The exit status. Raises UnanswerableError."""
     from datetime import UTC, datetime
 
-    from dra_extender.cli.answers.answer import UnanswerableError, unanswerable
+    from dra_extender.cli.answers.answer import unanswerable
     from dra_extender.cli.cluster import read
     from dra_extender.insight.snapshotfile import Recording, dump
     from dra_extender.plaintext import counted
     from dra_extender.version import VERSION
 
     recording = Recording()
-    try:
-        with unanswerable():
-            cluster = await read(source, evictions=True, recording=recording)
-            data = dump(
-                recording,
-                made_by=f"dra-extender {VERSION}",
-                taken=datetime.now(UTC).isoformat(timespec="seconds"),
-                compressed=file.suffix == ".gz",
-            )
-            await asyncio.to_thread(file.write_bytes, data)
-    except UnanswerableError as problem:
-        complain(problem)
-        return FAILED
+    with unanswerable():
+        cluster = await read(source, evictions=True, recording=recording)
+        data = dump(
+            recording,
+            made_by=f"dra-extender {VERSION}",
+            taken=datetime.now(UTC).isoformat(timespec="seconds"),
+            compressed=file.suffix == ".gz",
+        )
+        await asyncio.to_thread(file.write_bytes, data)
     note(cluster.problems)
     count = sum(map(len, recording.objects.values()))
     typer.echo(f"{file}: {counted(count, 'object')}, {counted(len(data), 'byte')}")

@@ -6,9 +6,9 @@ Promises: standard output has the answer alone; problems go to standard error. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import msgspec
 import typer
@@ -16,7 +16,7 @@ import yaml
 
 from dra_extender.api.errors import FORBIDDEN, ApiError
 from dra_extender.cli.cluster import read
-from dra_extender.cli.output import FAILED, complain, note
+from dra_extender.cli.output import UnanswerableError, complain, note
 from dra_extender.cli.questions import Form, Source
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.manifests import text_of
@@ -32,10 +32,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     text: str
     status: int
-
-
-class UnanswerableError(Exception):
-    """Why the command has no answer: an object does not exist, or the API server does not answer."""
 
 
 class ForbiddenError(UnanswerableError):
@@ -71,22 +67,6 @@ def text_of_option(filename: str) -> str:
     """The text of the file that an option names; empty without a name. Raises UnanswerableError."""
     with unanswerable():
         return text_of(filename) if filename else ""
-
-
-Options = TypeVar("Options", bound=Source)
-
-
-def complaining(answer: Callable[[Options], Coroutine[Any, Any, int]]) -> Callable[[Options], Coroutine[Any, Any, int]]:
-    """Print an UnanswerableError on standard error, and return `FAILED`."""
-
-    async def answering(given: Options) -> int:
-        try:
-            return await answer(given)
-        except UnanswerableError as problem:
-            complain(problem)
-            return FAILED
-
-    return answering
 
 
 async def cluster_of(source: Source, *, evictions: bool = False) -> Cluster:

@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from dra_extender.cli.answers.answer import answered, cluster_of, complaining, printed, text_of_option, unanswerable
+from dra_extender.cli.answers.answer import answered, cluster_of, printed, text_of_option, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import view_of
 from dra_extender.cli.output import NO, YES, terminal_width
@@ -24,7 +24,6 @@ SCHEDULER: Final = "dra-scheduler"
 """The scheduler whose pods `compact` may evict by default."""
 
 
-@complaining
 async def answer_headroom(given: HeadroomOptions) -> int:
     """Print how many more pods fit. Returns the exit status."""
     if bool(given.device_class) == bool(given.filename):
@@ -46,7 +45,6 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 
 
-@complaining
 async def answer_what_if(given: WhatIfOptions) -> int:
     """Print which pods would fit. Returns the exit status."""
     if given.pod and given.filename:
@@ -78,7 +76,6 @@ def added_node(text: str) -> tuple[str, int]:
     return parts["like"], int(count)
 
 
-@complaining
 async def answer_compact(given: CompactOptions) -> int:
     """Print which pods to evict. Returns the exit status."""
     if bool(given.pod) == bool(given.filename):

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import typer
 
-from dra_extender.cli.answers.answer import answered, cluster_of, complaining, printed, unanswerable
+from dra_extender.cli.answers.answer import answered, cluster_of, printed, unanswerable
 from dra_extender.cli.cluster import view_of
 from dra_extender.cli.output import NO, YES, is_coloured, table, terminal_width
 from dra_extender.cli.questions import AuditOptions, DevicesOptions, TopOptions
@@ -47,7 +47,6 @@ _COLOURS: Final[Mapping[str, str]] = {
 Paint = Callable[[int, str], str]
 
 
-@complaining
 async def list_devices(given: DevicesOptions) -> int:
     """Print the devices. Returns the exit status."""
     wanted = msgspec.convert({**_filter(given), "states": given.state or ()}, DeviceQuery)
@@ -58,7 +57,6 @@ async def list_devices(given: DevicesOptions) -> int:
     return printed(answer, cluster, "" if found.devices else _no_devices(wanted))
 
 
-@complaining
 async def sum_devices(given: TopOptions) -> int:
     """Print the sums. Returns the exit status."""
     wanted = msgspec.convert(_filter(given), DeviceQuery)
@@ -104,7 +102,6 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
     return "\n".join([*lines, summed(found.totals), *partition_lines(found.partitions)])
 
 
-@complaining
 async def audit(given: AuditOptions) -> int:
     """Print what is allocated twice. Returns the exit status."""
     cluster = await cluster_of(given)

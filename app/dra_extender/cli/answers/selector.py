@@ -15,9 +15,9 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
 from dra_extender.cel.trial import DeviceMatch, try_selector
-from dra_extender.cli.answers.answer import UnanswerableError, answered, complaining, unanswerable
+from dra_extender.cli.answers.answer import answered, unanswerable
 from dra_extender.cli.cluster import read_slices
-from dra_extender.cli.output import FAILED, NO, YES, is_coloured, table, terminal_width
+from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, is_coloured, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
 from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plaintext import counted, printable
@@ -37,7 +37,6 @@ class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
     place: str = ""
 
 
-@complaining
 async def answer(given: SelectorOptions) -> int:
     """Print which devices match. Returns the exit status."""
     with unanswerable():

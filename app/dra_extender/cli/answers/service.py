@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import FORBIDDEN, ApiError, NotFoundError, NotServedError, RejectedError
-from dra_extender.cli.answers.answer import UnanswerableError, unanswerable
+from dra_extender.cli.answers.answer import unanswerable
 from dra_extender.cli.cluster import client_of
+from dra_extender.cli.output import UnanswerableError
 from dra_extender.cli.questions import WhyOptions
 from dra_extender.insight.why.report import Diagnosis
 from dra_extender.insight.why.statements import PodRefused

@@ -18,7 +18,6 @@ from dra_extender.cli.answers.answer import (
     ForbiddenError,
     answered,
     cluster_of,
-    complaining,
     printed,
     unanswerable,
 )
@@ -40,7 +39,6 @@ from dra_extender.scheduling.view import View
 _KINDS: Final = ("pod", "pods", "po")
 
 
-@complaining
 async def answer(given: WhyOptions) -> int:
     """Print why the pods are not scheduled. Returns the exit status."""
     if given.pod and given.filename:
