@@ -10,30 +10,13 @@ import io
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Literal
+from typing import Final
 
-import typer
 from typer.completion import get_completion_inspect_parameters
 
 _NO_FILES: Final = ":4"
 """Cobra's directive at the end of an answer: do not complete file names."""
 _FILES: Final = ":0"
-
-
-def completion(
-    ctx: typer.Context,
-    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="the shell that reads the script")],
-) -> None:
-    """Print a script that makes a shell complete commands and options.
-
-    bash: `source <(dra-extender completion bash)`, zsh: the same with zsh, fish: `dra-extender completion fish |
-    source`. If kubectl itself is completed, `kubectl dra` is
-    completed too: kubectl runs `kubectl_complete-dra` from the folder of `kubectl-dra`.
-    """
-    name = (ctx.find_root().info_name or "").replace(" ", "-")
-    os.environ[variable(name)] = f"source_{shell}"
-    know_shells()
-    ctx.find_root().command.main(args=[], prog_name=name, complete_var=variable(name))
 
 
 def kubectl_words(main: Callable[..., object], words: Sequence[str]) -> str:

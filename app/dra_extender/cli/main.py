@@ -54,7 +54,6 @@ _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
     "Questions about a cluster": _QUESTIONS,
     "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
     "The service": {"serve": serve.serve, "demo": demo.demo},
-    "This command": {"completion": completion.completion},
 }
 
 app = typer.Typer(
