@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -77,7 +78,7 @@ class ClusterCopy:
             used=self.tenants.used,
         )
         self._made = 0
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
 
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
@@ -126,28 +127,19 @@ class ClusterCopy:
     def bind(self, allocation: NodeAllocation, node: str) -> None:
         """Bind the pod to the node, with these devices."""
         prefiltered, pod = allocation.prefiltered, allocation.prefiltered.pod
-        made: list[ResourceClaim] = []
-        before: list[ResourceClaim] = []
-        for claim, devices in zip(allocation.pending, allocation.allocations, strict=True):
-            if claim is allocation.pending[-1] and allocation.requests is not None and prefiltered.existing is None:
-                claim = self._extended_claim(claim, pod)
-                made.append(claim)
-            else:
-                before.append(claim)
-            self.put(self._reserved(replace(claim, status=replace(claim.status, allocation=devices)), pod))
-        for claim in prefiltered.claims.allocated:
-            before.append(claim)
+        claims = [
+            replace(claim, status=replace(claim.status, allocation=devices))
+            for claim, devices in zip(allocation.pending, allocation.allocations, strict=True)
+        ]
+        if allocation.requests is not None and prefiltered.existing is None:
+            claims[-1] = self._extended_claim(claims[-1], pod)
+        for claim in (*claims, *prefiltered.claims.allocated):
+            before = self.cluster.ledger.get(claim.metadata.namespace, claim.metadata.name)
+            removed = partial(self.cluster.apply, Removed.of(claim))
+            self._undo.append(removed if before is None else partial(self.put, before))
             self.put(self._reserved(claim, pod))
+        self._undo.append(partial(self.put_pod, pod))
         self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name=node)), allocation.statuses))
-
-        def undo() -> None:
-            for claim in made:
-                self.cluster.apply(Removed.of(claim))
-            for claim in before:
-                self.put(claim)
-            self.put_pod(pod)
-
-        self._undo.append(undo)
 
     def _extended_claim(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
         """The claim that the scheduler would create for extended resources."""
