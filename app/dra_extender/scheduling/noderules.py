@@ -113,7 +113,7 @@ class Wants:
         required = required_affinity(pod)
         size = size_of(required) if required is not None else 0
         self._affinity = _matcher(required) if required is not None and size <= PARTS_OF_POD else None
-        self._affinity_text = _affinity_text(required) if required is not None and size <= TERMS else ""
+        self._affinity_text = selector_text(required) if required is not None and size <= TERMS else ""
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
         """True when nodes that differ only in their names may differ for the pod."""
         self.cost = (
@@ -191,7 +191,7 @@ def required_affinity(pod: Pod) -> NodeSelector | None:
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
 
 
-def _affinity_text(selector: NodeSelector) -> str:
+def selector_text(selector: NodeSelector) -> str:
     """Such as "zone In (a, b), gpu Exists"; alternatives with "or"."""
     terms = [(*term.match_expressions, *term.match_fields) for term in selector.node_selector_terms]
     return " or ".join(", ".join(map(_requirement_text, term)) for term in terms)

@@ -18,7 +18,6 @@ import msgspec
 from dra_extender.allocation.budget import Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
-from dra_extender.api.core import NodeSelector
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import Device, DeviceID, ResourceSlice
@@ -40,6 +39,7 @@ from dra_extender.insight.devicereport.report import (
     totals_of,
 )
 from dra_extender.insight.requests import UnknownObjectError, nodes_named
+from dra_extender.scheduling.noderules import selector_text
 from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
@@ -363,10 +363,4 @@ def _nodes(item: ResourceSlice, device: Device) -> str:
         return f"node {spec.node_name}"
     if spec.all_nodes:
         return "all nodes"
-    return "nodes with " + " or ".join(_terms(spec.node_selector)) if spec.node_selector is not None else "no node"
-
-
-def _terms(selector: NodeSelector) -> Iterator[str]:
-    for term in selector.node_selector_terms:
-        rules = (*term.match_expressions, *term.match_fields)
-        yield " and ".join(" ".join((rule.key, rule.operator, *rule.values)) for rule in rules) or "nothing"
+    return f"nodes with {selector_text(spec.node_selector)}" if spec.node_selector is not None else "no node"
