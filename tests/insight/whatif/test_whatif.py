@@ -75,6 +75,18 @@ def test_pods_that_share_a_claim_stay_together() -> None:
     assert [(outcome.pod, outcome.node) for outcome in outcomes] == [("default/p", "b"), ("default/r", "b")]
 
 
+def test_a_pod_of_a_drained_node_gets_another_claim_for_its_extended_resources() -> None:
+    extended, claim = running("p", "a", "gpu-0")
+    del extended["spec"]["resourceClaims"]
+    extended["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+    claim["metadata"] |= {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}, "ownerReferences": [owner]
+    }  # fmt: skip
+    providing = device_class("gpu", f'device.driver == "{GPU}"', "example.com/gpu")
+    assert verdicts(ask([*TWO, providing, extended, claim], drained=("a",))) == {"p": "fits"}
+
+
 def test_the_reason_names_what_keeps_the_pod_from_the_nodes() -> None:
     found = ask([*TWO, *machine("c", 8, unschedulable=True), *waiting("w", 3)])
     (outcome,) = found.outcomes

@@ -36,7 +36,7 @@ from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.wording import obstacle_text
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.claims import consumer, known_claims
-from dra_extender.scheduling.extended import ResourceNames
+from dra_extender.scheduling.extended import ResourceNames, existing_claim
 from dra_extender.scheduling.feasibility import (
     NodeAllocation,
     NodeStatuses,
@@ -100,14 +100,17 @@ class ClusterCopy:
         self.tenants.put(pod)
 
     def evict(self, pod: Pod) -> None:
-        """Take the pod off its node, and deallocate the claims that no other pod uses."""
+        """Take the pod off its node, and deallocate the claims that no other pod uses. The claim for its extended
+        resources goes: the pod that replaces it gets another one.
+        """
+        own = existing_claim(pod, self.cluster.ledger.owned_by(pod.metadata.uid))
         for claim in known_claims(pod, self.cluster.ledger):
             users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
-            if len(users) == len(claim.status.reserved_for):
-                continue
-            self.put(
-                replace(claim, status=replace(claim.status, reserved_for=users) if users else ResourceClaimStatus())
-            )
+            if claim is own:
+                self.cluster.apply(Removed.of(claim))
+            elif len(users) < len(claim.status.reserved_for):
+                status = replace(claim.status, reserved_for=users) if users else ResourceClaimStatus()
+                self.put(replace(claim, status=status))
         self.put_pod(with_statuses(replace(pod, spec=replace(pod.spec, node_name="")), ()))
 
     def remove(self, pod: Pod) -> None:
