@@ -118,7 +118,21 @@ MANY_ATTRIBUTES: Final = 64
 LONG_TEXT: Final = 256
 
 
-class DeviceModel:
+class Memo:
+    """`memo`: results that follow from the object alone, by key. `remember` bounds their number."""
+
+    __slots__ = ()
+    memo: dict[Any, Any]
+
+    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
+        """Keep `value` under `key` in `memo`, which has at most `most` entries."""
+        if len(self.memo) >= most:
+            self.memo.clear()
+        self.memo[key] = value
+        return value
+
+
+class DeviceModel(Memo):
     """Traits, and memoised results that follow from them.
 
     Models with equal `bare` differ only in attributes; models with equal `rest` differ only in ordinary attributes. An
@@ -132,8 +146,7 @@ class DeviceModel:
     def __init__(self, traits: Traits) -> None:
         self.traits = traits
         self._bare = self._rest = b""
-        self.memo: dict[Any, Any] = {}
-        """Results that follow from the traits alone, by key. Write with `remember`, which bounds the size."""
+        self.memo = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeviceModel, (self.traits,)
@@ -158,13 +171,6 @@ class DeviceModel:
     def prepare(self, values: SharedValues) -> None:
         """Compute `bare` and `rest` now, so that no question computes them for all devices."""
         self._bare, self._rest = values.hashable(self.bare), values.hashable(self.rest)
-
-    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
-        """Keep `value` under `key` in `memo`, which has at most `most` entries."""
-        if len(self.memo) >= most:
-            self.memo.clear()
-        self.memo[key] = value
-        return value
 
 
 def _bare(traits: Traits) -> Traits:

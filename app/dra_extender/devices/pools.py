@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from dra_extender.api.resource import DeviceID
-from dra_extender.devices.models import REMEMBERED, Consumption, DeviceModel, SetGroups
+from dra_extender.devices.models import Consumption, DeviceModel, Memo, SetGroups
 from dra_extender.devices.nodeselection import NodeSelection
 from dra_extender.devices.usage import PoolID
 
@@ -101,10 +101,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
         return self.late, self.id
 
 
-T = TypeVar("T")
-
-
-class NodeView:
+class NodeView(Memo):
     """All pools of a node in search order. Immutable, except for `memo`: callers remember there what follows from the
     view alone. `offsets[i]`: the first bit of pool i. `error`: why the slices of the node cannot be evaluated.
     """
@@ -136,19 +133,12 @@ class NodeView:
                 self.unmatchable[offset + index] = problem
             offset += len(pool.names)
         self.offsets: tuple[int, ...] = tuple(offsets)
-        self.memo: dict[Any, Any] = {}
+        self.memo = {}
         self._bits: dict[DeviceID, int] | None = None
         self._traits: tuple[int, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NodeView, (self.node, self.pools, self.error)
-
-    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
-        """Keep `value` under `key` in `memo`, which has at most `most` entries."""
-        if len(self.memo) >= most:
-            self.memo.clear()
-        self.memo[key] = value
-        return value
 
     @property
     def multi(self) -> int:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from dra_extender.allocation.budget import Deferred
+from dra_extender.allocation.cache.results import NodeResults
 from dra_extender.allocation.plan import NO_SOLUTION, Failure, Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
@@ -27,7 +28,7 @@ from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.feasibility import PendingClaims, node_statuses, pending_claims
+from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
 from dra_extender.scheduling.nodeallocatable import Taken, Taking, takers
 from dra_extender.scheduling.view import View
@@ -159,18 +160,14 @@ class _JointSearch:
         """By node, the number of members of the kind that fit there by their devices. Equal nodes are searched once."""
         first, most = kind.members[0], len(kind.members)
         self._charge(len(first.nodes) // NODES_PER_UNIT)
-        statuses = node_statuses(self._view, first.prefiltered, first.nodes)
-        if statuses.error:
-            raise _Fatal(statuses.error)
-        if statuses.waiting:
-            self._waiting = next(iter(statuses.refused.values()))
-        alike: Iterable[Sequence[str]] = ((name,) for name in statuses.fits)
+        fits = self._fitting(node_statuses(self._view, first.prefiltered, first.nodes))
+        alike: Iterable[Sequence[str]] = ((name,) for name in fits)
         if first.prefiltered.wanted is None:
-            alike = self._view.decisions.classes(first.prefiltered.claims.pending, statuses.fits)
+            alike = self._view.decisions.classes(first.prefiltered.claims.pending, fits)
         found: dict[str, int] = {}
         for names in filter(None, alike):
             found.update(dict.fromkeys(names, self._count(kind, names[0], most)))
-        return {name: found[name] for name in statuses.fits}
+        return {name: found[name] for name in fits}
 
     def _count(self, kind: Kind, name: str, most: int) -> int:
         """How many members of the kind fit on the node, of which one does."""
@@ -186,7 +183,7 @@ class _JointSearch:
 
     def _fits_by_devices(self, members: Sequence[Member], name: str) -> bool:
         claims = self._claims(members, name)
-        return claims is not None and bool(self._results(claims, (name,)))
+        return claims is not None and bool(self._fitting(self._view.decisions.node_results(claims, (name,))))
 
     def _claims(self, members: Sequence[Member], name: str) -> Sequence[ResourceClaim] | None:
         """The claims to allocate for the members on the node, each once; None when a member cannot be there."""
@@ -195,13 +192,12 @@ class _JointSearch:
         known = [each.claims for each in pending if isinstance(each, PendingClaims)]
         return _together(known) if len(known) == len(pending) else None
 
-    def _results(self, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
-        results = self._view.decisions.node_results(claims, names)
-        if results.error:
-            raise _Fatal(results.error)
-        if results.waiting:
-            self._waiting = next(iter(results.refused.values()))
-        return results.fits
+    def _fitting(self, found: NodeStatuses | NodeResults) -> Sequence[str]:
+        if found.error:
+            raise _Fatal(found.error)
+        if found.waiting:
+            self._waiting = next(iter(found.refused.values()))
+        return found.fits
 
     def _suits(self, node: str, counts: Counter[int]) -> bool:
         """Whether members of each kind in these numbers fit on the node together."""
