@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cel.cases import answer_of
+from dra_extender.cel.trial import batch_answer
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "cel.jsonl.gz"
 
@@ -34,9 +34,9 @@ def test_there_are_as_many_vectors_as_were_observed() -> None:
 @pytest.mark.parametrize("family", ["default", "lists"])
 def test_every_observed_selector_gets_the_observed_answer(family: str) -> None:
     differing = [
-        (case["name"], case["expression"], case["expected"], answer_of(case))
+        (case["name"], case["expression"], case["expected"], batch_answer(case))
         for case in load()
-        if case["gates"] == family and not agrees(case, answer_of(case)[0])
+        if case["gates"] == family and not agrees(case, batch_answer(case)["result"])
     ]
     assert differing == []
 
@@ -55,5 +55,5 @@ def test_no_class_of_values_is_a_surprise_to_an_observed_selector(value: dict[st
         device = case.get("device") or {}
         attributes = dict.fromkeys(device.get("attributes") or (), value)
         odd = device | {"attributes": attributes if value else {}, "capacity": device.get("capacity") if value else {}}
-        asked += answer_of(case | {"device": odd})[0] != "reject"
+        asked += batch_answer(case | {"device": odd})["result"] != "reject"
     assert asked > 2000

@@ -89,6 +89,22 @@ def test_lines_are_answered_in_order_and_unreadable_ones_do_not_stop_the_others(
     assert result.exit_code == 2
 
 
+def test_selectors_are_answered_in_batches() -> None:
+    device = {"driver": "d", "attributes": {}, "capacity": {}}
+    lines = [
+        {"name": "yes", "gates": "default", "expression": "device.driver == 'd'", "device": device},
+        {"name": "never", "gates": "default", "expression": "device.nope", "device": device},
+    ]
+    result = run("selector", "--batch", stdin="\n".join(map(json.dumps, lines)) + "\nbroken\n")
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(answer["name"], answer["result"]) for answer in answers] == [
+        ("yes", "true"),
+        ("never", "reject"),
+        ("line 3", "error"),
+    ]
+    assert result.exit_code == 2
+
+
 DEVICES: dict[str, Any] = {
     "metadata": {"name": "s"},
     "spec": {

@@ -173,10 +173,15 @@ def test_offline_decisions_are_made_in_the_image(image: Path) -> None:
     of_nothing = {"name": "no devices", "node": {"metadata": {"name": "n"}}, "slices": [], "classes": classes}
     decided = run(image, "allocate", stdin=json.dumps({**of_nothing, "claims": [claim]}) + "\n")
     assert json.loads(decided.stdout)["kind"] == "unschedulable", decided.stderr
-    spec = {"driver": "gpu.example.com", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}
-    published = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec | {"devices": [{"name": "gpu-0"}]}}
-    selected = run(image, "selector", "device.driver.matches('^gpu')", "--slice", "-", stdin=json.dumps(published))
-    assert (selected.returncode, "1 of 1 device matches" in selected.stdout) == (0, True), selected.stderr
+    device = {"driver": "gpu.example.com", "attributes": {}, "capacity": {}}
+    selector = {
+        "name": "a pattern",
+        "gates": "default",
+        "expression": "device.driver.matches('^gpu')",
+        "device": device,
+    }
+    selected = run(image, "selector", "--batch", stdin=json.dumps(selector) + "\n")
+    assert json.loads(selected.stdout)["result"] == "true", selected.stderr
 
 
 def test_the_demo_says_in_the_image_how_to_get_it(image: Path) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from dra_extender.api.resource import DeviceID, ResourceSlice
-from dra_extender.cel.device import DeviceView, PublishedDevice, ReadSet
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import Device, DeviceID, ResourceSlice
+from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError, excerpt
 from dra_extender.cel.program import Program, Programs
 from dra_extender.cel.tokens import END, Token, tokenize
@@ -214,3 +215,32 @@ def _content(token: Token) -> str:
     text = token.text
     simple = token.kind == "string" and text[0] in "\"'" and text[:3] not in ('"""', "'''") and "\\" not in text
     return text[1:-1] if simple else ""
+
+
+class _Case(msgspec.Struct, frozen=True):
+    expression: str
+    gates: Literal["default", "lists"] = "default"
+    device: dict[str, Any] | None = None
+
+
+class _Driver(msgspec.Struct, frozen=True):
+    driver: str = ""
+
+
+def batch_answer(case: Any, programs: Programs | None = None) -> dict[str, Any]:
+    """The answer to one case: `{"name", "result": "true"|"false"|"error"|"reject", "message"?}`. Never raises."""
+    name = case.get("name", "") if isinstance(case, dict) else ""
+    try:
+        asked = msgspec.convert(case, _Case)
+        gates = CelGates(list_attributes=asked.gates == "lists")
+        program = (programs or Programs(0)).compile(asked.expression, gates)
+        device = {"name": "device", **(asked.device or {})}
+        driver = msgspec.convert(device, _Driver).driver
+        device.pop("driver", None)
+        published = PublishedDevice.of(driver, convert(Device, device))
+        matches = program.evaluate(DeviceView.build(published, gates))
+    except CelCompileError as error:
+        return {"name": name, "result": "reject", "message": str(error)}
+    except (CelRuntimeError, ValueError, OverflowError) as error:
+        return {"name": name, "result": "error", "message": str(error)}
+    return {"name": name, "result": "true" if matches else "false"}

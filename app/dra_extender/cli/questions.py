@@ -108,8 +108,7 @@ Answering = Callable[[Any], Coroutine[Any, Any, int]]
 def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answering]]) -> Callable[..., None]:
     """The typer command of this struct. When the command runs, `load` imports the functions that answer, by name."""
     hints = get_type_hints(kind, include_extras=True)
-    given = zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True)
-    defaults = {name: inspect.Parameter.empty if value is msgspec.NODEFAULT else value for name, value in given}
+    defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
     own = [name for name in defaults if name not in Source.__struct_fields__]
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults[name], annotation=hints[name])
@@ -263,10 +262,13 @@ class SelectorOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if a device matches, 1 if no device matches, 2 if the selector is invalid or fails for a device.
     """
 
-    expression: Annotated[str, typer.Argument(help="the CEL expression", show_default=False)]
+    expression: Annotated[str | None, typer.Argument(help="the CEL expression", show_default=False)] = None
     slices: Annotated[
         str, text_option("--slice", metavar="FILE", help="use the ResourceSlices of this file; - reads standard input")
     ] = ""
+    batch: Annotated[
+        bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
+    ] = False
     output: Output = "text"
 
 

@@ -1,4 +1,4 @@
-"""Scenarios of `allocate`, one JSON line each.
+"""Scenarios of `allocate` and `selector --batch`, one JSON line each.
 
 `strict` refuses a field that is unknown or has the wrong type, with its path, and fills in the defaults of the API
 server; it checks the specs of objects field by field, not metadata and status.

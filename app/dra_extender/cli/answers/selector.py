@@ -14,11 +14,12 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
 from dra_extender.cel import CelCompileError, CelGates, Programs
-from dra_extender.cel.trial import DeviceMatch, try_selector
+from dra_extender.cel.trial import DeviceMatch, batch_answer, try_selector
 from dra_extender.cli.answers.answer import answered, unanswerable
 from dra_extender.cli.cluster import read_slices
 from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, is_coloured, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
+from dra_extender.cli.scenarios import parsed
 from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plaintext import counted, printable
 
@@ -39,6 +40,10 @@ class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 async def answer(given: SelectorOptions) -> int:
     """Print which devices match. Returns the exit status."""
+    if given.batch:
+        return _batch()
+    if given.expression is None:
+        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
     with unanswerable():
         published, release = (_slices_of(given.slices), None) if given.slices else await read_slices(given)
         features = FeatureGates.parse(given.feature_gates, release)
@@ -53,6 +58,22 @@ async def answer(given: SelectorOptions) -> int:
     status = FAILED if counts[None] else YES if counts[True] else NO
     report = {"devices": [SelectorMatch(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]}
     typer.echo(answered(report, given.output, lambda: "\n".join(_lines(trials, counts)), status).text)
+    return status
+
+
+def _batch() -> int:
+    """One answer per line, in order, written as soon as it is known."""
+    programs, status = Programs(), YES
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        try:
+            found = batch_answer(parsed(line), programs)
+        except ValueError as problem:
+            found = {"name": f"line {number}", "result": "error", "message": str(problem)}
+            status = FAILED
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.flush()
     return status
 
 
