@@ -11,8 +11,6 @@ import pytest
 from dra_extender.cli.answers.capacity import added_node, answer_what_if
 from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import Source, WhatIfOptions
-from dra_extender.cli.snapshot import take
-from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
 from tests.support.service.world import World
 
@@ -85,27 +83,44 @@ def test_anything_else_is_refused(text: str) -> None:
         added_node(text)
 
 
-# --- objects that do not exist
+# --- objects
 
 
-async def test_a_slice_that_is_added_to_a_snapshot_file_counts(
+SLICE = """
+apiVersion: resource.k8s.io/v1beta2
+kind: ResourceSlice
+metadata: {name: more}
+spec:
+  driver: gpu.example.com
+  nodeName: %s
+  pool: {name: more, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {model: {string: A}}
+"""
+
+
+async def test_slices_of_a_file_are_added(
     world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "cluster.json"
-    assert await take(file, source) == YES
-    found = json.loads(file.read_bytes())
-    found["objects"]["resourceslices"].append(
-        {
-            "metadata": {"name": "more"},
-            "spec": {
-                "driver": GPU_DRIVER,
-                "nodeName": world.nodes[1],
-                "pool": {"name": "more", "generation": 1, "resourceSliceCount": 1},
-                "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "A"}}}],
-            },
-        }
-    )
-    file.write_text(json.dumps(found))
-    capsys.readouterr()
-    assert await answer_what_if(options(WhatIfOptions, Source(from_file=str(file)), pod="three")) == YES
-    assert capsys.readouterr().out == f"1 pod would still fit:\n  default/three: {world.nodes[1]}\n"
+    file = tmp_path / "slices.yaml"
+    file.write_text(SLICE % world.nodes[1])
+    assert await answer_what_if(options(WhatIfOptions, source, pod="three", with_file=[str(file)])) == YES
+    assert capsys.readouterr().out == f"1 pod would fit:\n  default/three: {world.nodes[1]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: Secret\napiVersion: v1", "v1 Secret is not supported: give objects of kind ResourceSlice"),
+        ("", "contains no object of kind ResourceSlice"),
+        ("kind: DeviceClass\napiVersion: resource.k8s.io/v9", "resource.k8s.io/v9 DeviceClass is not supported"),
+    ],
+)
+async def test_a_file_with_anything_else_is_refused(
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(text)
+    assert await status_of(answer_what_if(options(WhatIfOptions, source, with_file=[str(file)]))) == FAILED
+    assert problem in capsys.readouterr().err

@@ -229,6 +229,9 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
     add_node: Annotated[list[str] | None, repeated("--add-node", "like=NODE,count=N", "add nodes like this one")] = None
     without_pod: Annotated[list[str] | None, repeated("--without-pod", "POD", "delete this pod")] = None
     drain: Annotated[list[str] | None, repeated("--drain", "NODE", "drain this node")] = None
+    with_file: Annotated[
+        list[str] | None, repeated("--with", "FILE", "add the slices, classes and claims of this file")
+    ] = None
     namespace: PodNamespace = ""
     output: Output = "text"
     scheduler_names: SchedulerNames = ""

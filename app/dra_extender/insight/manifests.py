@@ -1,4 +1,4 @@
-"""Reads manifests that are not applied: pods with the claims they would have.
+"""Reads manifests that are not applied: pods with the claims they would have, hypothetical objects.
 
 Promises: sets the defaults of the API server for all fields that decisions read, and creates claims from templates. It
 does not validate objects: the API server does that. A file may have several YAML documents, and lists of objects.
@@ -7,7 +7,7 @@ does not validate objects: the API server does that. A file may have several YAM
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -22,19 +22,29 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import (
     GROUP,
+    DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
+    ResourceSlice,
 )
-from dra_extender.kube.resources import resource_claims
+from dra_extender.kube.resources import Resource, device_classes, resource_claims, resource_slices
 from dra_extender.limits import CHARACTERS_OF_MANIFESTS
 
 EXACT: Final = "ExactCount"
 _VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_KINDS: Final[Mapping[str, Callable[[str], Resource[Any]]]] = {
+    "ResourceSlice": resource_slices,
+    "DeviceClass": device_classes,
+    "ResourceClaim": resource_claims,
+}
 _CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
 T = TypeVar("T", ExactDeviceRequest, DeviceSubRequest)
+
+HypotheticalObject = ResourceSlice | DeviceClass | ResourceClaim
+"""An object that a request adds to the cluster. It replaces an existing object of the same name."""
 
 
 class Draft(NamedTuple):
@@ -82,6 +92,16 @@ def _claim_in(claim: ResourceClaim, namespace: str) -> ResourceClaim:
     namespace = meta.namespace or namespace
     meta = replace(meta, namespace=namespace, uid=meta.uid or f"draft-{namespace}/{meta.name}")
     return replace(claim, metadata=meta, spec=defaulted(claim.spec))
+
+
+def hypothetical_claim(claim: ResourceClaim, namespace: str = "default") -> ResourceClaim:
+    """The claim right after its creation: it has no allocation, and a UID of its own."""
+    meta = claim.metadata
+    namespace = meta.namespace or namespace
+    uid = f"hypothetical {namespace}/{meta.name}"
+    return ResourceClaim(
+        ObjectMeta(name=meta.name, namespace=namespace, uid=uid, labels=meta.labels), defaulted(claim.spec)
+    )
 
 
 def defaulted(spec: ResourceClaimSpec) -> ResourceClaimSpec:
@@ -201,3 +221,21 @@ def claim_of(document: dict[str, Any]) -> ResourceClaim:
         spec = spec.get("spec")
     body = {"metadata": document.get("metadata") or {}, "spec": spec or {}}
     return resource_claims(version).decode(msgspec.json.encode(body))
+
+
+def hypothetical_objects(file: str, text: str, namespace: str) -> list[HypotheticalObject]:
+    """The slices, classes and claims of a file. Raises DecodeError, and ValueError for other objects."""
+    found: list[HypotheticalObject] = []
+    for document in objects(file, text):
+        group, _, version = str(document.get("apiVersion") or "").partition("/")
+        kind = str(document.get("kind") or "")
+        if group != GROUP or version not in _VERSIONS or kind not in _KINDS:
+            raise ValueError(
+                f"{file}: {document.get('apiVersion')} {kind or 'without a kind'} is not supported: give objects "
+                f"of kind {', '.join(_KINDS)} of {GROUP}/{', '.join(_VERSIONS)}"
+            )
+        item: HypotheticalObject = _KINDS[kind](version).decode(msgspec.json.encode(document))
+        found.append(hypothetical_claim(item, namespace) if isinstance(item, ResourceClaim) else item)
+    if not found:
+        raise ValueError(f"{file} contains no object of kind {', '.join(_KINDS)}")
+    return found

@@ -2,8 +2,8 @@
 
 `ClusterSnapshot` serves the purpose of cluster-autoscaler's ClusterSnapshot: questions try changes and drop them. It is
 immutable. A change returns a new snapshot; the old snapshot is still the state before the change. A snapshot stores
-only the differences from the cluster. What-if questions bind hundreds of pods one after the other and take whole nodes
-away, so they use a full copy (`insight.whatif.clustercopy`).
+only the differences from the cluster. What-if questions also replace DeviceClasses and ResourceSlices, and diagnose
+pods in the changed cluster, so they use a full copy (`insight.whatif.clustercopy`).
 
 Promises: a snapshot never changes the cluster. Changed claims and nodes replace those of the cluster. Removed pods hold
 no devices, no resources and no ports. A claim that only removed pods use is not allocated. A claim is read from the

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.manifests import draft, pods_of
+from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
 from dra_extender.insight.whatif.whatif import Changes, WhatIf
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
@@ -135,34 +135,83 @@ def test_what_does_not_exist_is_said(changes: Json, problem: str) -> None:
         ask(TWO, **changes)
 
 
-# --- pods of a file
+# --- objects and pods of a file
+
+
+def slice_of(host: str, pool: str, *devices: str) -> Json:
+    spec = {
+        "driver": GPU, "nodeName": host, "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": name, "attributes": {"model": {"string": "A"}}} for name in devices],
+    }  # fmt: skip
+    return object_of("ResourceSlice", name=pool, spec=spec)
+
+
+def object_of(kind: str, *, name: str = "n", uid: str = "", **more: Any) -> Json:
+    meta = {"name": name, **({"uid": uid} if uid else {})}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": meta, **more}
 
 
 def trial(count: int, device_class: str = "gpu") -> list[Json]:
     """A pod that does not exist, and the template of its claim."""
     exactly = {"deviceClassName": device_class, "count": count}
-    template = {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "t"},
-        "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}},
-    }  # fmt: skip
+    template = object_of(
+        "ResourceClaimTemplate", name="t", spec={"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+    )
     spec = {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
     return [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t"}, "spec": spec}, template]
 
 
+def ask_with(objects: list[Json], pods: list[Json] | None = None) -> WhatIf:
+    """Asked on two nodes, where p has the GPUs of one; w waits for two GPUs and x as well."""
+    documents = [GPUS, *TWO, *running("p", "a", "gpu-0", "gpu-1"), *waiting("w", 2), *waiting("x", 2)]
+    added = [item for each in objects for item in hypothetical_objects("f", json.dumps(each), "default")]
+    drafts = None
+    if pods is not None:
+        found = pods_of("f", json.dumps({"items": pods}))
+        drafts = [draft(each, found.claims, found.templates) for each in found.pods]
+    return what_if(Scene(documents, gates=GATES).view(), Changes(objects=tuple(added)), drafts)
+
+
+NEW = object_of("DeviceClass", name="new", spec={"selectors": []})
+
+
 @pytest.mark.parametrize(
-    ("pods", "expected"),
+    ("objects", "pods", "expected"),
     [
-        (trial(2), {"t": "fits"}),
-        (trial(3), {"t": "does not fit"}),
-        (trial(2, "new"), {"t": "does not fit"}),
-        (trial(1)[:1], {"t": "does not fit"}),
+        ([slice_of("a", "more", "m-0", "m-1")], None, {"w": "fits", "x": "would fit"}),
+        ([slice_of("a", "more", "m-0")], None, {"w": "fits", "x": "does not fit"}),
+        ([], trial(2), {"t": "fits"}),
+        ([], trial(3), {"t": "does not fit"}),
+        ([], trial(2, "new"), {"t": "does not fit"}),
+        ([NEW], trial(2, "new"), {"t": "would fit"}),
+        ([], trial(1)[:1], {"t": "does not fit"}),
     ],
 )
-def test_pods_of_a_file_are_placed_beside_those_that_run(pods: list[Json], expected: dict[str, str]) -> None:
-    documents = [GPUS, *TWO, *running("p", "a", "gpu-0", "gpu-1"), *waiting("w", 2), *waiting("x", 2)]
-    found = pods_of("f", json.dumps({"items": pods}))
-    drafts = [draft(each, found.claims, found.templates) for each in found.pods]
-    assert verdicts(what_if(Scene(documents, gates=GATES).view(), Changes(), drafts)) == expected
+def test_decisions_use_the_objects_and_pods_of_files(
+    objects: list[Json], pods: list[Json] | None, expected: dict[str, str]
+) -> None:
+    assert verdicts(ask_with(objects, pods)) == expected
+
+
+def test_a_slice_that_cannot_be_used_is_a_problem_of_the_answer() -> None:
+    assert "more" in ask_with([slice_of("a", "more", "m-0", "m-0")]).problems[0]
+
+
+def test_a_claim_cannot_pose_as_another_that_has_devices() -> None:
+    thief = object_of("ResourceClaim", name="thief", uid="claim-p", spec={})
+    assert verdicts(ask_with([thief])) == {"w": "fits", "x": "does not fit"}, "p keeps its devices"
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        (object_of("ResourceClaim", name="p", spec={}), "ResourceClaim default/p exists and is allocated: give the"),
+        (object_of("DeviceClass", name="", spec={}), "a DeviceClass has no metadata.name: give it one"),
+    ],
+)
+def test_an_object_that_cannot_be_added_is_refused(item: Json, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ask_with([item])
 
 
 PAIR = [CLASS, *(item for number in range(2) for item in (claim(f"g-{number}"), member(number, 2)))]

@@ -14,7 +14,7 @@ from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOp
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
 from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import GangShape, class_request, measuring
-from dra_extender.insight.manifests import Draft, claims_of
+from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of
 from dra_extender.insight.whatif.whatif import Changes, simulating
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
@@ -54,6 +54,8 @@ async def answer_what_if(given: WhatIfOptions) -> int:
     with unanswerable():
         written = await drafts(given, given.filename, namespace) if given.filename else None
         added = tuple(map(added_node, given.add_node or ()))
+        files = given.with_file or ()
+        objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
     cluster = await cluster_of(given)
     with unanswerable():
         pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
@@ -61,6 +63,7 @@ async def answer_what_if(given: WhatIfOptions) -> int:
             added=added,
             without=tuple(known_pod(cluster, name, namespace).metadata.key for name in given.without_pod or ()),
             drained=tuple(given.drain or ()),
+            objects=objects,
         )
         found = run_at_once(simulating(view_of(cluster, schedulers), changes, pods))
     status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO

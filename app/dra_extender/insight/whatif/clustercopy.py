@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.events import Applied, Removed
-from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
 from dra_extender.devices.ledger import HeldError, identity
@@ -65,13 +65,14 @@ class ClusterCopy:
         self.cluster = Cluster(view.features)
         self.pods = self.cluster.pods
         self.tenants = ResourcesInUse()
+        self._names = ResourceNames(self.cluster.classes, view.clock, view.config)
         self.view = View(
             cluster=self.cluster,
             decisions=view.decisions.on(self.cluster),
             pods=self.pods,
             clock=view.clock,
             config=view.config,
-            resources=ResourceNames(self.cluster.classes, view.clock, view.config),
+            resources=self._names,
             binding=dict(view.binding),
             clearing=frozenset(view.clearing),
             budgets=view.budgets,
@@ -84,7 +85,7 @@ class ClusterCopy:
         """The pod in the current state of the copy."""
         return SimulatedPod(pod, ClusterSnapshot(view=self.view, tenants=self.tenants, overlay=self.view.overlay()))
 
-    def put(self, item: Node | ResourceSlice | ResourceClaim) -> None:
+    def put(self, item: Node | ResourceSlice | DeviceClass | ResourceClaim) -> None:
         """Add the object, or replace the one of the same name."""
         if isinstance(item, ResourceClaim):
             known = self.cluster.ledger.get(item.metadata.namespace, item.metadata.name)
@@ -92,6 +93,7 @@ class ClusterCopy:
                 item = replace(item, metadata=replace(item.metadata, uid=known.metadata.uid))
             item = replace(item, metadata=replace(item.metadata, resource_version=""))
         self.cluster.apply(Applied(item))
+        self._names.classes_changed()
 
     def put_pod(self, pod: Pod) -> None:
         """Add the pod, or replace the one with the same UID."""

@@ -1,4 +1,4 @@
-"""What if nodes were added, nodes drained, or pods deleted: which pods would fit?
+"""What if nodes or devices were added, nodes drained, or pods deleted: which pods would fit?
 
 Promises: the cluster does not change, because all changes and bindings happen on a copy. Pods are placed one after the
 other: first the pods that lose their node, then pending pods, each by priority. Whether a pod fits without the changes
@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import MIRROR, Node, Pod
 from dra_extender.api.events import Removed
-from dra_extender.api.resource import ResourceSlice
-from dra_extender.insight.manifests import Draft
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
+from dra_extender.devices.validity import problems_of
+from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
@@ -34,11 +35,14 @@ MOST_ADDED: Final = 100
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """`added`: (node, number of nodes like it). `without`: pods to delete (namespace/name). `drained`: nodes."""
+    """`added`: (node, number of nodes like it to add). `without`: pods to delete (namespace/name). `drained`: nodes to
+    drain. `objects`: objects to add.
+    """
 
     added: tuple[tuple[str, int], ...] = ()
     without: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
+    objects: tuple[HypotheticalObject, ...] = ()
 
 
 def validate(view: View, changes: Changes) -> None:
@@ -52,6 +56,19 @@ def validate(view: View, changes: Changes) -> None:
         nodes_named(view.cluster.nodes, [name], f"drain[{number}]")
     for number, key in enumerate(changes.without):
         pod_named(view.pods, key, f"withoutPods[{number}]", "name a pod as NAMESPACE/NAME")
+    for item in changes.objects:
+        _validate_object(view, item)
+
+
+def _validate_object(view: View, item: HypotheticalObject) -> None:
+    meta = item.metadata
+    if not meta.name:
+        raise InvalidRequestError("", f"a {type(item).__name__} has no metadata.name", "give it one")
+    if isinstance(item, ResourceClaim):
+        known = view.ledger.get(meta.namespace, meta.name)
+        if known is not None and known.allocation is not None:
+            remedy = "give the claim another name, or delete its pods in the same request"
+            raise InvalidRequestError("", f"ResourceClaim {meta.key} exists and is allocated", remedy)
 
 
 Verdict = Literal["fits", "would fit", "no more", "does not fit"]
@@ -79,13 +96,14 @@ class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """`left_out`: pods that were not tried, because there are too many pods or nodes. The answer is not `complete`
-    then, nor if some node was not decided in time: such a pod counts as not fitting, and its reason says it. `work`:
-    nodes that were tried.
+    """`problems`: of the slices that the request adds. `left_out`: pods that were not tried, because there are too many
+    pods or nodes. The answer is not `complete` then, nor if some node was not decided in time: such a pod counts as not
+    fitting, and its reason says it. `work`: nodes that were tried.
     """
 
     nodes_added: tuple[str, ...]
     outcomes: tuple[PodOutcome, ...]
+    problems: tuple[str, ...] = ()
     left_out: int = 0
     complete: bool = True
     work: int = 0
@@ -94,6 +112,8 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
         """For people."""
         if self.nodes_added:
             yield f"With {counted(len(self.nodes_added), 'more node')}: {', '.join(self.nodes_added)}."
+        for problem in self.problems:
+            yield f"Problem: {problem}."
         if not self.outcomes and not self.left_out:
             yield "No pod is pending, and no pod would lose its node."
         for verdict, title in _TITLES:
@@ -142,6 +162,7 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     return WhatIf(
         nodes_added=tuple(node.name for node, _ in fresh),
         outcomes=outcomes,
+        problems=tuple(_problems(copy, changes)),
         left_out=left_out,
         complete=decided and not left_out,
         work=before.tried + after.tried,
@@ -195,6 +216,9 @@ def _add_drafts(copy: ClusterCopy, drafts: Sequence[Draft]) -> None:
 def _apply(
     copy: ClusterCopy, changes: Changes, concerned: _Concerned, fresh: Sequence[tuple[Node, list[ResourceSlice]]]
 ) -> Turns[None]:
+    for item in changes.objects:
+        copy.put(item)
+        yield
     for pod in concerned.deleted:
         copy.remove(pod)
         yield
@@ -222,6 +246,15 @@ def _fresh(view: View, changes: Changes) -> Iterator[tuple[Node, list[ResourceSl
         for suffix in itertools.islice(free, count):
             used.add(like + suffix)
             yield node_like(open_node, slices, suffix)
+
+
+def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
+    """Problems of the pools of the added slices."""
+    slices = [item for item in changes.objects if isinstance(item, ResourceSlice)]
+    for pool in dict.fromkeys((item.spec.driver, item.spec.pool.name) for item in slices):
+        published = copy.cluster.inventory.pools.get(pool)
+        for problem in problems_of(pool, tuple(published.newest()), copy.cluster.features) if published else ():
+            yield f"{problem.object}: {problem.what}"
 
 
 def _placed(placing: Placing, pods: Sequence[Pod]) -> Turns[dict[str, Placed]]:

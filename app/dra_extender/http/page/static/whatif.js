@@ -93,6 +93,7 @@ function answer(found) {
   });
   return [
     found.nodes_added.length > 0 && element("p", { class: "soft" }, `With ${counted(found.nodes_added.length, "more node")}.`),
+    ...found.problems.map((/** @type {string} */ problem) => element("p", { class: "problem" }, problem)),
     ...(lists.length ? lists : [element("p", {}, "No pod is pending, and none would lose its node.")]),
     found.left_out > 0 && element("p", { class: "soft" }, `Not evaluated: ${counted(found.left_out, "more pod")}.`),
   ];
