@@ -61,7 +61,7 @@ def test_a_node_that_is_not_ready_is_repaired_and_not_tolerated() -> None:
     [
         (
             "a shared claim is on another node than the devices of the pod's own claim",
-            "Suggestion: in the other claims of the pod, request only devices that node dgx-1 has. While claim weights "
+            "Suggestion: in claim own, request only devices that node dgx-1 has. While claim weights "
             "is allocated, the pod can only run there.",
         ),
         (

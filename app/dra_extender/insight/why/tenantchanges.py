@@ -27,6 +27,7 @@ from dra_extender.insight.why.candidates import (
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
+from dra_extender.scheduling.reader import listed
 from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -52,8 +53,9 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
     yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]
     staying = [pod for pod in others[:PODS] if not _ends(pod)]
-    yield ChangeList(Order.ENDING, [*map(_ended, ending[:PODS]), *([] if several else _together(ending))], joined=join)
-    yield ChangeList(Order.OTHER_POD, [*map(_ended, staying), *([] if several else _together(others))], joined=join)
+    for order, each, all_of_them in ((Order.ENDING, ending[:PODS], ending), (Order.OTHER_POD, staying, others)):
+        alone = [_ended(pod, found.pod) for pod in each]
+        yield ChangeList(order, [*alone, *([] if several else _together(all_of_them, found.pod))], joined=join)
     yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]], joined=join)
     unused = yield from _unused(found, groups, budget)
     yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
@@ -104,16 +106,22 @@ def _ends(pod: Pod) -> bool:
     return bool(pod.metadata.deletion_timestamp) or (controller is not None and controller.kind == "Job")
 
 
-def _ended(pod: Pod) -> CandidateChange:
+def _ended(pod: Pod, asking: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
-    return _without(pod, f"wait until pod {pod.metadata.key} ends", f"wait for pod {pod.metadata.key}", change)
+    shared = _named_claims(pod) & _named_claims(asking) if pod.metadata.namespace == asking.metadata.namespace else ()
+    uses = f", which uses {listed('claim', sorted(shared))}" if shared else ""
+    return _without(pod, f"wait until pod {pod.metadata.key} ends{uses}", f"wait for pod {pod.metadata.key}", change)
 
 
-def _together(pods: Sequence[Pod]) -> Sequence[CandidateChange]:
+def _named_claims(pod: Pod) -> set[str]:
+    return {each.resource_claim_name for each in pod.spec.resource_claims if each.resource_claim_name}
+
+
+def _together(pods: Sequence[Pod], asking: Pod) -> Sequence[CandidateChange]:
     """The end of the first pods of each node, two of them first. Pods that hold the most devices are the first."""
     nodes: dict[str, list[CandidateChange]] = {}
     for pod in pods:
-        nodes.setdefault(pod.spec.node_name, []).append(_ended(pod))
+        nodes.setdefault(pod.spec.node_name, []).append(_ended(pod, asking))
     counts = range(2, TOGETHER + 1)
     return [joined(each[:count]) for count in counts for each in nodes.values() if len(each) >= count][:PODS]
 

@@ -219,7 +219,8 @@ def _hint(found: Diagnosis) -> str:
         if isinstance(each, NodesExcluded) and each.obstacles[0].rule == "claim elsewhere":
             node = f"node {each.obstacles[0].asked}" if each.obstacles[0].asked else "one of its nodes"
             only = f"While claim {claim} is allocated, the pod can only run there."
-            return f"Suggestion: in the other claims of the pod, request only devices that {node} has. {only}"
+            others = " and ".join(each.labels) or "the other claims of the pod"
+            return f"Suggestion: in {others}, request only devices that {node} has. {only}"
     return _HINTS.get(found.rule, NO_CHANGE)
 
 

@@ -182,7 +182,7 @@ def _unavailable(statement: DevicesUnavailable) -> str:
         if used and loss.rule in USE:
             lead = {"in use": "", "capacity": "the rest is used "}.get(loss.rule, "used ")
             if loss.rule == "counters" and _have_several(statement.counters):
-                lead = "the counters are used "
+                lead = ""
             parts[index] += f" ({lead}{where}by {used})"
             break
     if statement.left:
@@ -222,8 +222,11 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
         counter = statement.counters[0]
         name = f"{counter.counter_set}/{counter.counter}"
         if _have_several(statement.counters):
-            need = "each needs more of its" if count == "all" else f"{count} {'needs' if one else 'need'} more of the"
-            return f"{need} counters than is left, such as counter {name}: {counter.asked} needed, {counter.left} left"
+            verb = "shares" if one or count == "all" else "share"
+            if statement.holders:
+                return f"{'each' if count == 'all' else count} {verb} counters with devices in use"
+            lead = f"{count} {'needs' if one else 'need'} more of a counter than is left"
+            return f"{lead}, such as {counter.asked} of {name}"
         return f"{count} {'needs' if one else 'need'} {counter.asked} of counter {name}, which has {counter.left} left"
     if loss.rule == "constraint" and statement.constraints:
         lead = "none satisfies" if count == "all" else f"{count} {'does' if one else 'do'} not satisfy"
