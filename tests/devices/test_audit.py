@@ -10,11 +10,11 @@ import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.audit import Auditor
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.usage import UsageIndex, Uses, uses_of
+from dra_extender.devices.usage import DeviceUse, UsageIndex, Uses, uses_of
 from tests.support.devices.objects import make_allocation, make_claim
 
 
@@ -262,3 +262,75 @@ def test_claims_are_not_looked_into_where_no_counter_is_overdrawn(catalogue: Cat
     assert auditor.rivals("mine", mine, "", lambda uid: True) == []
     assert auditor.involving("default/mine", mine, "") == ()
     assert "other" not in asked
+
+
+class Sharers:
+    """Claims that each have `shares` shares of device m, with `memory` each. Counts what is looked into."""
+
+    def __init__(self, claims: int, shares: int = 4, memory: str = "10m") -> None:
+        self.asked: list[str] = []
+        """UIDs of the claims that were looked into."""
+        self.devices = 0
+        """How often the users of a device were asked for."""
+        self.usage = UsageIndex(lambda pool: None)
+        self._claims: dict[str, tuple[ResourceClaim, Uses]] = {}
+        for number in range(claims):
+            results = [share("gpu/n/m", f"s{number}-{part}", memory) for part in range(shares)]
+            claim = make_claim(f"c{number}", 5, results)
+            uses = uses_of(claim.allocation, shares=True)
+            self.usage.replace(claim.metadata.uid, {}, uses)
+            self._claims[claim.metadata.uid] = claim, uses
+
+    def stored(self, uid: str) -> tuple[ResourceClaim, Uses] | None:
+        self.asked.append(uid)
+        return self._claims.get(uid)
+
+    def looking(self, catalogue: Catalogue, look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Look at the first claim."""
+        device = self.usage.device
+
+        def counted(id: DeviceID) -> DeviceUse | None:
+            self.devices += 1
+            return device(id)
+
+        monkeypatch.setattr(self.usage, "device", counted)
+        auditor, uses = Auditor(self.usage, lambda pool: catalogue, self.stored), self._claims["uid-c0"][1]
+        if look == "rivals":
+            auditor.rivals("uid-c0", uses, "", lambda uid: True)
+        elif look == "involving":
+            auditor.involving("default/c0", uses, "")
+        else:
+            auditor.is_unverifiable("uid-c0", uses, "")
+
+
+LOOKS = ["rivals", "involving", "unverifiable"]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_sharers_of_a_device_with_room_are_not_looked_into(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    sharers = Sharers(claims=20)
+    sharers.looking(catalogue, look, monkeypatch)
+    assert sharers.asked == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("memory", ["10m", "9"], ids=["room", "overdrawn"])
+def test_a_device_is_looked_at_once_however_many_shares_of_it_a_claim_has(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, look: str, memory: str
+) -> None:
+    few, many = Sharers(1, shares=2, memory=memory), Sharers(1, shares=32, memory=memory)
+    few.looking(catalogue, look, monkeypatch)
+    many.looking(catalogue, look, monkeypatch)
+    assert many.devices == few.devices
+
+
+def test_doubt_ends_at_the_first_other_user_of_a_device_that_is_not_published(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "device", lambda name, node: None)
+    sharers = Sharers(claims=20)
+    sharers.looking(catalogue, "unverifiable", monkeypatch)
+    assert set(sharers.asked) == {"uid-c0", "uid-c1"}
+    assert len(sharers.asked) == 5

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NoReturn
+
 import pytest
 
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError, Ledger
 from dra_extender.devices.usage import PoolID
@@ -27,6 +31,13 @@ def owners(ledger: Ledger, device: str) -> set[str]:
     driver, pool, name = device.split("/")
     use = ledger.in_use((driver, pool)).get(name)
     return set(use.owners) if use else set()
+
+
+class Unlisted(dict[tuple[str, str], Mapping[str, Quantity]]):
+    """Shares that cannot be enumerated."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("all shares were looked at")
 
 
 class TestVersions:
@@ -128,6 +139,18 @@ class TestUse:
         ledger.observe(make_claim("a", 1, ["gpu/node-1/d0#s1"]), watched=True)
         use = ledger.in_use(POOL)["d0"]
         assert (set(use.owners), set(use.shares)) == (set(), {("uid-a", "s1")})
+
+    def test_a_share_id_is_looked_for_without_a_look_at_all_shares(self, ledger: Ledger) -> None:
+        for name in ("a", "b"):
+            ledger.observe(make_claim(name, 1, ["gpu/node-1/d0#s1"]), watched=True)
+        ledger.forget("default/a", "uid-a")
+        use = ledger.in_use(POOL)["d0"]
+        use.shares = Unlisted(use.shares)
+        ledger.hold(make_claim("c", 2), make_allocation("gpu/node-1/d0#s2"), owner="pod")
+        with pytest.raises(HeldError, match="share s1 of device gpu/node-1/d0 exists already"):
+            ledger.hold(make_claim("d", 3), make_allocation("gpu/node-1/d0#s1"), owner="pod")
+        ledger.forget("default/b", "uid-b")
+        ledger.hold(make_claim("d", 3), make_allocation("gpu/node-1/d0#s1"), owner="pod")
 
     def test_shares_own_their_device_when_consumable_capacity_is_off(self) -> None:
         ledger = Ledger(FeatureGates(DRAConsumableCapacity=False), lambda pool: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hypothesis import settings
@@ -149,6 +150,12 @@ class LedgerMachine(RuleBasedStateMachine):
                 else:
                     shares.add((uid, share))
         assert self.in_use() == expected
+        for use in self.ledger.in_use(("gpu", "n")).values():
+            assert use.share_ids == Counter(share for _, share in use.shares)
+            consumed = Counter[str]()
+            for amounts in use.shares.values():
+                consumed.update({name: amount.nano for name, amount in amounts.items()})
+            assert use.consumed == consumed
 
     @invariant()
     def owners_are_those_of_the_known_versions(self) -> None:

@@ -1,8 +1,9 @@
 """Conflicts between stored allocations, and the claims that are involved.
 
-Promises: `rivals` and `involving` look only at the devices of one claim (and, where they consume counters, at the
-devices in use in their pools); `violations` looks at everything. None trusts that devices are still published: what is
-not published has no limits.
+Promises: `rivals` and `involving` look once at each device of one claim, and, if devices consume counters, at the
+devices in use in their pools. They look at the sharers of a device only if it has an owner, or if all shares together
+exceed a capacity. `violations` looks at everything. None trusts that devices are still published: what is not published
+has no limits.
 
 Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
 in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -22,7 +24,7 @@ from dra_extender.api.resource import AllocationResult, CounterSet, Device, Devi
 from dra_extender.devices.models import CounterID, counters_consumed
 from dra_extender.devices.nodeselection import only_node
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.usage import EVERY_DEVICE, PoolID, PoolUse, UsageIndex, Uses
+from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID, PoolUse, UsageIndex, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""
@@ -66,23 +68,20 @@ class Auditor:
             return other != uid and self._stored(other) is not None and eligible(other)
 
         found: set[str] = set()
-        pools: set[PoolID] = set()
-        for device, share in uses:
-            owners, sharers = self._users(device, counts)
-            found |= owners
-            if share is None or self._overdrawn_capacity(device, (node,), {uid} | sharers):
-                found |= sharers
-            pools.add(device[:2])
-        for pool in pools:
+        devices = {device for device, _ in uses}
+        for device in devices:
+            use = self._usage.device(device)
+            if use is None:
+                continue
+            found |= {owner for owner in use.owners if self._owns(owner, device) and counts(owner)}
+            owns = (device, None) in uses
+            if owns or self._may_be_overdrawn(device, use, node):
+                sharers = {user for user, _ in self._shares(device) if counts(user)}
+                if owns or self._overdrawn_capacity(device, (node,), {uid} | sharers):
+                    found |= sharers
+        for pool in {device[:2] for device in devices}:
             found |= self._counter_rivals(pool, uid, uses, node, counts)
         return sorted(found)
-
-    def _users(self, device: DeviceID, counts: Callable[[str], bool]) -> tuple[set[str], set[str]]:
-        use = self._usage.device(device)
-        if use is None:
-            return set(), set()
-        owners = {owner for owner in use.owners if self._owns(owner, device) and counts(owner)}
-        return owners, {user for user, _ in self._shares(device) if counts(user)}
 
     def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
         mine = {device[2] for device, _ in uses if device[:2] == pool}
@@ -106,10 +105,11 @@ class Auditor:
         """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
         a pool of which another claim may have any device.
         """
-        if any(self._stored_users((*device[:2], EVERY_DEVICE)) - {uid} for device, _ in uses):
-            return True
-        pools = {device[:2] for device, _ in uses if not self._has_limits(device, node)}
-        return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
+        devices = {device for device, _ in uses}
+        asked = {(*device[:2], EVERY_DEVICE) for device in devices}
+        pools = {device[:2] for device in devices if not self._has_limits(device, node)}
+        others = ((*pool, name) for pool in pools for name in self._devices_in(pool))
+        return any(user != uid for device in chain(asked, others) for user in self._stored_users(device))
 
     def _has_limits(self, device: DeviceID, node: str) -> bool:
         """Whether the device is published, and, when it consumes counters, all other devices of its pool are too."""
@@ -144,7 +144,9 @@ class Auditor:
     def _device_violations(self, device: DeviceID, node: str | None = None) -> Iterator[Violation]:
         """By what this node sees of the device, or what any node of its shares sees."""
         use = self._usage.device(device)
-        if use is None or (len(use.owners) < 2 and not use.shares) or device[2] == EVERY_DEVICE:
+        if use is None or device[2] == EVERY_DEVICE:
+            return
+        if len(use.owners) < 2 and not (use.shares and (use.owners or self._may_be_overdrawn(device, use, node))):
             return  # fast path: almost all devices are like this
         owners = {owner for owner in use.owners if self._owns(owner, device)}
         sharers = {user for user, _ in self._shares(device)}
@@ -161,7 +163,7 @@ class Auditor:
     def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
         if not any(self._counter_sets(pool, node)) or not self._overdrawn_counters(pool, node, use.devices):
             return
-        users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
+        users = {name: found for name in use.devices if (found := set(self._stored_users((*pool, name))))}
         for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():
             involved = {
                 user
@@ -185,10 +187,10 @@ class Auditor:
             if consumed is not None:
                 yield uid, consumed
 
-    def _stored_users(self, device: DeviceID) -> set[str]:
+    def _stored_users(self, device: DeviceID) -> Iterator[str]:
         use = self._usage.device(device)
-        owners = {owner for owner in use.owners if self._owns(owner, device)} if use else set()
-        return owners | {user for user, _ in self._shares(device)}
+        yield from (owner for owner in use.owners if self._owns(owner, device)) if use else ()
+        yield from (user for user, _ in self._shares(device))
 
     def _devices_in(self, pool: PoolID) -> Iterable[str]:
         use = self._usage.pool(pool)
@@ -196,6 +198,16 @@ class Auditor:
 
     def _names(self, uids: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(stored[0].metadata.key for uid in uids if (stored := self._stored(uid)) is not None))
+
+    def _may_be_overdrawn(self, device: DeviceID, use: DeviceUse, node: str | None) -> bool:
+        """Whether all shares together, held ones included, consume more of a capacity than this node sees; without a
+        node, whether they consume any.
+        """
+        published = self._device(device, node) if node is not None and use.consumed else None
+        if published is None:
+            return node is None and bool(use.consumed)
+        limits = ((published.capacity.get(name), amount) for name, amount in use.consumed.items())
+        return any(limit is not None and amount > limit.value.nano for limit, amount in limits)
 
     def _overdrawn_capacity(
         self, device: DeviceID, nodes: Iterable[str], users: set[str]

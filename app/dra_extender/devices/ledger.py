@@ -28,7 +28,6 @@ from dra_extender.devices.usage import (
     UsageIndex,
     Use,
     Uses,
-    pool_holdings,
     uses_of,
 )
 
@@ -260,7 +259,7 @@ class Ledger:
             return
         if use.owners:
             raise HeldError(claim, f"device {'/'.join(device)} is in use by claim {min(use.owners)}", device)
-        if share is not None and any(taken == share for _, taken in use.shares):
+        if share is not None and share in use.share_ids:
             raise HeldError(claim, f"share {share} of device {'/'.join(device)} exists already", device)
 
     def held(self, claim_uid: str) -> Hold | None:
@@ -324,14 +323,9 @@ class Ledger:
         if entry is None:
             return None
         if entry.holdings is None:
-            entry.holdings = pool_holdings(
-                {
-                    name: [
-                        *((None, {}) for _ in use.owners),
-                        *((share, used) for (_, share), used in use.shares.items()),
-                    ]
-                    for name, use in entry.devices.items()
-                }
+            entry.holdings = PoolHoldings(
+                {name for name, use in entry.devices.items() if use.owners},
+                {name: use.consumed for name, use in entry.devices.items() if use.shares},
             )
         return entry.holdings
 

@@ -127,7 +127,7 @@ class Overlay:
 
     def _is_taken(self, by_pool: Mapping[PoolID, Uses], device: DeviceID, share: str | None) -> bool:
         """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked.
-        `by_pool`: the uses by added claims. Linear in the users of the device.
+        `by_pool`: the uses by added claims. Linear in the owners of the device; if the share exists, in its users.
         """
         added = by_pool.get(device[:2], _NONE)
         if (device, None) in added or (device, share) in added:
@@ -135,7 +135,10 @@ class Overlay:
         known = self._cluster.ledger.in_use(device[:2]).get(device[2])
         return known is not None and (
             any(owner not in self._removed for owner in known.owners)
-            or any(taken == share and user not in self._removed for user, taken in known.shares)
+            or (
+                share in known.share_ids
+                and any(taken == share and user not in self._removed for user, taken in known.shares)
+            )
         )
 
     @property

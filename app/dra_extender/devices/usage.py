@@ -118,10 +118,14 @@ def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
 
 @dataclass(eq=False, slots=True)
 class DeviceUse:
-    """The users of one device: claims (by UID) that own it, and shares by (claim UID, share ID)."""
+    """The users of one device: claims (by UID) that own it, and shares by (claim UID, share ID). `share_ids`: how many
+    claims have the share. `consumed`: what all shares consume together; replaced when that changes.
+    """
 
     owners: set[str] = field(default_factory=set)
     shares: dict[tuple[str, str], Mapping[str, Quantity]] = field(default_factory=dict)
+    share_ids: dict[str, int] = field(default_factory=dict)
+    consumed: Amounts = field(default_factory=lambda: NO_AMOUNTS)
 
     def __bool__(self) -> bool:
         return bool(self.owners or self.shares)
@@ -187,6 +191,7 @@ class UsageIndex:
             entry.owners.add(uid)
         else:
             entry.shares[uid, share] = consumed
+            _count(entry, share, consumed, 1)
 
     def _remove(self, uid: str, use: Use) -> None:
         device, share = use
@@ -195,6 +200,16 @@ class UsageIndex:
         if share is None:
             entry.owners.discard(uid)
         else:
-            entry.shares.pop((uid, share), None)
+            _count(entry, share, entry.shares.pop((uid, share)), -1)
         if not entry:
             del devices[device[2]]
+
+
+def _count(use: DeviceUse, share: str, consumed: Mapping[str, Quantity], sign: int) -> None:
+    """Count a share that came (`sign` 1) or went (-1)."""
+    use.share_ids[share] = use.share_ids.get(share, 0) + sign
+    if not use.share_ids[share]:
+        del use.share_ids[share]
+    if consumed:
+        changed = {name: use.consumed.get(name, 0) + sign * amount.nano for name, amount in consumed.items()}
+        use.consumed = {name: amount for name, amount in {**use.consumed, **changed}.items() if amount}

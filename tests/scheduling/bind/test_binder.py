@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from dra_extender.api.meta import format_time
-from dra_extender.api.resource import FINALIZER
+from dra_extender.api.resource import FINALIZER, ResourceClaim
+from dra_extender.devices.ledger import Ledger
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata
@@ -31,6 +33,24 @@ async def test_a_fresh_claim_takes_three_writes_in_order(world: World, pending: 
     assert devices(claim) == {("gpu.example.com", "n1", "a")}
     assert [entry.name for entry in claim.status.reserved_for] == ["p"]
     assert ("DevicesAllocated", "claim c: allocated gpu.example.com/n1/a on node n1") in service.client.events
+
+
+async def test_rivals_of_different_claims_are_looked_for_in_different_turns(
+    world: World, small: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod may have a thousand claims."""
+    service = world.service(*small, make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
+    asked: list[str] = []
+    rivals = Ledger.rivals
+
+    def asked_for(ledger: Ledger, claim: ResourceClaim) -> tuple[ResourceClaim, ...]:
+        asked.append(claim.metadata.name)
+        asyncio.get_running_loop().call_soon(asked.append, "next turn")
+        return rivals(ledger, claim)
+
+    monkeypatch.setattr(Ledger, "rivals", asked_for)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert asked == ["c", "next turn", "d", "next turn"]
 
 
 async def test_a_finalizer_that_goes_between_filter_and_bind_is_stored_again(world: World, small: Objects) -> None:

@@ -16,6 +16,7 @@ Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of plugins/dynamicresourc
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import msgspec
@@ -222,7 +223,9 @@ class Attempt:
         if not await context.event_handler.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         context.observer.took("own_write_on_watch", view.clock.monotonic() - started)
-        for claim in self._check_claims():
+        for number, claim in enumerate(self._check_claims()):
+            if number:
+                await asyncio.sleep(0)  # a pod may have many claims, and each look may be long
             rivals = ledger.rivals(claim)
             if rivals:
                 context.report_rivals(claim, rivals)
