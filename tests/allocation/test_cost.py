@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +16,28 @@ from dra_extender.allocation.budget import CountingBudget
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import OpenRequest
-from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.requests import (
+    CONDITION_BYTES,
+    CONDITIONS_PER_UNIT,
+    DeviceFilter,
+    Filters,
+    prepare,
+)
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.state import SearchState
 from dra_extender.devices.inventory import node_view
 from tests.support.allocation.costs import LINES_PER_UNIT, QUESTIONS, cost
 from tests.support.allocation.grammar import expensive
-from tests.support.allocation.scenarios import claim, device, request, resource_slice, scenario
+from tests.support.allocation.scenarios import (
+    ask,
+    claim,
+    device,
+    first_available,
+    request,
+    resource_slice,
+    scenario,
+)
 from tests.support.counting import lines
 
 TRIES = 300
@@ -77,3 +92,53 @@ def test_comparing_taints_with_tolerations_is_charged() -> None:
     found = lines(lambda: suitability(view.devices[0].model, ask.filter, budget), 10**6, "allocation", "api")
     assert found > 10_000
     assert found <= LINES_PER_UNIT * budget.used
+
+
+@pytest.mark.parametrize("release", ["1.36", "1.37"])
+@pytest.mark.parametrize("capacities", [0, 1, 32])
+def test_comparing_requested_capacity_is_charged(release: str, capacities: int) -> None:
+    """Each of a pod's requests can ask for another amount."""
+    policy = {"default": "8", "validRange": {"min": "1", "max": "999999", "step": "1"}}
+    offered = {f"c{number}": {"value": "1000000", "requestPolicy": policy} for number in range(capacities)}
+    wanted = {name: str(7 + number) for number, name in enumerate(offered)}
+    content = {**device("d", allowMultipleAllocations=True), "capacity": offered}
+    asking = [claim(request("r", capacity={"requests": wanted}))]
+    case = Scenario({**scenario([resource_slice([content])], asking), "release": release})
+    prepared = prepare(case.claims, case.classes, case.features)
+    assert not isinstance(prepared, Failure)
+    view = node_view(case.node, case.slices, case.rules, case.features)
+    (ask,), budget = prepared.requests[0].asks, CountingBudget()
+    suitability(view.devices[0].model, ask.filter)
+    view.devices[0].model.memo.clear()
+    ask.filter.answers.clear()
+    found = lines(lambda: suitability(view.devices[0].model, ask.filter, budget), 10**6, "allocation", "api")
+    assert found <= LINES_PER_UNIT * budget.used
+
+
+def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
+    """The API server limits the number of neither."""
+
+    def units(**fields: Any) -> int:
+        case = Scenario(scenario([], [claim(first_available("r", ask(), ask(**fields)))]))
+        spent: list[int] = []
+        assert not isinstance(prepare(case.claims, case.classes, case.features, spend=spent.append), Failure)
+        return sum(spent)
+
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(1_000)]
+    capacity = {"requests": {f"c{number}": "1" for number in range(1_000)}}
+    assert units(tolerations=tolerations) - units() == 1_000 // CONDITIONS_PER_UNIT
+    assert units(capacity=capacity) - units() == 1_000 // CONDITIONS_PER_UNIT
+
+
+def test_filters_that_nobody_uses_keep_a_limited_number_of_tolerations_and_amounts() -> None:
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(5_000)]
+    capacity = {"requests": {f"c{number}": "1" for number in range(5_000)}}
+    filters, kept = Filters(2**21), list[DeviceFilter]()
+    for number in range(8):
+        fields = {"tolerations": [*tolerations, {"key": f"of-{number}"}]} if number % 2 else {"capacity": capacity}
+        case = Scenario(scenario([], [claim(request("r", 1, f"{number} > 0", **fields))]))
+        prepared = prepare(case.claims, case.classes, case.features, filters)
+        assert not isinstance(prepared, Failure)
+        kept.append(prepared.requests[0].asks[0].filter)
+    assert all(filter.size >= 5_000 * CONDITION_BYTES for filter in kept)
+    assert len(filters._recent) == 1

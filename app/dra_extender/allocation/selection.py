@@ -28,6 +28,9 @@ from dra_extender.devices.pools import NodeView
 COMPARED: Final = 4
 """Taints that are compared with a toleration per unit of work."""
 
+ANSWER: Final = 8
+"""Units that an answer costs beside its selectors, and again for each capacity of the device."""
+
 
 class EvaluationFailure(msgspec.Struct, frozen=True):
     """Why evaluating a device failed. `index` counts the selectors of the class or of the request."""
@@ -178,6 +181,7 @@ def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -
     if off:
         return _NOT_SELECTED["binding conditions"]
     takes: Consumed | None = ()
+    budget.spend(ANSWER * (1 + len(traits.capacity)))
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         try:
             takes = consumed(traits.capacity, filter.capacity, features)
