@@ -18,7 +18,6 @@ from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import OpenRequest
 from dra_extender.allocation.requests import (
     CONDITION_BYTES,
-    CONDITIONS_PER_UNIT,
     DeviceFilter,
     Filters,
     prepare,
@@ -126,8 +125,8 @@ def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
 
     tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(1_000)]
     capacity = {"requests": {f"c{number}": "1" for number in range(1_000)}}
-    assert units(tolerations=tolerations) - units() == 1_000 // CONDITIONS_PER_UNIT
-    assert units(capacity=capacity) - units() == 1_000 // CONDITIONS_PER_UNIT
+    assert units(tolerations=tolerations) - units() == 1_000
+    assert units(capacity=capacity) - units() == 1_000
 
 
 def test_filters_that_nobody_uses_keep_a_limited_number_of_tolerations_and_amounts() -> None:

@@ -9,6 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -46,6 +47,9 @@ MOST_FILTERS: Final = 2**13
 
 FILTER_BYTES: Final = 2**13
 """What a filter counts for at least."""
+
+CONDITION_BYTES: Final = 256
+"""What a toleration or a requested capacity counts for. Making it ready costs a unit."""
 
 Capacity = tuple[tuple[str, Quantity], ...]
 
@@ -92,8 +96,8 @@ class DeviceFilter:
         self.answers: dict[Any, Any] = {}
         self.room = REMEMBERED
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
-        compiled = sum(map(remembered_bytes, (*class_selectors, *selectors)))
-        self.size = min(FILTER_BYTES + compiled, REMEMBERED_BYTES // 4)
+        kept = FILTER_BYTES + CONDITION_BYTES * (len(tolerations) + len(capacity))
+        self.size = min(kept + sum(map(remembered_bytes, (*class_selectors, *selectors))), REMEMBERED_BYTES // 4)
         """How many bytes it counts for: at least four filters are remembered, however large they are."""
 
     def keep(self) -> None:
@@ -273,7 +277,7 @@ def prepare(
     index = sum(len(requests) for requests, _ in prepared)
     try:
         for claim in claims[len(prepared) :]:
-            spend(REQUEST * sum(1 + len(request.first_available) for request in claim.spec.devices.requests))
+            spend(sum(map(_units_to_prepare, claim.spec.devices.requests)))
             ready = _claim(claim, len(prepared), index, _Context(classes, features, known))
             index += len(ready[0])
             prepared.append(ready)
@@ -282,8 +286,19 @@ def prepare(
     ready_claims = (PreparedClaim(claim, *ready) for claim, ready in zip(claims, prepared, strict=True))
     found = PreparedClaims(tuple(ready_claims), features, values)
     if len(found.requests) * MAX_ALTERNATIVES > REMEMBERED // 2:
-        _make_room(found)
+        used = {ask.filter for request in found.requests for ask in request.asks}
+        for filter in used:  # twice as much as the claims need, so that forgotten answers are soon complete again
+            filter.room = max(filter.room, 2 * min(len(used), MOST_FILTERS))
     return found
+
+
+def _sources(request: DeviceRequest) -> Sequence[ExactDeviceRequest | DeviceSubRequest]:
+    return request.first_available or ((request.exactly,) if request.exactly is not None else ())
+
+
+def _units_to_prepare(request: DeviceRequest) -> int:
+    asks = ((each.tolerations, each.capacity.requests if each.capacity else ()) for each in _sources(request))
+    return REQUEST * (1 + len(request.first_available)) + sum(map(len, chain.from_iterable(asks)))
 
 
 class _Context(NamedTuple):
@@ -292,13 +307,6 @@ class _Context(NamedTuple):
     classes: Mapping[str, DeviceClass]
     features: FeatureGates
     filters: Filters
-
-
-def _make_room(prepared: PreparedClaims) -> None:
-    """Twice as much as the claims need, so that forgotten answers are soon complete again."""
-    filters = {ask.filter for request in prepared.requests for ask in request.asks}
-    for filter in filters:
-        filter.room = max(filter.room, 2 * min(len(filters), MOST_FILTERS))
 
 
 def _claim(claim: ResourceClaim, number: int, first: int, context: _Context) -> Ready:
@@ -350,19 +358,15 @@ def _asks(
     where = f"{label}, request {request.name}"
     if request.first_available and not context.features.DRAPrioritizedList:
         raise _Invalid(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
-    sources: tuple[ExactDeviceRequest | DeviceSubRequest, ...]
-    sources = request.first_available or ((request.exactly,) if request.exactly is not None else ())
+    sources = _sources(request)
     if not sources:
         raise _Invalid(f"{where}: has neither exactly nor firstAvailable (unsupported request type?)")
     if not context.features.DRAConsumableCapacity:
-        for source in sources:
-            if source.capacity is not None:
-                name = (
-                    f"subrequest {source.name}" if isinstance(source, DeviceSubRequest) else f"request {request.name}"
-                )
-                raise _Invalid(
-                    f"{label}, {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
-                )
+        for each in sources:
+            if each.capacity is not None:
+                name = f"subrequest {each.name}" if isinstance(each, DeviceSubRequest) else f"request {request.name}"
+                why = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+                raise _Invalid(f"{label}, {name}: {why}")
     return tuple(_ask(label, request.name, source, constraints, context) for source in sources)
 
 
