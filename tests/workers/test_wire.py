@@ -9,7 +9,8 @@ import pytest
 from bench.allocation import vectors
 from dra_extender.allocation import allocator as allocators
 from dra_extender.allocation.allocator import Allocator, reply_to
-from dra_extender.allocation.plan import Plan
+from dra_extender.allocation.constraints import Values
+from dra_extender.allocation.plan import NO_SOLUTION, Plan, Unfit
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.workerrequests import SearchReply, SearchRequest
@@ -28,11 +29,12 @@ from dra_extender.workers.wire import (
     length,
 )
 from tests.support.allocation.newgates import random_scenario
+from tests.support.allocation.scenarios import DRIVER, claim, device, request, resource_slice, scenario
 
 
-def question_of(scenario: Scenario) -> SearchRequest | None:
+def question_of(scenario: Scenario, values: Values = ()) -> SearchRequest | None:
     """None for claims that are wrong on every node."""
-    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features, values=values)
     if not isinstance(prepared, PreparedClaims):
         return None
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
@@ -76,6 +78,19 @@ def test_the_result_of_a_search_is_made_without_preparing_the_search_again(monke
         assert to_builtins(replayed) == to_builtins(found)
         made += isinstance(found, Plan)
     assert made > 20
+
+
+def test_a_search_takes_only_devices_with_the_values_that_they_must_have() -> None:
+    devices = [device("a", {"rack": "x"}), device("b", {"rack": "y"})]
+    case = scenario([resource_slice(devices)], [claim(request("r"))])
+    question = question_of(Scenario(case), ((f"{DRIVER}/rack", ("str", "y")),))
+    assert question is not None
+    reply = reply_to(decode_request(encode_request(question)[HEADER.size :]))
+    assert reply == SearchReply(2, ((0, 0, 1),))
+    allocator = Allocator(share_ids=lambda: "share")
+    assert isinstance(allocator.replay(question.prepared, question.view, reply), Plan)
+    wrong = allocator.replay(question.prepared, question.view, SearchReply(2, ((0, 0, 0),)))
+    assert wrong == Unfit(NO_SOLUTION, 2)
 
 
 def has_a_selector(question: SearchRequest) -> bool:

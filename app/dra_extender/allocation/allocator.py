@@ -34,6 +34,7 @@ from msgspec.structs import replace
 
 from dra_extender.allocation import selectors
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget, search_work
+from dra_extender.allocation.constraints import having
 from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from dra_extender.allocation.proofs.bounds import ALL, Bounds, Proof
 from dra_extender.allocation.requests import Ask, PreparedClaim, PreparedClaims
@@ -153,20 +154,24 @@ class Allocator:
     def replay(
         self, prepared: PreparedClaims, view: NodeView, reply: SearchReply, budget: WorkBudget = UNLIMITED
     ) -> Plan | Unfit | Failure:
-        """The result of a search that a worker made on the same state. Costs as much as the devices that it took; the
-        search is not prepared again. Raises what the budget does.
+        """The result of a search that a worker made on the same state. A device that the rules of single devices leave
+        out, or that lacks one of the values, makes the node unfit. The search is not prepared again. Raises what the
+        budget does.
         """
         if reply.reason:
             return Unfit(reply.reason, reply.steps)
         try:
             if reply.error:
                 raise FatalError(reply.error, reply.claim)
-            shareable = view.multi if prepared.features.DRAConsumableCapacity else 0
+            shareable, allowed = view.multi if prepared.features.DRAConsumableCapacity else 0, view.all
+            if prepared.values:
+                budget.spend(len(view.devices) * len(prepared.values))
+                allowed = having(view, prepared.values, prepared.features.DRAListTypeAttributes)
             taken: list[Taken] = []
             for request, alternative, device in reply.taken:
                 source, ask = prepared.requests[request], prepared.requests[request].asks[alternative]
                 found = candidates(view, ask.filter, budget)
-                if not found.usable >> device & 1:
+                if not (found.usable & allowed) >> device & 1:
                     return Unfit(NO_SOLUTION, reply.steps)
                 taken.append(Taken(RequestOption(ask, source.claim, request, found), device))
                 if shareable >> device & 1:

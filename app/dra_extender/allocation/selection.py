@@ -29,7 +29,7 @@ COMPARED: Final = 4
 """Taints that are compared with a toleration per unit of work."""
 
 ANSWER: Final = 8
-"""Units that an answer costs beside its selectors, and again for each capacity of the device."""
+"""Units that an answer costs without its selectors, and again for each capacity of the device."""
 
 
 class EvaluationFailure(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.requests import DeviceFilter, Filters, PreparedClaim, PreparedClaims, prepare
 from dra_extender.allocation.selection import Suitability
@@ -48,6 +49,7 @@ class SearchWire(msgspec.Struct, frozen=True, eq=False):
     claims: tuple[ResourceClaim, ...]
     classes: Mapping[str, DeviceClass]
     features: FeatureGates
+    values: Values
     view: NodeView
     held: Mapping[PoolID, PoolHoldings]
     suited: tuple[Mapping[DeviceModel, Suitability], ...]
@@ -119,6 +121,7 @@ def _wired(request: SearchRequest) -> SearchWire:
         claims=tuple(_claim(claim) for claim in prepared.claims),
         classes={name: _class(found) for claim in prepared.claims for name, found in claim.classes.items()},
         features=prepared.features,
+        values=prepared.values,
         view=view,
         held=request.held,
         suited=tuple(
@@ -143,7 +146,7 @@ def _class(found: DeviceClass) -> DeviceClass:
 
 
 def _search(found: SearchWire, filters: Filters | None) -> SearchRequest:
-    prepared = prepare(found.claims, found.classes, found.features, filters)
+    prepared = prepare(found.claims, found.classes, found.features, filters, found.values)
     if isinstance(prepared, Failure):
         raise WireError(prepared.error)
     for filter, suited in zip(_filters(prepared), found.suited, strict=True):

@@ -1,23 +1,17 @@
-"""Workers in virtual time: the same answers, in this process, after a while that a test chooses."""
+"""Workers in virtual time: the same answers, in this process, after a while that a test chooses. Requests and replies
+are encoded and decoded as for a process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from dra_extender.allocation.allocator import reply_to
-from dra_extender.allocation.workerrequests import Overrun, RequestKind, WorkerReply, WorkerRequest, kind_of
+from dra_extender.allocation.workerrequests import Overrun, RequestKind, WorkerRequest, kind_of
+from dra_extender.workers.wire import HEADER, TimedReply, decode_reply, decode_request, encode_reply, encode_request
 
 NEVER = -1.0
-
-
-class Done(msgspec.Struct, frozen=True):
-    """What became of a question."""
-
-    reply: WorkerReply
-    seconds: float
 
 
 class VirtualWorkers:
@@ -40,17 +34,19 @@ class VirtualWorkers:
         """No process can be started."""
         return cls(lambda _: NEVER)
 
-    async def answer(self, question: WorkerRequest) -> Done:
+    async def answer(self, question: WorkerRequest) -> TimedReply:
         self.asked.append(kind_of(question))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             seconds = self._seconds(question)
             if seconds == NEVER:
-                return Done(Overrun("start", "no worker process starts"), 0.0)
+                return TimedReply(Overrun("start", "no worker process starts"), 0.0)
             await asyncio.sleep(min(seconds, self._most))
             if seconds > self._most:
-                return Done(Overrun("time", f"needs more than {self._most:g} s"), self._most)
-            return Done(reply_to(question, 100_000), seconds)
+                return TimedReply(Overrun("time", f"needs more than {self._most:g} s"), self._most)
+            sent = decode_request(encode_request(question)[HEADER.size :])
+            reply = encode_reply(TimedReply(reply_to(sent, 100_000), seconds))
+            return decode_reply(reply[HEADER.size :])
         finally:
             self._at_once -= 1
