@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import msgspec
@@ -93,6 +94,25 @@ async def test_cpu_of_nodes_is_counted_with_that_of_pods_that_are_nominated_ther
         world.add(*waiting(name, cpu="5"))
     await world.settle(1.0)
     assert sorted(nominated(world).values()) == ["n1", "n2"]
+
+
+async def test_what_a_nomination_takes_of_its_node_ends_with_the_leadership(world: World) -> None:
+    """While the service did not lead, another pod got the device, so the pod is not nominated again."""
+    world.add(*with_devices(n1=1))
+    service = world.service(config=ALWAYS)
+    leading = asyncio.create_task(service.extender.run())
+    world.add(*waiting("a", cpu="5"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n1"}
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
+    world.add(*waiting("b"))
+    assert await service.bind(world.api.pod("b"), "n1") == ""
+    leading = asyncio.create_task(service.extender.run())
+    await world.settle(10.0)
+    assert (nominated(world), service.extender._usage.used("n1")[0].get("cpu", 0)) == ({}, 0)
+    leading.cancel()
+    await asyncio.gather(leading, return_exceptions=True)
 
 
 async def test_a_nomination_is_withdrawn_when_the_devices_are_taken_by_somebody_else(world: World) -> None:

@@ -44,8 +44,6 @@ WAIT_SECONDS: Final = 0.5
 """Least and longest time between two passes over the queue."""
 CONCURRENT: Final = 64
 """Requests at the same time."""
-PORTION: Final = 32
-"""Nominations checked in one turn of the event loop."""
 CHECK_SECONDS: Final = 1.5
 """How often the controller decides again whether a pod fits on its nominated node."""
 CLEARED_SECONDS: Final = 2.0
@@ -160,6 +158,8 @@ class EarlyNominationController:
 
     async def run(self) -> None:
         """Until cancelled."""
+        for nomination in self.nominations:
+            self._usage.give_up(nomination.uid)
         self.nominations.clear()
         self._removals.clear()
         try:
@@ -204,9 +204,8 @@ class EarlyNominationController:
                     self._end(nomination, "withdrawn")
 
     async def _check_all(self) -> None:
-        for number, nomination in enumerate(self.nominations, start=1):
-            if number % PORTION == 0:
-                await asyncio.sleep(0)
+        for nomination in self.nominations:
+            await asyncio.sleep(0)
             if self.nominations.get(nomination.uid) is nomination and nomination.uid not in self._view.binding:
                 await self._check(nomination)
 
