@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from time import perf_counter_ns
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
-import msgspec
 import typer
 
 from dra_extender.cli.output import FAILED, NO, YES
@@ -27,24 +25,18 @@ def allocate(
     Exit status: 0 if all claims were allocated, 1 if some were not, 2 if a line is not a valid scenario.
     """
     from dra_extender.allocation.scenario import answer
-    from dra_extender.cli.scenarios import parsed, strict
+    from dra_extender.cli.scenarios import answer_lines, strict
     from dra_extender.insight.why.text import tally_text
 
-    status, text = YES, tally_text if explain else None
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if not line.strip():
-            continue
-        name = f"line {number}"
-        try:
-            case = parsed(line)
-            name = str(case.get("name") or "")
-            found = answer(strict(case), share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
-        except ValueError as problem:
-            found = {"name": name, "kind": "error", "allocations": None, "error": str(problem), "steps": 0, "micros": 0}
-        status = max(status, _STATUSES[found["kind"]])
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
-        sys.stdout.buffer.flush()
-    raise typer.Exit(status)
+    text = tally_text if explain else None
+
+    def decide(case: dict[str, Any]) -> dict[str, Any]:
+        return answer(strict(case), share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, text=text)
+
+    def refuse(name: str, problem: str) -> dict[str, Any]:
+        return {"name": name, "kind": "error", "allocations": None, "error": problem, "steps": 0, "micros": 0}
+
+    raise typer.Exit(max((_STATUSES[found["kind"]] for found in answer_lines(decide, refuse)), default=YES))
 
 
 _STATUSES: Final = {"allocated": YES, "unschedulable": NO, "error": FAILED}

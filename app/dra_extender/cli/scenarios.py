@@ -1,12 +1,15 @@
-"""Scenarios of `allocate` and `selector --batch`, one JSON line each.
+"""Scenarios of the offline commands: JSON lines on standard input, one JSON line on standard output for each.
 
-`strict` refuses a field that is unknown or has the wrong type, with its path, and fills in the defaults of the API
-server; it checks the specs of objects field by field, not metadata and status.
+Promises: one answer per non-empty line, in order, written as soon as it is known. A line that is not valid gets an
+answer with the problem, and the next lines are still answered. `strict` refuses a field that is unknown or has the
+wrong type, with its path, and fills in the defaults of the API server; it checks the specs of objects field by field,
+not metadata and status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -45,7 +48,28 @@ class _Scenario(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fie
     release: str = ""
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def answer_lines(
+    answer: Callable[[dict[str, Any]], dict[str, Any]], refuse: Callable[[str, str], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Answer every line; yields the answers. `refuse`: the answer to a line that is not a JSON object, or for which
+    `answer` raises ValueError, by the name of the line and the problem.
+    """
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        if not line.strip():
+            continue
+        name = f"line {number}"
+        try:
+            case = _parsed(line)
+            name = str(case.get("name") or "")
+            found = answer(case)
+        except ValueError as problem:
+            found = refuse(name, str(problem))
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.flush()
+        yield found
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
     """The object of a line. Raises ValueError."""
     try:
         case = orjson.loads(line)

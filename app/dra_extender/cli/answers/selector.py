@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -19,7 +19,7 @@ from dra_extender.cli.answers.answer import answered, unanswerable
 from dra_extender.cli.cluster import read_slices
 from dra_extender.cli.output import FAILED, NO, YES, UnanswerableError, is_coloured, table, terminal_width
 from dra_extender.cli.questions import SelectorOptions
-from dra_extender.cli.scenarios import parsed
+from dra_extender.cli.scenarios import answer_lines
 from dra_extender.insight.manifests import objects, text_of
 from dra_extender.plaintext import counted, printable
 
@@ -62,19 +62,16 @@ async def answer(given: SelectorOptions) -> int:
 
 
 def _batch() -> int:
-    """One answer per line, in order, written as soon as it is known."""
-    programs, status = Programs(), YES
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        if not line.strip():
-            continue
-        try:
-            found = batch_answer(parsed(line), programs)
-        except ValueError as problem:
-            found = {"name": f"line {number}", "result": "error", "message": str(problem)}
-            status = FAILED
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
-        sys.stdout.buffer.flush()
-    return status
+    """Fails only for lines that are not valid, not for selectors."""
+    programs, refused = Programs(), list[str]()
+
+    def refuse(name: str, problem: str) -> dict[str, Any]:
+        refused.append(name)
+        return {"name": name, "result": "error", "message": problem}
+
+    for _ in answer_lines(lambda case: batch_answer(case, programs), refuse):
+        pass
+    return FAILED if refused else YES
 
 
 def _slices_of(file: str) -> list[ResourceSlice]:
