@@ -11,7 +11,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.insight.why.redaction import redacted
-from dra_extender.insight.why.statements import DevicesUnavailable, HoldingClaim
+from dra_extender.insight.why.statements import DevicesUnavailable, HoldingClaim, Scope, Unsatisfiable
 from dra_extender.insight.why.wording import in_unit, obstacle_text, text_of
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.noderules import Obstacle
@@ -228,3 +228,16 @@ NUMBER = 'device.attributes["gpu.example.com"].n'
 )
 def test_what_kubernetes_1_37_adds_is_named(case: dict[str, Any], gate: str, expected: str) -> None:
     assert reason(case, f"{gate}=true" if gate else "") == expected
+
+
+@pytest.mark.parametrize(
+    ("scope", "where"),
+    [
+        (Scope(1, 3, ("every-each-of",)), "node every-each-of"),
+        (Scope(2, 3, ("each-of", "every")), "any of 2 nodes (each-of, every)"),
+        (Scope(3, 3, ("every",)), "any node"),
+    ],
+)
+def test_that_something_is_impossible_is_told_of_any_node_and_names_stay(scope: Scope, where: str) -> None:
+    statement = Unsatisfiable("ns/c", "claim c", scope, "not enough devices are left")
+    assert text_of([statement]) == f"claim c cannot be satisfied on {where}: not enough devices are left"

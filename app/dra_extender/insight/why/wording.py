@@ -90,7 +90,7 @@ def _text(statement: Statement) -> str:
         case Unsatisfiable(label=""):
             return f"{nodes_text(statement.scope)}: {statement.cause}"
         case Unsatisfiable():
-            nodes = nodes_text(statement.scope).replace("every", "any", 1).replace("each of", "any of", 1)
+            nodes = nodes_text(statement.scope, negated=True)
             text = f"{statement.label} cannot be satisfied on {nodes}: {statement.cause}"
             used = _used_by("used", statement.scope, statement.holders)
             others = _used_by(OTHERS, statement.scope, statement.others)
@@ -127,16 +127,16 @@ def _gang(statement: GangUnplaced) -> str:
     return f"{statement.gang}: {have}{pods} fit {where}{rest}"
 
 
-def nodes_text(scope: Scope) -> str:
-    """Such as "node n1", "each of 3 nodes (n1, n2, n3)" or "every node"."""
+def nodes_text(scope: Scope, *, negated: bool = False) -> str:
+    """Such as "node n1", "each of 3 nodes (n1, n2, n3)" or "every node"; after "not", "any" for "each" and "every"."""
     if scope.count == 1:
         claims = [each.partition("/")[2] for each in scope.claims]
         allocated = f"{listed('claim', claims)} {'is' if len(claims) == 1 else 'are'} allocated"
         return f"node {scope.nodes[0]}" + (f" (where {allocated})" if scope.claims else "")
     if scope.count == scope.compared:
-        return EVERY_NODE
+        return "any node" if negated else EVERY_NODE
     names = ", ".join(scope.nodes[:NODES]) + (", …" if scope.count > NODES else "")
-    return f"each of {scope.count} nodes ({names})"
+    return f"{'any' if negated else 'each'} of {scope.count} nodes ({names})"
 
 
 def _apart(scope: Scope, obstacle: Obstacle) -> str:
