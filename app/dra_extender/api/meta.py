@@ -48,7 +48,9 @@ class OwnerReference(Object, frozen=True, gc=False):
 
 
 class ObjectMeta(Object, frozen=True, gc=False):
-    """metav1.ObjectMeta, reduced to the fields that are read: managedFields is not among them."""
+    """metav1.ObjectMeta, reduced to the fields that are read: managedFields is not among them, and of labels and
+    annotations `LABELS_OF_OBJECT` each.
+    """
 
     name: str = ""
     namespace: str = ""

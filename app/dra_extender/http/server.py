@@ -108,14 +108,17 @@ class Listener:
                     self._drop(next(iter(self._silent)))
 
     def _speaks(self, client: socket.socket) -> None:
-        self._silent.pop(client).cancel()
-        asyncio.get_running_loop().remove_reader(client)
+        self._forget(client)
         self._speaking.put_nowait(client)
 
     def _drop(self, client: socket.socket) -> None:
+        self._forget(client)
+        client.close()
+
+    def _forget(self, client: socket.socket) -> None:
+        """It is not silent any more, or its time is over."""
         self._silent.pop(client).cancel()
         asyncio.get_running_loop().remove_reader(client)
-        client.close()
 
     async def _negotiate(self) -> None:
         """Begin the handshakes of the clients that have sent something, first come, first served."""

@@ -54,7 +54,7 @@ SCREEN: Final = 25
 PORTION: Final = 500
 """Pods or nodes in one turn."""
 CLAIMS: Final = 50
-"""Pods whose claims are compared in one turn."""
+"""Pods and claims that are compared in one turn, at least."""
 
 _Claims = tuple[ResourceClaim, ...] | Unschedulable
 
