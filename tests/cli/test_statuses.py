@@ -112,3 +112,10 @@ def test_a_command_without_a_cluster_fails_with_the_reason_on_standard_error(
 def test_the_version_is_printed() -> None:
     found = run("--version")
     assert (found.exit_code, found.stdout) == (YES, f"{VERSION}\n")
+
+
+def test_what_the_pod_of_helm_test_runs_exists() -> None:
+    """Only a cluster shows the mistake otherwise: a command that was removed ended this pod with an error."""
+    template = Path(__file__).parents[2] / "charts" / "dra-extender" / "templates" / "tests" / "scheduling.yaml"
+    (given,) = re.findall(r"args: \[(.+)\]", template.read_text())
+    assert CliRunner().invoke(app, given.split(", ")).exit_code == YES
