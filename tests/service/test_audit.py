@@ -8,7 +8,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.service.audit import AllocationAudit
+from dra_extender.service.audit import NAMED, REPORTED, AllocationAudit
 
 TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
 
@@ -85,3 +85,14 @@ def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look(wor
     world.violations = [TWICE]
     world.audit.check()
     assert len(world.reports) == 2
+
+
+def test_a_violation_of_many_claims_names_the_first_ones(world: World) -> None:
+    """Reporting to every claim all the others took a second for a thousand claims."""
+    names = tuple(f"a/{number:04}" for number in range(2_000))
+    world.violations = [Violation("capacity", "net/p/nic", names, "")]
+    world.audit.check()
+    assert [name for name, _ in world.reports] == list(names[:REPORTED])
+    expected = f"net/p/nic is also held by claims {', '.join(names[1 : NAMED + 1])}, and 1989 more"
+    assert world.reports[0][1] == expected
+    assert all(text.count("a/") == NAMED and text.endswith("and 1989 more") for _, text in world.reports)

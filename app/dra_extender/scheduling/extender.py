@@ -26,14 +26,13 @@ from dra_extender.api.extender import (
     HostPriority,
 )
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.context import BindContext, Holds
 from dra_extender.scheduling.bind.rollback import PendingRollbacks
-from dra_extender.scheduling.claims import Unschedulable, known_claims
+from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
 from dra_extender.scheduling.extended import ResourceNames
@@ -250,15 +249,6 @@ class Extender:
     def warm_up(self) -> Iterator[None]:
         """Fill the caches that the first pods use, in steps."""
         return warm_up(self.view)
-
-    def claims_in_use(self, obj: object) -> Iterator[ResourceClaim]:
-        """The allocated claims that this object changes: the claim itself, or the claims of a bound pod."""
-        known: Sequence[ResourceClaim] = ()
-        if isinstance(obj, ResourceClaim):
-            known = (obj,)
-        elif isinstance(obj, Pod) and obj.spec.node_name:
-            known = known_claims(obj, self.view.ledger)
-        yield from (claim for claim in known if claim.allocation is not None)
 
     async def run(self) -> None:
         """Run the controllers until cancelled. Call it after the first list of every kind."""

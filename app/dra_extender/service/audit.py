@@ -1,9 +1,9 @@
 """The audit of all claims: whether two of them are allocated the same device, by whichever allocator.
 
 The extender prevents double allocation with its own writes; an in-tree scheduler or a person that writes later can
-still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, event on every claim
-involved) and once when it ends; the audit uses a small share of the time. `check` finds violations that last; `notice`
-takes violations that a change has just caused, so it also reports short ones.
+still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, events on the first
+`REPORTED` claims) and once when it ends; the audit uses a small share of the time. `check` finds violations that last;
+`notice` takes violations that a change has just caused, so it also reports short ones.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ log = structlog.get_logger(__name__)
 CONFLICT: Final = "allocations conflict"
 """The log message of a violation."""
 PERIOD: Final = 1.0
+NAMED: Final = 10
+"""How many claims of a violation are named."""
+REPORTED: Final = 100
+"""On how many claims of a violation the others are reported."""
 _SHARE: Final = 20
 """The pause is at least this many times as long as the last check."""
 
@@ -85,17 +89,14 @@ class AllocationAudit:
 
     def _appeared(self, violation: Violation) -> None:
         self.reported += 1
-        log.error(
-            CONFLICT,
-            kind=violation.kind,
-            subject=violation.subject,
-            claims=", ".join(violation.claims),
-            detail=violation.detail,
-        )
-        for claim in self._involved(violation):
-            keys = [other for other in violation.claims if other != claim.metadata.key]
-            others = self._reader(claim.metadata.namespace).listed("claim", keys)
-            self._report(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
+        subject, claims = violation.subject, violation.claims
+        named = ", ".join(claims[:NAMED]) + (f" and {len(claims) - NAMED} more" if len(claims) > NAMED else "")
+        log.error(CONFLICT, kind=violation.kind, subject=subject, claims=named, detail=violation.detail)
+        for claim in self._involved(violation)[:REPORTED]:
+            others = [other for other in claims[: NAMED + 1] if other != claim.metadata.key][:NAMED]
+            text = self._reader(claim.metadata.namespace).listed("claim", others) or "another allocation"
+            left = len(claims) - 1 - len(others)
+            self._report(claim, f"{subject} is also held by {text}" + (f", and {left} more" if left > 0 else ""))
 
     def _involved(self, violation: Violation) -> list[ResourceClaim]:
         found = (self._claim(name) for name in violation.claims)

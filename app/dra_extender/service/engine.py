@@ -154,9 +154,9 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
-        if isinstance(event, Applied) and self._known.is_set():  # the first audit checks earlier events
-            for claim in self.extender.claims_in_use(event.object):
-                self.audit.notice(self.cluster.ledger.violations_of(claim))
+        claim = event.object if isinstance(event, Applied) else None
+        if isinstance(claim, ResourceClaim) and claim.allocation is not None and self._known.is_set():
+            self.audit.notice(self.cluster.ledger.violations_of(claim))  # the first audit checks earlier events
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""

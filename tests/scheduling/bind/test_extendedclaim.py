@@ -220,15 +220,6 @@ async def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read
     assert len(made(world)) == 1
 
 
-async def test_the_claim_of_a_bound_pod_is_looked_over_with_it(world: World) -> None:
-    """A device in two claims is reported when the pod is bound, whether or not the pod names the claim."""
-    service = world.service(*nodes(), make_claim("c"), asking("p", 1, "c"))
-    assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
-    assert await service.bind(world.api.pod("p"), "n1") == ""
-    found = list(service.extender.claims_in_use(world.api.pod("p")))
-    assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}
-
-
 async def leave_a_claim(world: World) -> Service:
     """A crash has left the pod's claim, allocated on n1. The service that comes after it."""
     world.add(*nodes(), asking("p"))
