@@ -182,7 +182,7 @@ async def test_a_worker_without_questions_ends(pools: list[WorkerPool]) -> None:
 async def test_a_call_that_is_cancelled_ends_its_worker(pool: WorkerPool) -> None:
     await pool.answer(EASY)
     task = asyncio.create_task(pool.answer(evaluating(LOOPS)))
-    await asyncio.sleep(0)
+    await until(lambda: pool.idle == 0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
 
 import pytest
@@ -18,6 +19,7 @@ from dra_extender.api.decoding import to_builtins
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.inventory import node_view
 from dra_extender.devices.usage import holdings_of
+from dra_extender.workers import wire
 from dra_extender.workers.wire import (
     HEADER,
     MOST,
@@ -30,6 +32,12 @@ from dra_extender.workers.wire import (
 )
 from tests.support.allocation.newgates import random_scenario
 from tests.support.allocation.scenarios import DRIVER, claim, device, request, resource_slice, scenario
+
+
+def sent_bytes(question: SearchRequest) -> bytes:
+    """What a worker reads."""
+    payload, _ = asyncio.run(encode_request(question))
+    return payload
 
 
 def question_of(scenario: Scenario, values: Values = ()) -> SearchRequest | None:
@@ -49,7 +57,7 @@ def test_a_search_that_was_sent_takes_the_same_turns(name: str) -> None:
         question = question_of(Scenario(case))
         if question is not None and not question.view.error:
             asked += 1
-            sent = decode_request(encode_request(question)[HEADER.size :])
+            sent = decode_request(sent_bytes(question))
             assert reply_to(sent) == reply_to(question), case["name"]
     assert asked > 15
 
@@ -58,7 +66,7 @@ def test_a_search_with_the_gates_of_1_37_takes_the_same_turns() -> None:
     questions = filter(None, (question_of(Scenario(random_scenario(number))) for number in range(150)))
     asked = [question for question in questions if not question.view.error]
     for question in asked:
-        assert reply_to(decode_request(encode_request(question)[HEADER.size :])) == reply_to(question)
+        assert reply_to(decode_request(sent_bytes(question))) == reply_to(question)
     assert len(asked) > 50
 
 
@@ -85,12 +93,13 @@ def test_a_search_takes_only_devices_with_the_values_that_they_must_have() -> No
     case = scenario([resource_slice(devices)], [claim(request("r"))])
     question = question_of(Scenario(case), ((f"{DRIVER}/rack", ("str", "y")),))
     assert question is not None
-    reply = reply_to(decode_request(encode_request(question)[HEADER.size :]))
+    reply = reply_to(decode_request(sent_bytes(question)))
     assert reply == SearchReply(2, ((0, 0, 1),))
     allocator = Allocator(share_ids=lambda: "share")
     assert isinstance(allocator.replay(question.prepared, question.view, reply), Plan)
-    wrong = allocator.replay(question.prepared, question.view, SearchReply(2, ((0, 0, 0),)))
-    assert wrong == Unfit(NO_SOLUTION, 2)
+    for number in (0, -1, 2):
+        wrong = allocator.replay(question.prepared, question.view, SearchReply(2, ((0, 0, number),)))
+        assert wrong == Unfit(NO_SOLUTION, 2)
 
 
 def has_a_selector(question: SearchRequest) -> bool:
@@ -102,7 +111,7 @@ def test_what_is_known_of_selectors_goes_with_a_search() -> None:
     questions = filter(None, (question_of(Scenario(case)) for case in vectors("allocation")))
     question = next(filter(has_a_selector, questions))
     reply_to(question)
-    sent = decode_request(encode_request(question)[HEADER.size :])
+    sent = decode_request(sent_bytes(question))
     assert isinstance(sent, SearchRequest)
     first = sent.prepared.requests[0].asks[0].filter
     assert all(first in device.model.memo for device in sent.view.devices)
@@ -120,3 +129,41 @@ def test_frames_have_a_largest_size() -> None:
         frame(bytes(MOST + 1))
     with pytest.raises(WireError):
         length(HEADER.pack(MOST + 1))
+
+
+async def turns_of(question: SearchRequest) -> int:
+    """In how many turns of the event loop it is encoded."""
+    task = asyncio.create_task(encode_request(question))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+def many(requests: int, devices: int) -> SearchRequest:
+    """A search with so many different filters and models."""
+    published = [device(f"d{number}", {"serial": f"s{number}"}) for number in range(devices)]
+    asked = [request(f"r{number}", 1, f"device.driver != 'x{number}'") for number in range(requests)]
+    slices = [resource_slice(published[first : first + 128], name=f"s{first}") for first in range(0, devices, 128)]
+    for each in slices:
+        each["spec"]["pool"]["resourceSliceCount"] = len(slices)
+    question = question_of(Scenario(scenario(slices, [claim(*asked)])))
+    assert question is not None
+    return question
+
+
+async def test_a_search_is_encoded_in_turns() -> None:
+    """512 filters of 4,096 models took the better part of a second."""
+    assert await turns_of(many(8, 512)) >= 8 + 2
+
+
+async def test_a_search_that_is_too_large_is_not_encoded_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = many(8, 512)
+    whole, _ = await encode_request(question)
+    monkeypatch.setattr(wire, "MOST", len(whole) // 2)
+    payload, seconds = await encode_request(question)
+    assert len(whole) // 2 < len(payload) < len(whole)
+    assert seconds > 0
+    with pytest.raises(WireError):
+        frame(payload)

@@ -179,7 +179,7 @@ class Allocator:
             return self._plan(prepared, view, taken, reply.steps)
         except FatalError as failure:
             return Failure(failure.text(prepared), reply.steps)
-        except IndexError:
+        except (IndexError, ValueError):  # ValueError: a negative number
             return Unfit(NO_SOLUTION, reply.steps)
 
     def _plan(

@@ -23,7 +23,7 @@ import structlog
 import dra_extender
 from dra_extender.allocation.workerrequests import Overrun, WorkerRequest, kind_of
 from dra_extender.workers import WorkerLimits
-from dra_extender.workers.wire import HEADER, TimedReply, WireError, decode_reply, encode_request, length
+from dra_extender.workers.wire import HEADER, TimedReply, WireError, decode_reply, encode_request, frame, length
 
 ENDING_SECONDS: Final = 1.0
 """How long a process that closes its output may take to end."""
@@ -132,15 +132,16 @@ class WorkerPool:
 
     async def answer(self, request: WorkerRequest) -> TimedReply:
         """The answer, and how much CPU time it took."""
+        payload, seconds = await encode_request(request)
         try:
-            message = encode_request(request)
+            message = frame(payload)
         except WireError as problem:
             log.warning("a request is too large for a worker", kind=kind_of(request), problem=str(problem))
-            return TimedReply(Overrun("memory", "is too large to be asked"), 0.0)
+            return TimedReply(Overrun("memory", "is too large to be asked"), seconds)
         for attempt in range(1, CRASHES + 1):
             reply = await self._attempt(request, message, last=attempt == CRASHES)
             if reply is not None:
-                return reply
+                return TimedReply(reply.reply, reply.seconds + seconds)
         raise AssertionError("the last attempt has an answer")
 
     async def _attempt(self, request: WorkerRequest, message: bytes, *, last: bool) -> TimedReply | None:

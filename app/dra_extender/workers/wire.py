@@ -2,15 +2,19 @@
 to it; the parent reads JSON, because a worker may have gone wrong.
 
 Promises: what arrives is the same request, down to how an amount was written; only content that decides is sent (no
-opaque parameters). What is known of selectors goes with a search, so that no worker evaluates them again. `decode`
-functions raise `WireError` for anything that is not theirs.
+opaque parameters). What is known of selectors goes with a search, so that no worker evaluates them again. Encoding a
+request takes one turn of the event loop per filter of a search. `decode` functions raise `WireError` for anything that
+is not theirs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import struct
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from typing import Final
 
 import msgspec
@@ -37,6 +41,8 @@ from dra_extender.devices.usage import PoolHoldings, PoolID
 HEADER: Final = struct.Struct(">I")
 MOST: Final = 64 * 2**20
 """Bytes of a frame."""
+DEVICES_OF_PART: Final = 256
+"""How many devices are encoded in one turn."""
 
 
 class WireError(ValueError):
@@ -44,7 +50,7 @@ class WireError(ValueError):
 
 
 class SearchWire(msgspec.Struct, frozen=True, eq=False):
-    """A SearchRequest. `suited`: what each filter says of the models of which it is known."""
+    """A SearchRequest. `filters`: how many different ones it has."""
 
     claims: tuple[ResourceClaim, ...]
     classes: Mapping[str, DeviceClass]
@@ -52,7 +58,7 @@ class SearchWire(msgspec.Struct, frozen=True, eq=False):
     values: Values
     view: NodeView
     held: Mapping[PoolID, PoolHoldings]
-    suited: tuple[Mapping[DeviceModel, Suitability], ...]
+    filters: int
 
 
 class TimedReply(msgspec.Struct, frozen=True):
@@ -83,9 +89,22 @@ def length(header: bytes) -> int:
     return int(found)
 
 
-def encode_request(request: WorkerRequest) -> bytes:
-    """Raises WireError."""
-    return frame(pickle.dumps(_wired(request) if isinstance(request, SearchRequest) else request))
+async def encode_request(request: WorkerRequest) -> tuple[bytes, float]:
+    """Pickles that share their objects, made in turns, and the CPU seconds that they took. They end soon after `MOST`
+    bytes; `frame` refuses so many.
+    """
+    stream, seconds = BytesIO(), 0.0
+    pickler = pickle.Pickler(stream)
+    parts = _parts(request) if isinstance(request, SearchRequest) else iter((request,))
+    while stream.tell() <= MOST:
+        started = time.thread_time()
+        part = next(parts, None)
+        if part is None:
+            break
+        pickler.dump(part)
+        seconds += time.thread_time() - started
+        await asyncio.sleep(0)
+    return stream.getvalue(), seconds
 
 
 def encode_reply(reply: TimedReply) -> bytes:
@@ -95,15 +114,20 @@ def encode_reply(reply: TimedReply) -> bytes:
 
 def decode_request(payload: bytes, filters: Filters | None = None) -> WorkerRequest:
     """`filters`: those of earlier requests, with their compiled selectors. Raises WireError."""
+    stream = BytesIO(payload)
+    unpickler = pickle.Unpickler(stream)
     try:
-        found = pickle.loads(payload)
+        found = unpickler.load()
+        while isinstance(found, tuple):  # devices of the search that follows
+            found = unpickler.load()
+        suited = [unpickler.load() for _ in range(found.filters)] if isinstance(found, SearchWire) else []
     except _UNREADABLE as problem:
         raise WireError(str(problem)) from None
     if isinstance(found, CompileRequest | EvaluateRequest):
         return found
     if not isinstance(found, SearchWire):
         raise WireError(f"a {type(found).__name__} is no request")
-    return _search(found, filters)
+    return _search(found, suited, filters)
 
 
 def decode_reply(payload: bytes) -> TimedReply:
@@ -114,25 +138,33 @@ def decode_reply(payload: bytes) -> TimedReply:
         raise WireError(str(problem)) from None
 
 
-def _wired(request: SearchRequest) -> SearchWire:
+def _parts(request: SearchRequest) -> Iterator[object]:
+    """Tuples of devices, the search, and what each of its filters says of the models: None where it is not known."""
     prepared, view = request.prepared, request.view
-    models = dict.fromkeys(device.model for device in view.devices)
-    return SearchWire(
+    for first in range(0, len(view.devices), DEVICES_OF_PART):
+        yield tuple(view.devices[first : first + DEVICES_OF_PART])
+    filters = _filters(prepared)
+    yield SearchWire(
         claims=tuple(_claim(claim) for claim in prepared.claims),
         classes={name: _class(found) for claim in prepared.claims for name, found in claim.classes.items()},
         features=prepared.features,
         values=prepared.values,
         view=view,
         held=request.held,
-        suited=tuple(
-            {model: model.memo[filter] for model in models if filter in model.memo} for filter in _filters(prepared)
-        ),
+        filters=len(filters),
     )
+    models = _models(view)
+    for filter in filters:
+        yield [model.memo.get(filter) for model in models]
 
 
-def _filters(prepared: PreparedClaims) -> Iterator[DeviceFilter]:
-    """In an order that both sides know."""
-    return iter(dict.fromkeys(ask.filter for request in prepared.requests for ask in request.asks))
+def _filters(prepared: PreparedClaims) -> Sequence[DeviceFilter]:
+    """In an order that both sides know, as that of `_models`."""
+    return list(dict.fromkeys(ask.filter for request in prepared.requests for ask in request.asks))
+
+
+def _models(view: NodeView) -> Sequence[DeviceModel]:
+    return list(dict.fromkeys(device.model for device in view.devices))
 
 
 def _claim(found: PreparedClaim) -> ResourceClaim:
@@ -145,11 +177,13 @@ def _class(found: DeviceClass) -> DeviceClass:
     return DeviceClass(ObjectMeta(name=found.metadata.name), DeviceClassSpec(selectors=found.spec.selectors))
 
 
-def _search(found: SearchWire, filters: Filters | None) -> SearchRequest:
+def _search(found: SearchWire, known: Sequence[Sequence[Suitability | None]], filters: Filters | None) -> SearchRequest:
     prepared = prepare(found.claims, found.classes, found.features, filters, found.values)
     if isinstance(prepared, Failure):
         raise WireError(prepared.error)
-    for filter, suited in zip(_filters(prepared), found.suited, strict=True):
-        for model, suitability in suited.items():
-            model.remember(filter, suitability)
+    models = _models(found.view)
+    for filter, suited in zip(_filters(prepared), known, strict=True):
+        for model, suitability in zip(models, suited, strict=True):
+            if suitability is not None:
+                model.remember(filter, suitability)
     return SearchRequest(prepared, found.view, found.held, NodeHoldings(found.view, found.held))

@@ -45,7 +45,7 @@ class VirtualWorkers:
             await asyncio.sleep(min(seconds, self._most))
             if seconds > self._most:
                 return TimedReply(Overrun("time", f"needs more than {self._most:g} s"), self._most)
-            sent = decode_request(encode_request(question)[HEADER.size :])
+            sent = decode_request((await encode_request(question))[0])
             reply = encode_reply(TimedReply(reply_to(sent, 100_000), seconds))
             return decode_reply(reply[HEADER.size :])
         finally:
