@@ -13,6 +13,7 @@ from dra_extender.api.errors import RejectedError
 from dra_extender.api.features import FeatureGates, Release
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.placement.policies import PlacementStrategy
+from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
 from dra_extender.scheduling.nodeallocatable import with_statuses
@@ -194,6 +195,19 @@ async def test_a_bind_that_fails_gives_its_room_back_and_clears_the_status(world
     assert (await bound(service, world, "p"))[0].startswith("claim default/c cannot be allocated")
     assert statuses(world.api.pod("p")) == []
     assert await bound(service, world, "q") == [""]
+
+
+async def test_a_bind_whose_rollback_was_put_off_gives_its_room_back(world: World) -> None:
+    service = world.service(
+        *nodes(maps("3"), maps("3", "b"), n2=[]), make_claim("c"), make_claim("d"), user("p", "c"), user("q", "d"),
+        features=FEATURES,
+    )  # fmt: skip
+    service.start()
+    minute = asyncio.get_running_loop().time() + 60
+    service.client.forbidden.update({"bind_pod": 10 * minute, "deallocate": minute})
+    assert NOT_ROLLED_BACK in (await bound(service, world, "p"))[0]
+    await world.settle(300)
+    assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1"]
 
 
 # --- preemption and placement ----------------------------------------------------------------------------------------

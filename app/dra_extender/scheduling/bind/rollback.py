@@ -226,6 +226,8 @@ class Rollback:
                 log.info("amounts in a pod's status were not cleared", pod=self.pod.key, error=repr(error))
         if self._bind.writes and pod is not None:
             self._context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
+        if self._context.usage is not None and self.pod.uid not in self._view.binding:
+            self._context.usage.give_up(self.pod.uid)  # the bind kept it when it put this off
         return False
 
     async def _each(self, do: Callable[[ClaimRollback], Awaitable[None]]) -> None:
