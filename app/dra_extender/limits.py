@@ -84,6 +84,13 @@ VICTIMS_OF_GANG: Final = Limit(
     "test_victims_are_looked_for_among_so_many_pods_and_no_more",
 )
 
+PLANNED_OF_POOL: Final = Limit(
+    128,
+    "devices of one pool in the plans of pods that are nominated early, each of which is compared with all others; "
+    "beyond it no pod is nominated early for the pool",
+    "test_so_many_devices_of_a_pool_are_planned_and_no_more",
+)
+
 LABELS_OF_OBJECT: Final = Limit(
     1_000,
     "labels that are kept of one object, and as many annotations: a claim may have 50,000, which take 4 MiB",

@@ -11,9 +11,11 @@ import pytest
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.errors import ConflictError
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.limits import PLANNED_OF_POOL
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 from tests.support.scheduling.earlynomination import (
     ALWAYS,
+    ROOM,
     KubeScheduler,
     ended,
     nominated,
@@ -21,7 +23,7 @@ from tests.support.scheduling.earlynomination import (
     waiting,
     with_devices,
 )
-from tests.support.simulation.objects import make_pod, make_wishes
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
@@ -299,3 +301,22 @@ async def test_a_pod_for_which_the_work_of_a_call_does_not_suffice_is_not_nomina
     service.start()
     await world.settle(5.0)
     assert nominated(world) == {}
+
+
+async def test_so_many_devices_of_a_pool_are_planned_and_no_more(world: World) -> None:
+    """128 pods with 32 requests each for one network device took all the time of the event loop."""
+    room = PLANNED_OF_POOL // 32
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    requests = [{"name": f"r{number}", "exactly": exactly} for number in range(32)]
+    shared = {"name": "nic", "allowMultipleAllocations": True}
+    world.add(make_class(), make_node("n1", **ROOM), make_slice("", [shared], pool="net"))
+    for number in range(room + 2):
+        pod = make_pod(f"p{number}", f"c{number}", containers=[{"name": "main"}])
+        world.add(make_claim(f"c{number}", requests=requests, pod=f"p{number}"), pod)
+    service = world.service(config=ALWAYS)
+    service.start()
+    await world.settle(3.0)
+    assert sorted(nominated(world)) == [f"p{number}" for number in range(room)]
+    assert await service.bind(world.api.pod("p0"), "n1") == ""
+    await world.settle(3.5)
+    assert sorted(nominated(world)) == [f"p{number}" for number in range(1, room + 1)]

@@ -271,11 +271,11 @@ class EarlyNominationController:
             unexpected("chores", problem)
 
     async def _planned(self, pod: Pod) -> EarlyNomination | None:
-        """Decide on the pod and remember its nomination; None when it fits nowhere or may not be nominated any more."""
+        """Decide on the pod and remember its nomination; None when it fits nowhere, or may not be nominated now."""
         revision = self._requeue.revision
         plan = await self._chooser.choose(pod)
         nomination = None
-        if plan is None:
+        if plan is None or self.nominations.is_crowded(plan):
             self._queue.fits_nowhere(pod, revision)
         elif self._may_be_nominated(pod):
             nomination = self._nomination(pod, plan)

@@ -166,9 +166,11 @@ class NodeChooser:
         return any(map(state.has, pending))
 
     def _state(self, view: View, prefiltered: PreFilterState, touched: Iterable[Touched]) -> Overlay:
-        """The cluster with the plans that come before the pod's, as far as they touch any of these."""
+        """The cluster with the plans that come before the pod's and touch any of these. Raises TurnSpent."""
         pod = prefiltered.pod
-        return view.overlay().holding(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
+        plans = list(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
+        view.decisions.budget.spend(sum(len(allocation.devices.results) for _, allocation in plans))
+        return view.overlay().holding(plans)
 
     def _first(self, view: View, prefiltered: PreFilterState, wants: Wants) -> TentativePlan | None:
         """The plan for the first node where the pod fits. Raises TurnSpent and Deferred."""

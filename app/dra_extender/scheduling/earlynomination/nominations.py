@@ -12,6 +12,7 @@ Promises
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -21,6 +22,7 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.devices.overlay import Planned
+from dra_extender.limits import PLANNED_OF_POOL
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans, Touched
@@ -94,6 +96,14 @@ class EarlyNominations:
         """The nominations whose plans touch any of these."""
         asked = frozenset(touched)
         return [each for each in self._by_pod.values() if not asked.isdisjoint(each.plan.touched)]
+
+    def is_crowded(self, plan: TentativePlan) -> bool:
+        """True if nominated pods have plans for `PLANNED_OF_POOL` devices of one of the plan's pools."""
+        plans = (allocation for other in self.touching(plan.touched) for allocation in other.plan.allocations)
+        planned: Counter[Touched] = Counter(
+            result.id[:2] for allocation in plans for result in allocation.devices.results
+        )
+        return any(planned[pool] >= PLANNED_OF_POOL for pool in plan.touched & planned.keys())
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._by_pod

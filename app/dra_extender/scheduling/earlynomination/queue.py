@@ -184,7 +184,7 @@ class EarlyNominationQueue:
         self._waiting.refused(uid, self._view.clock.wall().timestamp())
 
     def fits_nowhere(self, pod: Pod, revision: int) -> None:
-        """The pod was found to fit nowhere on a state of this revision."""
+        """The pod was found to fit on no node that is worth a nomination, on a state of this revision."""
         meta = pod.metadata
         self._fits_nowhere[meta.uid] = meta.resource_version, revision, self._view.clock.monotonic()
 
