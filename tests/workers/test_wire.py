@@ -142,7 +142,7 @@ async def turns_of(question: SearchRequest) -> int:
 
 
 def many(requests: int, devices: int) -> SearchRequest:
-    """A search with so many different filters and models."""
+    """A search with this number of filters and models, all different."""
     published = [device(f"d{number}", {"serial": f"s{number}"}) for number in range(devices)]
     asked = [request(f"r{number}", 1, f"device.driver != 'x{number}'") for number in range(requests)]
     slices = [resource_slice(published[first : first + 128], name=f"s{first}") for first in range(0, devices, 128)]

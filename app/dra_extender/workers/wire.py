@@ -91,7 +91,7 @@ def length(header: bytes) -> int:
 
 async def encode_request(request: WorkerRequest) -> tuple[bytes, float]:
     """Pickles that share their objects, made in turns, and the CPU seconds that they took. They end soon after `MOST`
-    bytes; `frame` refuses so many.
+    bytes, which `frame` refuses.
     """
     stream, seconds = BytesIO(), 0.0
     pickler = pickle.Pickler(stream)
@@ -159,7 +159,7 @@ def _parts(request: SearchRequest) -> Iterator[object]:
 
 
 def _filters(prepared: PreparedClaims) -> Sequence[DeviceFilter]:
-    """In an order that both sides know, as that of `_models`."""
+    """Both sides know the order, and that of `_models`."""
     return list(dict.fromkeys(ask.filter for request in prepared.requests for ask in request.asks))
 
 
