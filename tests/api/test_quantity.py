@@ -164,3 +164,10 @@ def test_arithmetic_and_order_agree_with_fractions(a: Quantity, b: Quantity) -> 
     assert Fraction((a + b).nano, 10**9) == x + y
     assert Fraction((a - b).nano, 10**9) == x - y
     assert ((a < b), (a <= b), (a == b), (a >= b), (a > b)) == (x < y, x <= y, x == y, x >= y, x > y)
+
+
+@pytest.mark.parametrize("text", ["1" * 1_000_000 + "x", "1." + "1" * 1_000_000 + "x", "1" + "k" * 1_000_000 + "x"])
+def test_a_long_text_that_is_no_quantity_is_read_once(text: str) -> None:
+    """Reading it again from each character would not end."""
+    with pytest.raises(ValueError, match="is not a number"):
+        Quantity.parse(text)

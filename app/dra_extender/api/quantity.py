@@ -17,7 +17,7 @@ from typing import Any, Final
 from dra_extender.limits import DIGITS_OF_QUANTITY
 
 _TEXT: Final = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)"
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*+)(?:\.(?P<part>[0-9]*+))?(?P<suffix>[eEinumkKMGTP]*+[+-]?[0-9]*+)"
 )
 
 _DECIMAL_SUFFIXES: Final = {

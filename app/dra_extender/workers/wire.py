@@ -159,7 +159,7 @@ def _parts(request: SearchRequest) -> Iterator[object]:
 
 
 def _filters(prepared: PreparedClaims) -> Sequence[DeviceFilter]:
-    """Both sides know the order, and that of `_models`."""
+    """All different filters, in the order of the requests."""
     return list(dict.fromkeys(ask.filter for request in prepared.requests for ask in request.asks))
 
 

@@ -37,7 +37,7 @@ def as_integer(value: Quantity) -> int:
 
 
 def _subtract(left: Quantity, right: Quantity) -> Quantity:
-    if left.fast and right.fast and right.nano == _INT_MIN * 10 ** (9 + right.scale):
+    if left.fast and right.fast and right.nano < 0 and right.nano == _INT_MIN * 10 ** (9 + right.scale):
         wrapped = left + right  # upstream adds the negated int64, and the smallest one is its own negation
         if wrapped.fast:
             return _sum(wrapped)
