@@ -8,6 +8,9 @@ import pytest
 
 from dra_extender.allocation.budget import SEARCHING, CountingBudget, TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
+from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
+from dra_extender.api.resource import ResourceSlice
 from dra_extender.scheduling.feasibility import NOT_AVAILABLE, NodeAllocation, allocate_pod, node_statuses, pre_filter
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls, lines
@@ -84,3 +87,17 @@ def test_the_claims_of_a_bind_are_put_in_order_once() -> None:
         return lines(lambda: found.claims, 100_000, "scheduling")
 
     assert cost(128) < 5 * cost(32)
+
+
+def test_finding_out_what_nodes_see_of_a_pool_is_charged_once() -> None:
+    """128 devices with 100 requirements each took 2.6 ms for each node of the cluster, in one turn."""
+    situation = Situation({"nodes": {f"n{number}": 0 for number in range(NODES)}, "preemptor": {"wants": 1}})
+    selector = {"nodeSelectorTerms": [{"matchExpressions": UNLABELLED}]}
+    devices = [{"name": f"d{number}", "nodeSelector": selector} for number in range(8)]
+    pool = {"name": "chosen", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "other", "pool": pool, "devices": devices, "perDeviceNodeSelection": True}
+    situation.cluster.apply(Applied(convert(ResourceSlice, {"metadata": {"name": "chosen"}, "spec": spec})))
+    first, second = CountingBudget(), CountingBudget()
+    for budget in (first, second):
+        decided(situation, situation.view.with_budget(budget))
+    assert first.used - second.used >= NODES * len(devices) * len(UNLABELLED) // 4

@@ -170,6 +170,7 @@ class Decisions:
         signatures = caches.pools(None if exact else reads_of(every, sorted(names), budget))
         found: dict[str, Hashable] = {}
         for each in filter(None, map(cluster.inventory.nodes.seen.get, nodes)):
+            budget.spend(cluster.inventory.nodes.refresh_work(each))
             seen = cluster.inventory.nodes.current(each)
             found[seen.node.name] = seen.error or tuple(
                 (signatures.of(item, pool, budget), caches.states.of(pool, cluster.ledger.holdings(pool.id)))

@@ -267,6 +267,11 @@ class Nodes(Mapping[str, Node]):
             for index in indexes:
                 self.changes.note(index)
 
+    def refresh_work(self, seen: SeenNode) -> int:
+        """Units of work for bringing the node up to date: four requirements of node selectors are one."""
+        pools = self._open if seen.new else seen.stale & self._open.keys()
+        return sum(published.visibility_size for published in map(self._pool_of, pools) if published is not None) // 4
+
     def current(self, seen: SeenNode) -> SeenNode:
         """The node, brought up to date."""
         if seen.new or seen.stale:

@@ -71,29 +71,34 @@ def only_node(selector: NodeSelector) -> str | None:
 
 
 def _term(index: int, term: NodeSelectorTerm) -> list[Matcher]:
-    where = f"nodeSelectorTerms[{index}]"
-    labels = [_label(f"{where}.matchExpressions[{i}]", r) for i, r in enumerate(term.match_expressions)]
-    fields = [_field(f"{where}.matchFields[{i}]", r) for i, r in enumerate(term.match_fields)]
-    return labels + fields
+    found: list[Matcher] = []
+    kinds = ("matchExpressions", term.match_expressions, _label), ("matchFields", term.match_fields, _field)
+    for name, requirements, compiled in kinds:
+        for number, requirement in enumerate(requirements):
+            try:
+                found.append(compiled(requirement))
+            except NodeSelectorError as error:
+                raise NodeSelectorError(f"nodeSelectorTerms[{index}].{name}[{number}]: {error}") from None
+    return found
 
 
-def _label(where: str, requirement: NodeSelectorRequirement) -> Matcher:
+def _label(requirement: NodeSelectorRequirement) -> Matcher:
     key, operator, values = requirement.key, requirement.operator, requirement.values
-    _check_key(where, key)
+    _check_key(key)
     if operator in ("In", "NotIn"):
         if not values:
-            raise NodeSelectorError(f"{where}: operator {operator} needs at least one value")
+            raise NodeSelectorError(f"operator {operator} needs at least one value")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            raise NodeSelectorError(f"{where}: operator {operator} takes no values")
+            raise NodeSelectorError(f"operator {operator} takes no values")
     elif operator in ("Gt", "Lt"):
         if len(values) != 1 or _integer(values[0]) is None:
-            raise NodeSelectorError(f"{where}: operator {operator} needs exactly one integer")
+            raise NodeSelectorError(f"operator {operator} needs exactly one integer")
     else:
-        raise NodeSelectorError(f"{where}: {operator!r} is not a valid operator for labels")
+        raise NodeSelectorError(f"{operator!r} is not a valid operator for labels")
     for value in values:
         if _LABEL_VALUE.fullmatch(value) is None:
-            raise NodeSelectorError(f"{where}: {value[:64]!r} is not a valid label value")
+            raise NodeSelectorError(f"{value[:64]!r} is not a valid label value")
     wanted = frozenset(values)
     if operator == "In":
         return lambda _, labels: labels.get(key) in wanted
@@ -114,25 +119,25 @@ def _comparison(key: str, operator: str, limit: int) -> Matcher:
     return compare
 
 
-def _field(where: str, requirement: NodeSelectorRequirement) -> Matcher:
+def _field(requirement: NodeSelectorRequirement) -> Matcher:
     """metadata.name is the only field of a node; any other one is empty."""
     operator = requirement.operator
     if operator not in ("In", "NotIn"):
-        raise NodeSelectorError(f"{where}: {operator!r} is not a valid operator for fields")
+        raise NodeSelectorError(f"{operator!r} is not a valid operator for fields")
     if len(requirement.values) != 1:
-        raise NodeSelectorError(f"{where}: operator {operator} needs exactly one value")
+        raise NodeSelectorError(f"operator {operator} needs exactly one value")
     value, wanted = requirement.values[0], operator == "In"
     if requirement.key == FIELD_NODE_NAME:
         return lambda name, _: (name == value) is wanted
     return lambda _name, _labels: (not value) is wanted
 
 
-def _check_key(where: str, key: str) -> None:
+def _check_key(key: str) -> None:
     prefix, slash, name = key.rpartition("/")
     if _LABEL_NAME.fullmatch(name) is None:
-        raise NodeSelectorError(f"{where}: {key[:64]!r} is not a valid label key")
+        raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
     if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
-        raise NodeSelectorError(f"{where}: {key[:64]!r} is not a valid label key")
+        raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
 
 
 def _integer(text: str) -> int | None:
@@ -177,6 +182,13 @@ class NodeSelection:
 
 Visibility = Callable[[str, Mapping[str, str]], Hashable]
 """(node name, node labels) -> a value that decides what the node sees of a slice; falsy: the node does not see it."""
+
+
+def visibility_size(item: ResourceSlice) -> int:
+    """The cost of `visibility_of` for a node, in requirements."""
+    devices = item.spec.devices if item.spec.per_device_node_selection else ()
+    chosen: list[ResourceSliceSpec | Device] = [item.spec, *devices]
+    return sum(size_of(each.node_selector) for each in chosen if each.node_selector is not None)
 
 
 def visibility_of(item: ResourceSlice) -> Visibility:

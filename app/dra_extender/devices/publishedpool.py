@@ -24,7 +24,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.devices.assembly import Generations, is_own
 from dra_extender.devices.models import DeviceList, DeviceLists
-from dra_extender.devices.nodeselection import Visibility, visibility_of
+from dra_extender.devices.nodeselection import Visibility, visibility_of, visibility_size
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import is_complete
 
@@ -71,6 +71,7 @@ class PublishedPool:
         "_own",
         "_published",
         "_visibilities",
+        "_visibility_size",
         "_whole",
         "id",
         "slices",
@@ -134,6 +135,7 @@ class PublishedPool:
         self._newest: dict[int, tuple[ResourceSlice, ...]] = {}
         self._whole: dict[str | None, bool] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
+        self._visibility_size: int | None = None
         self._generations: Generations | None = None
         self._newest_open: int | None = None
 
@@ -186,6 +188,13 @@ class PublishedPool:
         if self._visibilities is None:
             self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
         return self._visibilities
+
+    @property
+    def visibility_size(self) -> int:
+        """The cost of all `visibilities` for a node, in requirements of node selectors."""
+        if self._visibility_size is None:
+            self._visibility_size = sum(map(visibility_size, self.open_slices()))
+        return self._visibility_size
 
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""

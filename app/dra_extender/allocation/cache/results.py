@@ -220,6 +220,7 @@ class ResultCache:
         else:  # as `_seen`, without calls at each node
             seen = self._seen_nodes[name]
             if seen.new or seen.stale:
+                budget.spend(self._nodes.refresh_work(seen))
                 self._nodes.current(seen)
         if len(seen.pools) > NODE:
             budget.spend(len(seen.pools))
