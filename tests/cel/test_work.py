@@ -21,6 +21,8 @@ from dra_extender.cel import (
     unlimited,
     work,
 )
+from dra_extender.cel.device import collect_reads
+from dra_extender.cel.parser import parse
 from tests.support.cel.devices import view_of
 from tests.support.cel.expressions import SELECTORS
 from tests.support.counting import calls
@@ -58,6 +60,24 @@ def test_a_view_can_be_sent_to_another_process(view: DeviceView) -> None:
 
 
 VIEW = view_of("ab", {}, {})
+
+
+def test_the_entries_of_a_map_that_are_copied_are_charged() -> None:
+    copied = "lists.range(20).all(i, [1].transformMapEntry(k, v, m).size() == 500)"
+    program = Program(f"cel.bind(m, lists.range(500).transformMap(k, v, v), {copied})")
+    work = Work(100_000)
+    assert program.evaluate(VIEW, work)
+    assert 100_000 - work.left > 20 * 500
+
+
+def test_each_selection_of_a_chain_is_looked_at_once() -> None:
+    """What a selector reads was looked for again from each selection of a chain."""
+
+    def looks(length: int) -> int:
+        tree = parse("[1]" + ".a" * length)
+        return calls(lambda: collect_reads(tree))
+
+    assert looks(200) < 3 * looks(100)
 
 
 def outcome(program: Program, work: Work) -> str:

@@ -270,6 +270,8 @@ class _Reader:
         self.domains: set[tuple[Section, str]] = set()
         self._aliases: dict[Variable, Path] = {}
         """Variables of `cel.bind` that stand for a part of the device."""
+        self._resolved: dict[int, Path | None] = {}
+        """By identity of the node: each selection of a chain is resolved once."""
 
     def visit(self, node: Expr) -> Sequence[Expr]:
         """Note what the node reads. The parts of it that are still to be visited."""
@@ -304,8 +306,10 @@ class _Reader:
             key = node.key.value
         else:
             return None
-        operand = self._resolve(node.operand)
-        return None if operand is None else operand.step(key, node.optional)
+        if id(node) not in self._resolved:
+            operand = self._resolve(node.operand)
+            self._resolved[id(node)] = None if operand is None else operand.step(key, node.optional)
+        return self._resolved[id(node)]
 
     def _reads_membership(self, node: Call) -> bool:
         """`"name" in domain` and `"domain" in device.attributes` read only that."""

@@ -134,7 +134,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     return evaluate
 
 
-def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
+def _into_map(insert: Callable[[Frame, Map, Any, Any], None], step_cost: int) -> Loop:
     """A loop that makes a map; `insert` puts what an element (its key is given) becomes into it."""
 
     def transform_map(
@@ -147,7 +147,7 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
             result = Map()
             for key, _ in _rounds(frame, range_(frame), indexes, step):
                 if condition is None or _holds(condition(frame)):
-                    insert(result, key, transform(frame))
+                    insert(frame, result, key, transform(frame))
                     frame.cost += step_cost
             frame.cost += 1
             frame.keep(result)
@@ -158,19 +158,20 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
     return transform_map
 
 
-def _insert(entries: Map, key: Any, value: Any) -> None:
+def _insert(_: Frame, entries: Map, key: Any, value: Any) -> None:
     """`transformMap`: the same keys with other values."""
     if find(entries, key)[1]:
         raise Fault(f"insert failed: key {describe(key)} already exists")
     entries[map_key(key)] = value
 
 
-def _insert_all(entries: Map, _: Any, more: Any) -> None:
+def _insert_all(frame: Frame, entries: Map, _: Any, more: Any) -> None:
     """`transformMapEntry`: each element becomes some entries."""
     if not isinstance(more, dict):
         raise Fault("no such overload: cel.@mapInsert")
+    frame.charge(len(more))
     for key, value in more.items():
-        _insert(entries, key_value(key), value)
+        _insert(frame, entries, key_value(key), value)
 
 
 def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: bool) -> Evaluate:
