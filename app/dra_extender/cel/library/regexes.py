@@ -36,6 +36,8 @@ _READ: Final = 32
 _MATCH: Final = 4
 """Units of work for a match."""
 _OFTEN: Final = 2**20
+_GROUP: Final = 16
+"""Bytes that a search keeps for a group at an instruction."""
 
 _COUNT: Final = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _UNBOUNDED: Final = re.compile(r"[*+{]")
@@ -45,13 +47,14 @@ LIBRARY.declare("matches", "string, string -> bool", member=True)
 
 
 class Pattern:
-    """A compiled pattern: the size of its program, and the most memory it takes."""
+    """A compiled pattern: the size of its program, and the most memory it takes. `copied`: the bytes of a search."""
 
-    __slots__ = ("instructions", "is_bounded", "memory", "regex")
+    __slots__ = ("copied", "instructions", "is_bounded", "memory", "regex")
 
     def __init__(self, text: str, regex: Any, memory: int) -> None:
         self.regex = regex
-        self.instructions: int = regex.programsize
+        self.instructions: int = regex.programsize + regex.groups**2  # a search may copy all groups at each of them
+        self.copied: int = _GROUP * regex.groups * regex.programsize
         self.is_bounded = _UNBOUNDED.search(text) is None
         self.memory = memory + 4 * len(text)
 
@@ -95,6 +98,7 @@ def _made(text: str) -> Pattern:
         options = re2.Options()
         options.log_errors = False
         options.max_mem = memory
+        options.never_capture = True  # named groups are still captured
         try:
             return Pattern(text, re2.compile(text, options), memory)
         except UnicodeEncodeError as error:
@@ -117,6 +121,12 @@ def _has_any_byte(text: str) -> bool:
     return "C" in re.findall(r"\\(.)", unquoted, flags=re.DOTALL)
 
 
+def _charge(meter: Meter, compiled: Pattern, length: int) -> None:
+    """Charge the search of a text of this length."""
+    meter.charge(compiled.work(length))
+    meter.room(compiled.copied)
+
+
 def _compiled(text: str, meter: Meter) -> Pattern:
     try:
         return pattern(text, meter)
@@ -131,14 +141,14 @@ def matches(meter: Meter, text: Any, regex: Any) -> bool:
     if regex.__class__ is not str:
         raise Fault("no such overload")
     found = _compiled(regex, meter)
-    meter.charge(found.work(len(text)))
+    _charge(meter, found, len(text))
     return found.regex.search(text) is not None
 
 
 @LIBRARY.method("find", "string, string -> string", metered=True)
 def find(meter: Meter, text: str, regex: str) -> str:
     compiled = _compiled(regex, meter)
-    meter.charge(compiled.work(len(text)))
+    _charge(meter, compiled, len(text))
     found = compiled.regex.search(text)
     return "" if found is None else str(found.group())
 
@@ -172,7 +182,7 @@ def _empty_matches(meter: Meter, count: int) -> list[str]:
 
 def _matches(meter: Meter, compiled: Pattern, data: bytes) -> Iterator[str]:
     """All matches in a text, which is encoded once. A match that starts within a character is empty, and none."""
-    meter.charge(compiled.work(len(data)))
+    _charge(meter, compiled, len(data))
     previous = -1
     for found in compiled.regex.finditer(data):
         start, end = found.span()
