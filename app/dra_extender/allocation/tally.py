@@ -24,6 +24,8 @@ from dra_extender.cel.trial import clauses, misspelt, value_of
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.pools import NodeView, PooledDevice
 
+KEY: Final = 256
+"""How many characters are kept of a name that a selector computes."""
 NAMES: Final = 6
 """How many names are listed where a device does not have one."""
 VALUES: Final = 8
@@ -282,7 +284,7 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: DeviceFilter, work: W
     try:
         filter.programs.compile(expression, cel_gates(filter.features), work).evaluate(view, work)
     except CelRuntimeError as error:
-        found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key)
+        found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key[:KEY])
     except CelCompileError as error:
         return msgspec.structs.replace(found, problem=error.message, hint=error.hint)
     except WorkExceeded:

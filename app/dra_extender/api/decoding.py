@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -45,6 +46,9 @@ _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _KEY: Final = re.compile(_SPACE + rb"(" + _STRING + rb")" + _SPACE + rb":" + _SPACE, re.DOTALL)
 _RUN: Final = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[{]++|[\]}]++)", re.DOTALL)
 _TEXT: Final = re.compile(_STRING, re.DOTALL)
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""As signed bytes: one level up or down."""
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _SCALAR: Final = re.compile(_STRING + rb"|[^\s,\[\]{}]++", re.DOTALL)
 _OPEN: Final = re.compile(_SPACE + rb"([\[{])" + _SPACE)
 _NEXT: Final = re.compile(_SPACE + rb"," + _SPACE)
@@ -258,12 +262,8 @@ class Outline:
 
 def depth(data: bytes) -> int:
     """How deeply the brackets of a JSON text are nested."""
-    deepest = level = at = 0
-    while run := _RUN.match(data, at):
-        first, at = run.span(1)
-        level += at - first if data[first] in b"[{" else first - at
-        deepest = max(deepest, level)
-    return deepest
+    steps = _TEXT.sub(b"", data).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
 def identity(data: bytes | msgspec.Raw) -> dict[str, str]:

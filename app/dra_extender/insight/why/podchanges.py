@@ -18,6 +18,7 @@ from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import (
+    LONGEST,
     CandidateChange,
     ChangeList,
     ChangeLists,
@@ -81,7 +82,7 @@ def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
         yield ChangeList(Order.MISTAKE, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
     served = simulated.view.config.scheduler_names
     if served and simulated.scheduler not in served:
-        names_like = get_close_matches(pod.spec.scheduler_name, sorted(served), len(served), 0.0)
+        names_like = get_close_matches(pod.spec.scheduler_name[:LONGEST], sorted(served), len(served), 0.0)
         edits = [
             pod_edit(pod, "scheduler", "/schedulerName", name, f"set schedulerName to {name}", f"schedulerName {name}")
             for name in names_like
