@@ -294,3 +294,21 @@ async def test_the_claims_of_a_groups_pods_are_listed_once_per_round_and_few_cla
     assert len(listed) == 20
     assert sum(per_turn.values()) >= 20
     assert max(per_turn.values()) <= 2
+
+
+async def test_a_claim_is_not_released_under_a_pod_of_its_group_that_cannot_be_decoded(world: World) -> None:
+    """A pod that requests 1e2000 of something runs, but the service cannot read it."""
+    world.add(*one_device(), make_node("n2"), make_slice("n2", ["a"]))
+    world.add(group_claim("c"), make_pod("p", "c", **GROUP), make_pod("q", "c", **GROUP))
+    first = replica(world)
+    assert await first.bind(world.api.pod("q"), "n1") == ""
+    await world.settle(1.0)
+    await first.kill()
+    world.api.unreadable.add((Pod, "default/q"))
+    service = replica(world)
+    service.start()
+    for _ in range(30):
+        await service.filter(world.api.pod("p"), "n2")
+        report(world, "p")
+        await world.settle(10.0)
+    assert world.api.claim("c").allocation is not None

@@ -17,6 +17,7 @@ read may be ahead of it. Versions of different kinds are not compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -61,6 +62,10 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 
 
+def _namespace(key: ObjectKey) -> str:
+    return key.name.partition("/")[0]
+
+
 class UndecodableObjects(dict[ObjectKey, Undecodable]):
     """The last event of each object. `pools_of`: the pools with slices of the node's own."""
 
@@ -69,6 +74,8 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         self._ledger = ledger
         self._pools_of = pools_of
         self._placeholders: dict[ObjectKey, ResourceClaim] = {}
+        self.pods: Counter[str] = Counter()
+        """How many of the objects are pods of a namespace."""
 
     @property
     def complete(self) -> int:
@@ -89,12 +96,17 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
 
     def put(self, event: Undecodable) -> bool:
         """True when devices became free."""
+        if event.key.kind == Pod.__name__ and event.key not in self:
+            self.pods[_namespace(event.key)] += 1
         self[event.key] = event
         return self._hold(event.key, event.partial) if event.partial is not None else False
 
     def drop(self, key: ObjectKey) -> tuple[bool, bool]:
         """The object can be decoded, or is gone. Returns whether it was undecodable, and whether it freed devices."""
-        return self.pop(key, None) is not None, self._release(key)
+        known = self.pop(key, None) is not None
+        if known and key.kind == Pod.__name__:
+            self.pods[_namespace(key)] -= 1
+        return known, self._release(key)
 
     def published(self, node: str) -> None:
         """The node has published a slice."""
@@ -215,6 +227,7 @@ class Cluster:
         self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
         self.undecodable = UndecodableObjects(self.ledger, self.inventory.nodes.own_pools)
+        self.undecodable_pods = self.undecodable.pods
         self._drops: dict[str, Callable[[str], bool]] = {
             Node.__name__: self.inventory.nodes.drop,
             ResourceSlice.__name__: self.inventory.drop_slice,

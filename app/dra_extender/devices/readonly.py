@@ -7,6 +7,7 @@ a device.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -90,6 +91,8 @@ class ReadOnlyCluster(Protocol):
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]: ...
     @property
+    def undecodable_pods(self) -> Counter[str]: ...
+    @property
     def problems(self) -> Sequence[ObjectProblem]: ...
 
 
@@ -105,6 +108,7 @@ class ChangedCluster:
         self.ledger = cluster.ledger
         self.pod_groups = cluster.pod_groups
         self.undecodable = cluster.undecodable
+        self.undecodable_pods = cluster.undecodable_pods
         self._cluster = cluster
 
     @property

@@ -154,8 +154,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def users(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> list[Pod | None]:
         """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
-        the pods of the group that name the claim and are not finished, or None if there are none. Linear in the pods of
-        the group, and in the names of their claims, which are added to `names`, by UID of the pod, unless known there.
+        the pods of the group that name the claim and are not finished, or None if there are none, and None if a pod of
+        the namespace cannot be decoded. Linear in the pods of the group, and in the names of their claims, which are
+        added to `names`, by UID of the pod, unless known there.
         """
         names = {} if names is None else names
         namespace = claim.metadata.namespace
@@ -166,6 +167,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 group = self.pods.of_group(namespace, entry.name)
                 found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid, names)] or [None])
+                if self.cluster.undecodable_pods[namespace]:
+                    found.append(None)
         return found
 
     def _is_member(self, pod: Pod, claim: ResourceClaim, group_uid: str, names: dict[str, Set[str]]) -> bool:
