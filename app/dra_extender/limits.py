@@ -97,6 +97,12 @@ LABELS_OF_OBJECT: Final = Limit(
     "test_so_many_labels_and_annotations_are_kept_and_no_more",
 )
 
+TOLERATIONS_OF_REQUEST: Final = Limit(
+    128,
+    "eight times what Kubernetes documents and does not check: 40,000 take 9 MiB; a claim with more gets no devices",
+    "test_a_request_has_so_many_tolerations_and_no_more",
+)
+
 DEPTH_OF_PARAMETERS: Final = Limit(
     500,
     "levels of opaque parameters, about half of what the decoder can read: a claim that can be decoded before its "

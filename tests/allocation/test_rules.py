@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dra_extender.limits import TOLERATIONS_OF_REQUEST
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,
@@ -356,3 +357,12 @@ def test_stored_selectors_may_use_what_was_accepted_while_a_feature_was_on(
 ) -> None:
     slices = [sl(modelled("x", "y"))]
     assert outcome(scenario(slices, [claim(request("r", 1, selector))], off=[off])) == expected
+
+
+def test_a_request_has_so_many_tolerations_and_no_more() -> None:
+    def wanted(count: int) -> Any:
+        tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(count)]
+        return outcome(scenario([sl([device("x")])], [claim(request("r", tolerations=tolerations))]))
+
+    assert wanted(TOLERATIONS_OF_REQUEST) == [["r=x"]]
+    assert "claim default/claim, request r: has more than 128 tolerations" in wanted(2 * TOLERATIONS_OF_REQUEST)

@@ -17,7 +17,7 @@ from dra_extender.api.events import partial_allocation
 from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.limits import DEPTH_OF_PARAMETERS, LABELS_OF_OBJECT
+from dra_extender.limits import DEPTH_OF_PARAMETERS, LABELS_OF_OBJECT, PARTS_OF_POD
 
 SLICE = b"""{
   "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
@@ -325,3 +325,9 @@ def test_a_claim_that_another_allocator_has_allocated_holds_its_devices_however_
     found = partial_allocation(with_parameters(depth, allocated=True))
     assert found.complete
     assert [result.device for result in found.results] == ["d0"]
+
+
+def test_so_many_tolerations_of_a_pod_are_kept_and_no_more() -> None:
+    """60,000 take 8 MiB. A pod with more counts as too large to be nominated or preempted."""
+    pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"tolerations": [{"operator": "Exists"}] * 60_000}})
+    assert len(pod.spec.tolerations) == PARTS_OF_POD + 1

@@ -35,6 +35,7 @@ from dra_extender.api.resource import (
 from dra_extender.cel import Programs, remembered_bytes
 from dra_extender.devices.content import Interner
 from dra_extender.devices.models import REMEMBERED
+from dra_extender.limits import TOLERATIONS_OF_REQUEST
 
 REMEMBERED_BYTES: Final = 2**26
 """What unused filters may keep, with their compiled selectors."""
@@ -47,7 +48,6 @@ MOST_FILTERS: Final = 2**13
 
 FILTER_BYTES: Final = 2**13
 """What a filter counts for at least."""
-
 CONDITION_BYTES: Final = 256
 """What a toleration or a requested capacity counts for. Making it ready costs a unit."""
 
@@ -347,9 +347,8 @@ def adding_problem(request: str, need: int, before: int) -> str:
 
 def limit_problem(least: int) -> str:
     """What follows the claim's name in the error when `least` devices are too many for it."""
-    if least <= MAX_RESULTS:
-        return ""
-    return f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+    problem = f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+    return problem if least > MAX_RESULTS else ""
 
 
 def _asks(
@@ -381,6 +380,8 @@ def _ask(
     where = f"{label}, request {source.name if isinstance(source, DeviceSubRequest) else request}"
     if source.derived_attributes and not context.features.DRADerivedAttributes:
         raise _Invalid(f"{where}: cannot handle request with derived attributes, the feature is disabled")
+    if len(source.tolerations) > TOLERATIONS_OF_REQUEST:
+        raise _Invalid(f"{where}: has more than {TOLERATIONS_OF_REQUEST} tolerations")
     for index, selector in enumerate(source.selectors):
         if selector.cel is None:
             raise _Invalid(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")
@@ -392,9 +393,8 @@ def _ask(
     device_class = context.classes.get(source.device_class_name)
     if device_class is None:
         name = source.device_class_name
-        raise _Invalid(
-            f'{where}: could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
-        )
+        missing = f'deviceclass.resource.k8s.io "{name}" not found'
+        raise _Invalid(f"{where}: could not retrieve device class {name}: {missing}")
     if source.allocation_mode not in ("ExactCount", "All"):
         raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
     return Ask(request, source, constraints, context.filters.of_request(device_class, source, context.features))

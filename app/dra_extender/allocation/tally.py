@@ -26,6 +26,8 @@ from dra_extender.devices.pools import NodeView, PooledDevice
 
 KEY: Final = 256
 """How many characters are kept of a name that a selector computes."""
+TOKENS: Final = 2
+"""Units of work for a character of an expression that is split into clauses."""
 NAMES: Final = 6
 """How many names are listed where a device does not have one."""
 VALUES: Final = 8
@@ -229,7 +231,7 @@ def _clauses_of(
 ) -> Iterator[ClauseTally]:
     views = [(device_view(model, filter.features), count) for model, count in models]
     for index, expression in enumerate(selectors):
-        for number, text in enumerate(clauses(expression)):
+        for number, text in enumerate(_clauses(expression, budget)):
             try:
                 program = compiled(text, filter, budget)
             except CelCompileError:
@@ -242,6 +244,16 @@ def _clauses_of(
             if excluded or failed:
                 reads, values = ("", ()) if isinstance(program, CompileReply) else _read(program.reads, views)
                 yield ClauseTally(source, index, number, text, excluded, failed, reads, values)
+
+
+def _clauses(expression: str, budget: WorkBudget) -> Sequence[str]:
+    """The turns of a call split an expression once. Raises TurnSpent and Deferred."""
+    found, key = budget.found, (clauses, expression)
+    if key not in found:
+        budget.spend(TOKENS * len(expression))
+        found[key] = clauses(expression)
+    split: Sequence[str] = found[key]
+    return split
 
 
 def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str, tuple[ValueTally, ...]]:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from dra_extender.api.meta import Condition, Object, ObjectMeta
 from dra_extender.api.quantity import Quantity
+from dra_extender.limits import PARTS_OF_POD
 
 FIELD_NODE_NAME = "metadata.name"
 
@@ -185,6 +187,10 @@ class PodSpec(Object, frozen=True, gc=False):
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
     termination_grace_period_seconds: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.tolerations) > PARTS_OF_POD:  # one more, so that it counts as too large
+            force_setattr(self, "tolerations", self.tolerations[: PARTS_OF_POD + 1])
 
 
 class PodResourceClaimStatus(Object, frozen=True, gc=False):

@@ -165,9 +165,13 @@ def _kept(value: Any, path: str, levels: int = LEVELS) -> Any:
     if not levels:
         raise ValueError("too many levels")
     if isinstance(value, dict):
-        named = ((key, f"{path}.{key}", item) for key, item in value.items() if item is not None)
-        kept = ((key, at, item) for key, at, item in named if not any(fnmatchcase(at, each) for each in _ignored))
-        return {key: _kept(item, at, levels - 1) for key, at, item in kept}
+        named = [(key, item) for key, item in value.items() if item is not None]
+        if _ignored:
+            named = [(key, item) for key, item in named if not any(fnmatchcase(f"{path}.{key}", at) for at in _ignored)]
+        return {
+            key: _kept(item, f"{path}.{key}", levels - 1) if isinstance(item, (dict, list)) else item
+            for key, item in named
+        }
     if isinstance(value, list):
         return [_kept(item, path, levels - 1) for item in value]
     return value

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from dra_extender.api.core import NodeSelector, Taint, Toleration
 from dra_extender.api.decoding import depth
 from dra_extender.api.meta import Condition, Ignored, Object, ObjectMeta, StrictObject
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import VersionText
-from dra_extender.limits import DEPTH_OF_PARAMETERS
+from dra_extender.limits import DEPTH_OF_PARAMETERS, TOLERATIONS_OF_REQUEST
 
 GROUP = "resource.k8s.io"
 POD_GROUP_API = "scheduling.k8s.io"
@@ -221,6 +222,12 @@ class DeviceDerivedAttribute(StrictObject, frozen=True, gc=False):
     expression: str
 
 
+def _cut_tolerations(request: ExactDeviceRequest | DeviceSubRequest) -> None:
+    """The first ones, and one more, so that the request counts as too large."""
+    if len(request.tolerations) > TOLERATIONS_OF_REQUEST:
+        force_setattr(request, "tolerations", request.tolerations[: TOLERATIONS_OF_REQUEST + 1])
+
+
 class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -230,6 +237,9 @@ class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
+
+    def __post_init__(self) -> None:
+        _cut_tolerations(self)
 
 
 class DeviceSubRequest(StrictObject, frozen=True, gc=False):
@@ -241,6 +251,9 @@ class DeviceSubRequest(StrictObject, frozen=True, gc=False):
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
+
+    def __post_init__(self) -> None:
+        _cut_tolerations(self)
 
 
 class DeviceRequest(StrictObject, frozen=True, gc=False):
