@@ -10,7 +10,7 @@ be allocated there is reported, not the allocated claim that cannot be used ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,8 +18,9 @@ import msgspec
 from dra_extender.allocation.allocator import PlanChooser
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
-from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, NodeSelector, Pod
+from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse, size_of
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
@@ -118,8 +119,15 @@ class NodeAllocation(msgspec.Struct, frozen=True):
         return tuple(sorted(of_pod, key=lambda claim: order.get(claim.metadata.uid, len(order))))
 
 
-def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None) -> PreFilterResult:
-    """The part of a decision that does not depend on the node. `found`: `view.claims_of(pod)`, if the caller has it."""
+def pre_filter(
+    view: View,
+    pod: Pod,
+    found: tuple[ResourceClaim, ...] | Unschedulable | None = None,
+    usable: dict[Hashable, UsableOn] | None = None,
+) -> PreFilterResult:
+    """The part of a decision that does not depend on the node. `found`: `view.claims_of(pod)`, if the caller has it.
+    `usable`: what calls for several pods have found of claims and selectors, each of which is examined once.
+    """
     if found is None:
         found = view.claims_of(pod)
     if isinstance(found, Unschedulable):
@@ -141,9 +149,12 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims
-    parsed: dict[NodeSelector, UsableOn] = {}
+    known: dict[Hashable, UsableOn] = {} if usable is None else usable
     try:
-        usable_on = tuple((claim, _usable_on(view, claim, parsed)) for claim in claims.allocated)
+        usable_on = tuple(
+            (claim, known.get(key := identity(claim)) or known.setdefault(key, _usable_on(view, claim, known)))
+            for claim in claims.allocated
+        )
     except NodeSelectorError as error:
         return Failure(f"node selector of an allocated claim: {error}")
     except Deferred as deferred:
@@ -154,7 +165,7 @@ def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedu
     return PreFilterState(pod, claims, wanted, existing, order=found, usable_on=usable_on, amounts=amounts)
 
 
-def _usable_on(view: View, claim: ResourceClaim, parsed: dict[NodeSelector, UsableOn]) -> UsableOn:
+def _usable_on(view: View, claim: ResourceClaim, parsed: dict[Hashable, UsableOn]) -> UsableOn:
     """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
     cannot be used on any node. `parsed`: equal selectors are parsed once. Linear in the consumers of the claim (at
     most 256) and in its devices; if these consume counters, in the devices of their pools that are in use.

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent, WorkBudget
+from dra_extender.allocation.budget import CallState, CountingBudget, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.results import NODE
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
+from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
+from dra_extender.scheduling.gangs.decision import PART
 from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import lines
+from tests.support.devices.objects import make_allocation
 from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
-from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.objects import DRIVER, Objects, make_allocated, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
@@ -34,6 +38,18 @@ def kinds(size: int, count: int) -> Objects:
         tolerations = [{"key": f"kind-{index % count}", "operator": "Exists"}]
         found += [make_claim(f"g-{index}"), member(f"g-{index}", f"g-{index}", size=size, tolerations=tolerations)]
     return found
+
+
+def sharing(size: int, count: int) -> Objects:
+    """A gang whose pods all name the same claims, which have this number of devices of n1."""
+    claims: list[Any] = []
+    for index in range(count):
+        status = ResourceClaimStatus(allocation=make_allocation(f"{DRIVER}/n1/gpu-{index}"))
+        claims.append(msgspec.structs.replace(make_allocated(f"c-{index}"), status=status))
+    return [
+        *claims,
+        *(member(f"g-{index}", *(each.metadata.name for each in claims), size=size) for index in range(size)),
+    ]
 
 
 def in_many_domains(objects: Objects) -> Objects:
@@ -57,7 +73,8 @@ def one_turn(service: Service, world: World, *, last: bool = False) -> None:
     run(service, world, budget)
 
 
-def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> None:
+def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> bool:
+    """Whether the budget suffices."""
     extender = service.extender
     view, pod = extender.view.with_budget(budget), world.api.pod(name)
     found, prefiltered = gang_with_devices(view, pod), pre_filter(view, pod)
@@ -65,7 +82,8 @@ def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -
     try:
         extender.gangs.decide(view, found, prefiltered, list(view.cluster.nodes))
     except TurnSpent:
-        return
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -75,6 +93,7 @@ def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -
         [*nodes(64, 8), *gang("g", PODS_OF_GANG)],
         [*nodes(100, 8), *kinds(256, 4)],
         [*nodes(300, 1), *kinds(100, 100)],
+        [*nodes(1, 60), *sharing(250, 60)],
     ],
 )  # fmt: skip
 async def test_a_turn_runs_few_lines(world: World, objects: Objects) -> None:
@@ -99,6 +118,20 @@ async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: Worl
     run(world.service(*gang("h", 32)), world, many, "h-0")
     assert few.used > 1_000 * NODE
     assert many.used - few.used < 1_000 * NODE
+
+
+async def test_each_claim_that_a_pod_of_a_gang_names_is_charged_in_one_turn_of_the_call(world: World) -> None:
+    service = world.service(*nodes(1, 60), *sharing(100, 60))
+    whole, call, used = CountingBudget(), CallState(), 0
+    assert run(service, world, whole)
+    assert whole.used > 100 * 60 * PART
+    for _ in range(100):
+        budget = TurnBudget(WorkerReplies(), allowance=1_000, ceiling=100_000, call=call)
+        found = run(service, world, budget)
+        used += budget.used
+        if found:
+            break
+    assert whole.used <= used < 2 * whole.used
 
 
 async def test_as_many_pods_as_a_gang_may_have_are_placed_in_one_call(world: World) -> None:

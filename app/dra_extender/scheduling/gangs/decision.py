@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,13 +19,13 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.limits import REQUESTS_OF_GANG
 from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims, requests_in
-from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, pre_filter
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, UsableOn, allocate, pre_filter
 from dra_extender.scheduling.gangs.attributes import values_of
 from dra_extender.scheduling.gangs.gang import Gang
 from dra_extender.scheduling.gangs.joint import NODES_PER_UNIT, CannotPlace, HasRoom, Place, capacities, place
 from dra_extender.scheduling.gangs.kinds import Member
 from dra_extender.scheduling.gangs.topology import MOST_DOMAINS, Level, domains
-from dra_extender.scheduling.noderules import Used, Wants, together
+from dra_extender.scheduling.noderules import Used, Wants, parts_of, together
 from dra_extender.scheduling.view import View
 
 
@@ -59,6 +59,9 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 T = TypeVar("T")
+
+PART: Final = 4
+"""Units of work to examine a part of a member, such as the name of a claim."""
 
 UsedOn = Callable[[str, frozenset[str]], Used]
 """What pods use on the node of this name, those of these UIDs left out."""
@@ -145,19 +148,34 @@ class _Deciding:
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
         self._requests = 0
         """Requests and alternatives of the claims of the members, counted for each member."""
+        examined: dict[str, tuple[int, PreFilterState | Unschedulable | Failure, Hashable]] = self._once(PART, dict)
+        usable: dict[Hashable, UsableOn] = {}
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
-            found = state.free.claims_of(pod)
-            if not isinstance(found, Unschedulable):
-                self._requests += sum(map(requests_in, found))
-                if self._requests > REQUESTS_OF_GANG:
-                    break
-            prefiltered = asked if uid == self._uid else pre_filter(state.free, pod, found)
+            if uid not in examined:
+                examined[uid] = self._examine(pod, usable)
+            requests, prefiltered, own = examined[uid]
+            self._requests += requests
+            if self._requests > REQUESTS_OF_GANG:
+                break
             if isinstance(prefiltered, PreFilterState):
-                self._candidates.append((prefiltered, Wants(pod).rules))
+                self._candidates.append((prefiltered, own))
             else:
                 self._refused.append((pod, prefiltered))
+
+    def _examine(
+        self, pod: Pod, usable: dict[Hashable, UsableOn]
+    ) -> tuple[int, PreFilterState | Unschedulable | Failure, Hashable]:
+        """(its requests and alternatives, whether it can get a node, what it wants of one). Charges what it reads."""
+        free = self._state.free
+        found = free.claims_of(pod)
+        claims = () if isinstance(found, Unschedulable) else found
+        requests = sum(map(requests_in, claims))
+        results = sum(len(each.allocation.devices.results) for each in claims if each.allocation is not None)
+        free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
+        is_asked = pod.metadata.uid == self._uid
+        return requests, self._asked if is_asked else pre_filter(free, pod, found, usable), Wants(pod).rules
 
     def missing(self) -> GangDecision | None:
         """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""
