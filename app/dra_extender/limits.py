@@ -149,6 +149,12 @@ CHARACTERS_OF_MANIFESTS: Final = Limit(
 )
 
 
+VALUES_OF_ATTRIBUTE: Final = Limit(
+    256,
+    "placement policies tell devices apart by the attributes that selectors read; more values would make each device "
+    "different, so a pod whose selectors read such an attribute gets the first devices that fit",
+    "test_an_attribute_with_too_many_values_changes_nothing_for_others",
+)
 COMBINATIONS_OF_DEVICE: Final = Limit(
     64,
     "of values of lists, where a gang needs one value of several attributes; each is counted",

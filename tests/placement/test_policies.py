@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.api.events import PartialAllocation, Undecodable
 from dra_extender.api.meta import ObjectKey
 from dra_extender.placement.policies import PolicyName
@@ -139,6 +140,5 @@ def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: 
     assert made.choose(made.pod("no devices", cpu=62)) == "a free"
     partial = PartialAllocation(uid="u", pools=((DRIVER, "z withheld"),))
     made.cluster.apply(Undecodable(ObjectKey("ResourceClaim", f"{NAMESPACE}/unreadable"), "cannot be read", partial))
-    made.learner.free_states.catch_up()
-    assert made.learner.free_states.state("z withheld").devices.free == 0
+    assert made.learner.free_states.beside("z withheld", {}, UNLIMITED).devices.free == 0
     assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"

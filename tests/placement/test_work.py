@@ -7,12 +7,14 @@ from weakref import ref
 import pytest
 from msgspec.structs import replace
 
+from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.events import Applied, Removed
 from dra_extender.api.resource import CELDeviceSelector, DeviceSelector, ResourceClaim
-from dra_extender.placement import learner, placement
+from dra_extender.placement import freestates, learner, placement, policies
+from dra_extender.placement.podshape import filters_of
 from dra_extender.placement.policies import PolicyName
 from tests.support.allocation.costs import LINES_PER_UNIT
 from tests.support.counting import lines
@@ -144,13 +146,21 @@ def unlike(count: int, wanted: int) -> tuple[GpuNodes, ResourceClaim]:
     """Devices no two of which are alike for the claim."""
     made = GpuNodes("pack")
     made.add_node("n", [device(n, serial=n) for n in range(count)])
-    claim = gpus(wanted)
-    expression = f"device.attributes['{DRIVER}'].serial >= 0"
+    return made, selecting(SERIAL, wanted)
+
+
+SERIAL = f"device.attributes['{DRIVER}'].serial >= 0"
+COMPUTED = "device.attributes[device.driver].serial >= 0"
+
+
+def selecting(expression: str, count: int = 1) -> ResourceClaim:
+    """A claim for GPUs for which the expression is true."""
+    claim = gpus(count)
     (request,) = claim.spec.devices.requests
     assert request.exactly is not None
     exactly = replace(request.exactly, selectors=(DeviceSelector(CELDeviceSelector(expression)),))
     devices = replace(claim.spec.devices, requests=(replace(request, exactly=exactly),))
-    return made, replace(claim, spec=replace(claim.spec, devices=devices))
+    return replace(claim, spec=replace(claim.spec, devices=devices))
 
 
 @pytest.mark.parametrize(("devices", "wanted"), [(8, 2), (64, 16)])
@@ -165,3 +175,92 @@ def test_comparing_what_a_pod_may_leave_is_charged(devices: int, wanted: int) ->
     assert lines(choose, 2 * LINES_PER_UNIT * placement.TURN, "placement")
     assert chosen == (["n"] if devices == 8 else [""])
     assert made.plan(made.pod("p"), "n", claim).allocations
+
+
+def with_serials(policy: PolicyName, nodes: int = NODES) -> GpuNodes:
+    """Nodes with devices no two of which have one serial."""
+    made = GpuNodes(policy)
+    for number in range(nodes):
+        made.add_node(f"n{number:02d}", [device(n, serial=4 * number + n, index=n) for n in range(4)])
+    return made
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+@pytest.mark.parametrize("expression", [SERIAL, COMPUTED], ids=["named", "computed"])
+def test_an_attribute_with_too_many_values_changes_nothing_for_others(
+    monkeypatch: pytest.MonkeyPatch, policy: PolicyName, expression: str
+) -> None:
+    monkeypatch.setattr(freestates, "VALUES_OF_ATTRIBUTE", 8)
+    made = with_serials(policy)
+    made.learner.learn(made.pod("seen"), [gpus()])
+    assert looked_at(made, "first") > 0
+    made.learner.learn(made.pod("odd"), [selecting(expression)])
+    assert made.choose(made.pod("odd"), selecting(expression)) == ""
+    assert looked_at(made, "second") == 0
+    few = selecting(f"device.attributes['{DRIVER}'].index == 1")
+    assert made.choose(made.pod("p"), few) != ""
+
+
+@pytest.mark.parametrize("policy", ["pack", "fragmentation"])
+def test_an_attribute_that_gets_too_many_values_later_counts_no_more(
+    monkeypatch: pytest.MonkeyPatch, policy: PolicyName
+) -> None:
+    monkeypatch.setattr(freestates, "VALUES_OF_ATTRIBUTE", 8)
+    made = with_serials(policy, nodes=2)
+    odd = selecting(SERIAL)
+    for claim in (odd, gpus()):
+        made.learner.learn(made.pod(str(claim.spec)), [claim])
+    assert made.choose(made.pod("odd"), odd) != ""
+    made.add_node("more", [device(n, serial=100 + n) for n in range(4)])
+    for number in range(3):
+        made.choose(made.pod("p"), gpus())
+        made.learner.learn(made.pod(f"more-{number}"), [gpus()])
+    assert made.choose(made.pod("odd"), odd) == ""
+    states = made.learner.free_states
+    assert len(set(states.own_groups("more", UNLIMITED).values())) == 1
+    learned = [filter for shape, _ in made.learner.workload.frequencies() for filter in filters_of(shape)]
+    assert [filter for filter in learned if SERIAL in filter.selectors] == []
+
+
+def test_reading_what_no_device_publishes_looks_at_nothing_again() -> None:
+    made = with_serials("pack")
+    assert looked_at(made, "first") > 0
+    for number in range(2 * freestates.MOST_READS):
+        absent = selecting(f"!('x{number}' in device.attributes['{DRIVER}'])")
+        assert made.choose(made.pod("odd"), absent) != ""
+        assert looked_at(made, "second") == 0
+
+
+def test_what_is_read_counts_for_a_device_that_publishes_it_later() -> None:
+    made = with_serials("pack")
+    made.choose(made.pod("p"), selecting(f"has(device.attributes['{DRIVER}'].kind)"))
+    made.choose(made.pod("p"), selecting("!('other.example.com' in device.attributes)"))
+    made.add_node("new", [device(0), device(1, kind=1), device(2, kind=2)])
+    assert made.choose(made.pod("p"), gpus()) != ""
+    groups = made.learner.free_states.own_groups("new", UNLIMITED)
+    assert len(set(groups.values())) == 3
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+def test_states_that_are_unknown_are_charged_and_computed_over_several_questions(
+    monkeypatch: pytest.MonkeyPatch, policy: PolicyName
+) -> None:
+    expected = uneven(policy).choose(uneven(policy).pod("p"), gpus(milli=450))
+    made = uneven(policy)
+    made.choose(made.pod("p"), gpus(milli=450))
+    made.learner.free_states.start_over()
+    monkeypatch.setattr(placement, "TURN", 60)
+    assert made.placement.choose(made.pod("p"), [gpus(milli=450)], made.names) != ""
+    known = [state for state in made.learner.free_states._states if state is not None]
+    assert 0 < len(known) < NODES // 2
+    for _ in range(3 * NODES):
+        chosen = made.choose(made.pod("p"), gpus(milli=450))
+    assert chosen == expected
+
+
+def test_a_shape_with_too_many_filters_is_not_counted() -> None:
+    made = with_serials("fragmentation")
+    claims = [selecting(f"device.driver != 'x{number}'") for number in range(policies.MOST_FILTERS + 1)]
+    for number, counted in ((1, 0), (0, 1)):
+        made.learner.learn(made.pod(f"p{number}"), claims[: policies.MOST_FILTERS + number])
+        assert len(list(made.learner.workload.frequencies())) == counted

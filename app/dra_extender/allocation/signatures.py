@@ -124,10 +124,10 @@ class AttributeSignatures:
         names = self._names.get(driver)
         if names is None:
             names = self._names[driver] = _published_names(self._reads, driver)
-        key: tuple[Hashable, ...] = (model.rest, *map(attributes.get, names))
+        key: tuple[Hashable, ...] = (model.rest, *[(name, attributes[name]) for name in names if name in attributes])
         if self._domains:
             present = {_domain(name, driver) for name in attributes}
-            key = (*key, *(domain in present for domain in self._domains))
+            key = (*key, *(domain for domain in self._domains if domain in present))
         return key
 
 
@@ -174,6 +174,10 @@ class PoolSignatures:
         self._by_content: WeakValueDictionary[Hashable, PoolSignature] = WeakValueDictionary()
         self.known: WeakIdentityDict[SeenPool, PoolSignature] = WeakIdentityDict()
         """The signatures made so far; ask `of` for the others."""
+
+    def widen(self, reads: frozenset[tuple[str, str]]) -> None:
+        """Make further signatures for these reads. The pools in `known` have no device that publishes another one."""
+        self._attributes = AttributeSignatures(reads)
 
     def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget = UNLIMITED) -> PoolSignature:
         """The signature of what a node sees; `pool` is what `seen` shows. Raises TurnSpent and Deferred."""

@@ -23,7 +23,7 @@ from dra_extender.allocation.selection import candidates, suitability
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PartUse, PoolHoldings, PoolID, pool_holdings, uses_of
-from dra_extender.placement.freestates import FreeStates, NodeFreeState
+from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.policies import Cost, Policy
@@ -41,8 +41,6 @@ KINDS: Final[Mapping[str, str]] = {
 
 MOST_ORDERS: Final = 16
 """How many orders are tried, one of them by cost alone."""
-PER_UNIT: Final = 4
-"""Devices of a node that are put into groups per unit of work."""
 _NO_GROUP: Final = 1 << 30
 
 
@@ -122,13 +120,10 @@ class DeviceChooser:
         self._shape = shape
         self._node = node
         self._budget = budget
-        self._before = free_states.state(node)
-        view = free_states.view(node)
-        assert view is not None, node
-        self._view = view
-        held = free_states.holdings(view)
+        self._before = free_states.beside(node, {}, budget)
+        self._view, held = free_states.view(node)
         self._owned = held.owned
-        self._free = view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
+        self._free = self._view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
         self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)
 
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
@@ -193,7 +188,7 @@ class DeviceChooser:
     def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
         """By bit, of the devices that a request may have. Devices that leave the same cost the same."""
         found: dict[int, Cost] = {}
-        groups = self._free_states.own_groups(self._node)
+        groups = self._free_states.own_groups(self._node, self._budget)
         known: dict[Hashable, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
@@ -202,11 +197,8 @@ class DeviceChooser:
                     if bit not in found:
                         _, _, name = (device := view.devices[bit]).id
                         takes = suitability(device.model, ask.filter, self._budget).takes or ()
-                        part: PartUse = (
-                            ("one", dict(takes))
-                            if device.model.traits.multi and self._free_states.shares
-                            else (None, {})
-                        )
+                        several = device.model.traits.multi and self._free_states.shares
+                        part: PartUse = ("one", dict(takes)) if several else (None, {})
                         group = groups.get(device.id)
                         key = device.id if group is None else (group.number, takes)
                         if key not in known:
@@ -215,10 +207,8 @@ class DeviceChooser:
         return found
 
     def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
-        self._budget.spend(1 + len(self._view.devices) // PER_UNIT)
-        state = self._free_states.beside(self._node, more)
-        cpu, memory = state.cpu - self._shape.cpu, state.memory - self._shape.memory
-        return self._policy.cost(self._before, NodeFreeState(state.devices, cpu, memory, state.whole), self._budget)
+        state = self._free_states.beside(self._node, more, self._budget)
+        return self._policy.cost(self._before, state.after(state.devices, self._shape), self._budget)
 
 
 _WORST: Final = ((inf, 0.0), 0)

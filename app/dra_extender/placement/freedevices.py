@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
+from dra_extender.devices.models import Memo
 from dra_extender.placement.partitiongroups import PartitionGroup
 from dra_extender.placement.podshape import EVERY, DeviceDemand, Need
 
 MOST_REMAINDERS: Final = 32
 """How many different remainders are compared for a pod; those most in one piece, if there are more."""
-REMEMBERED: Final = 512
+REMEMBERED: Final = 1_024
 PER_UNIT: Final = 8
 """Groups that are put in order per unit of work."""
 
@@ -31,12 +32,12 @@ class Supply(NamedTuple):
     copies: float
 
 
-class FreeDevices:
+class FreeDevices(Memo):
     """Groups sorted by number. `whole`: how many; `free`: how much of them is left; `unfragmented`: how much of them is
     left in one piece.
     """
 
-    __slots__ = ("_remainders", "_sets", "_supplies", "free", "groups", "number", "unfragmented", "whole")
+    __slots__ = ("_sets", "free", "groups", "memo", "number", "unfragmented", "whole")
 
     def __init__(self, number: int, groups: tuple[PartitionGroup, ...], sets: FreeDeviceSets) -> None:
         self.number = number
@@ -45,18 +46,15 @@ class FreeDevices:
         self.whole = len(groups)
         self.unfragmented = sum(group.unfragmented for group in groups)
         self._sets = sets
-        self._supplies: dict[Need, Supply | None] = {}
-        self._remainders: dict[Need, tuple[FreeDevices, ...]] = {}
+        self.memo = {}
 
     def supply(self, need: Need, budget: WorkBudget) -> Supply | None:
         """None when the need cannot be met. Raises TooCostly and TurnSpent."""
         try:
-            return self._supplies[need]
+            found: Supply | None = self.memo[Supply, need]
         except KeyError:
-            if len(self._supplies) >= REMEMBERED:
-                self._supplies.clear()
-            found = self._supplies[need] = self._supply(need, budget)
-            return found
+            found = self.remember((Supply, need), self._supply(need, budget), REMEMBERED)
+        return found
 
     def _supply(self, need: Need, budget: WorkBudget) -> Supply | None:
         touch, copies = 0.0, float("inf")
@@ -86,11 +84,9 @@ class FreeDevices:
         """What a pod with this need may leave of it, each once; the same devices when the pod cannot come. Charges each
         device that is taken from each remainder. Raises TooCostly and TurnSpent.
         """
-        found = self._remainders.get(need)
+        found: tuple[FreeDevices, ...] | None = self.memo.get((FreeDevices, need))
         if found is None:
-            if len(self._remainders) >= REMEMBERED:
-                self._remainders.clear()
-            found = self._remainders[need] = self._remaining(need, budget)
+            found = self.remember((FreeDevices, need), self._remaining(need, budget), REMEMBERED)
         return found
 
     def _remaining(self, need: Need, budget: WorkBudget) -> tuple[FreeDevices, ...]:

@@ -18,10 +18,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dra_extender.allocation.signatures import AttributeReads, PoolSignatures
+from dra_extender.allocation.budget import WorkBudget
+from dra_extender.allocation.signatures import DOMAIN, AttributeReads, PoolSignatures
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import DeviceID
+from dra_extender.api.resource import DeviceAttribute, DeviceID
 from dra_extender.devices.content import WeakIdentityDict, digest
 from dra_extender.devices.holdings import NodeHoldings, remaining_counters
 from dra_extender.devices.ledger import Ledger
@@ -29,9 +30,13 @@ from dra_extender.devices.models import CounterID, DeviceModel
 from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode, SeenPool
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, NO_AMOUNTS, Amounts, PoolHoldings, PoolID, together
+from dra_extender.limits import VALUES_OF_ATTRIBUTE
 from dra_extender.placement.freedevices import FreeDevices, FreeDeviceSets
 from dra_extender.placement.partitiongroups import CounterTie, Partition, PartitionGroup, PartitionGroups
-from dra_extender.placement.podshape import Load, Loads, allocatable
+from dra_extender.placement.podshape import Load, Loads, PodShape, allocatable
+
+Values = dict[tuple[str, str], set[DeviceAttribute]]
+"""The values that devices publish, by the keys of `AttributeReads`. An attribute with too many has some of them."""
 
 
 class _Linked(NamedTuple):
@@ -99,25 +104,30 @@ class PoolGrouping:
 
 
 class PoolGroupings:
-    """The groupings of pools. `pools` says which devices have equal signatures."""
+    """The groupings of pools. `pools` says which devices have equal signatures. It adds what it sees to `values`."""
 
-    def __init__(self, pools: PoolSignatures, groups: PartitionGroups, *, shares: bool, counters: bool) -> None:
+    def __init__(
+        self, pools: PoolSignatures, values: Values, groups: PartitionGroups, *, shares: bool, counters: bool
+    ) -> None:
         self._pools = pools
+        self._values = values
         self._groups = groups
         self._shares = shares
         self._counters = counters
         self._by_pool: WeakIdentityDict[SeenPool, PoolGrouping] = WeakIdentityDict()
         self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
 
-    def of(self, seen: SeenPool, pool: Pool) -> PoolGrouping:
-        """The grouping of what a node sees; `pool` is what `seen` shows."""
+    def of(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
+        """The grouping of what a node sees; `pool` is what `seen` shows. Raises TurnSpent."""
         known = self._by_pool.get(id(seen))
-        return known.value if known is not None else self._by_pool.put(seen, self._grouping(seen, pool))
+        return known.value if known is not None else self._by_pool.put(seen, self._grouping(seen, pool, budget))
 
-    def _grouping(self, seen: SeenPool, pool: Pool) -> PoolGrouping:
+    def _grouping(self, seen: SeenPool, pool: Pool, budget: WorkBudget) -> PoolGrouping:
         plain: list[tuple[str, DeviceModel]] = []
         consuming: list[tuple[str, DeviceModel]] = []
-        for name, (model, locality) in zip(pool.names, self._pools.of(seen, pool).devices, strict=True):
+        budget.spend(2 * len(pool.names))
+        self._note(pool)
+        for name, (model, locality) in zip(pool.names, self._pools.of(seen, pool, budget).devices, strict=True):
             if locality:
                 continue
             if self._counters and model.traits.consumes:
@@ -126,6 +136,14 @@ class PoolGroupings:
                 plain.append((name, model))
         linked = tuple(self._link(pool, consuming))
         return PoolGrouping(pool, tuple(plain), linked, self._groups, shares=self._shares)
+
+    def _note(self, pool: Pool) -> None:
+        for name, value in {item for model in pool.models for item in model.traits.attributes.items()}:
+            domain, _, identifier = name.rpartition("/")
+            self._values.setdefault((DOMAIN, domain or pool.id[0]), set())
+            values = self._values.setdefault((domain or pool.id[0], identifier), set())
+            if len(values) <= VALUES_OF_ATTRIBUTE:
+                values.add(value)
 
     def _link(self, pool: Pool, consuming: list[tuple[str, DeviceModel]]) -> Iterable[_Linked]:
         for sets in components(pool, [model for _, model in consuming]):
@@ -173,6 +191,10 @@ def components(pool: Pool, models: Iterable[DeviceModel]) -> list[set[str]]:
 
 MOST_SETS: Final = 100_000
 """Of free devices, and of groups: when there are more, all are forgotten."""
+MOST_READS: Final = 64
+"""Attributes that one filter may read. When `FreeStates` has more, it drops reads that match no published attribute."""
+PER_UNIT: Final = 4
+"""Devices of a node that are put into groups per unit of work."""
 _SLIGHTLY: Final = 1e-3
 """Left of CPU and memory even when nothing is: enough for pods that ask for none."""
 _UNKNOWN: Final = 1 << 60
@@ -189,6 +211,10 @@ class NodeFreeState(NamedTuple):
     memory: float
     whole: Load
 
+    def after(self, devices: FreeDevices, load: Load | PodShape) -> NodeFreeState:
+        """The state when these devices are left, and a pod with this load has come."""
+        return NodeFreeState(devices, self.cpu - load.cpu, self.memory - load.memory, self.whole)
+
 
 class FreeStates:
     """`loads` are kept up to date by the owner."""
@@ -203,9 +229,8 @@ class FreeStates:
         self._ledger = ledger
         self._loads = loads
         self._features = features
-        self._position = -1
-        self._states: list[NodeFreeState | None] = []
-        self._reads: AttributeReads = frozenset()
+        self._reads: frozenset[tuple[str, str]] = frozenset()
+        self._values: Values = {}
         self.start_over()
         loads.changed = self.node_changed
 
@@ -213,21 +238,29 @@ class FreeStates:
         """Forget everything."""
         self._groups = PartitionGroups()
         self._sets = FreeDeviceSets()
-        features = self._features
-        self._groupings = PoolGroupings(
-            PoolSignatures(self._reads), self._groups,
-            shares=self.shares, counters=features.DRAPartitionableDevices,
-        )  # fmt: skip
+        self._pools = PoolSignatures(self._reads)
+        counters = self._features.DRAPartitionableDevices
+        self._groupings = PoolGroupings(self._pools, self._values, self._groups, shares=self.shares, counters=counters)
         self.epoch += 1
-        self._states = []
+        self._states: list[NodeFreeState | None] = []
         self._position = -1
 
-    def read(self, reads: AttributeReads) -> None:
-        """From now on these attributes are part of the signatures of devices."""
-        wider = None if self._reads is None or reads is None else self._reads | reads
-        if wider != self._reads:
-            self._reads = wider
-            self.start_over()
+    def read(self, reads: AttributeReads) -> bool:
+        """From now on these attributes are part of the signatures of devices. False when there are too many of them, or
+        one has too many values: then they are not.
+        """
+        if reads is None or len(reads) > MOST_READS or not all(map(self._has_few_values, reads)):
+            return False
+        if more := reads - self._reads:
+            kept = self._reads if len(self._reads) < MOST_READS else self._reads & self._values.keys()
+            self._reads = kept | reads
+            self._pools.widen(self._reads)
+            if more & self._values.keys():
+                self.start_over()
+        return True
+
+    def _has_few_values(self, read: tuple[str, str]) -> bool:
+        return len(self._values.get(read, ())) <= VALUES_OF_ATTRIBUTE
 
     def node_seen(self, node: Node) -> None:
         """A version of a node. Most differ in their heartbeat only."""
@@ -245,7 +278,9 @@ class FreeStates:
 
     def catch_up(self) -> None:
         """Notice what changed. Call it before a series of questions."""
-        if len(self._sets) > MOST_SETS or len(self._groups) > MOST_SETS:
+        reads = frozenset(filter(self._has_few_values, self._reads))
+        if reads != self._reads or len(self._sets) > MOST_SETS or len(self._groups) > MOST_SETS:
+            self._reads = reads
             self.start_over()
         noted = self._nodes.changes.since(self._position)
         wanted = len(self._nodes.by_index)
@@ -264,64 +299,59 @@ class FreeStates:
         """One more than the highest index of a node."""
         return len(self._states)
 
-    def state(self, name: str) -> NodeFreeState:
-        """The state of a known node."""
-        return self.at(self._nodes.index[name])
-
-    def at(self, index: int) -> NodeFreeState:
-        """The state of the node with this index."""
+    def at(self, index: int, budget: WorkBudget) -> NodeFreeState:
+        """The state of the node with this index. Charges its devices when it is unknown. Raises TurnSpent."""
         found = self._states[index]
         if found is None:
             seen = self._nodes.by_index[index]
             assert seen is not None, index
-            found = self._states[index] = self._state(seen, {})
+            found = self._states[index] = self._state(seen, {}, budget)
         return found
 
-    def beside(self, name: str, more: Held) -> NodeFreeState:
-        """The state of a known node as if this were held in some of its pools as well."""
-        return self._state(self._nodes.seen[name], more)
+    def beside(self, name: str, more: Held, budget: WorkBudget) -> NodeFreeState:
+        """The state of a known node as if this were held in some of its pools as well. Raises TurnSpent."""
+        return self._state(self._nodes.seen[name], more, budget)
 
-    def own_groups(self, name: str) -> Mapping[DeviceID, PartitionGroup]:
+    def own_groups(self, name: str, budget: WorkBudget) -> Mapping[DeviceID, PartitionGroup]:
         """The group of each device of a known node that is a group of its own. Linear in the devices."""
         found: dict[DeviceID, PartitionGroup] = {}
         for item in self._nodes.seen[name].pools:
             pool = item.pool
             if pool is not None and pool.names:
-                groups = self._groupings.of(item, pool).own_groups(self._ledger.holdings(pool.id))
+                groups = self._groupings.of(item, pool, budget).own_groups(self._ledger.holdings(pool.id))
                 found |= {(*pool.id, device): group for device, group in groups.items()}
         return found
 
-    def holdings(self, view: NodeView) -> NodeHoldings:
-        """What is held on a node."""
+    def view(self, name: str) -> tuple[NodeView, NodeHoldings]:
+        """All pools of a known node, and what is held there."""
+        view = self._nodes.view(name)
+        assert view is not None, name
         held = {pool.id: found for pool in view.pools if (found := self._ledger.holdings(pool.id)) is not None}
-        return NodeHoldings(view, held)
+        return view, NodeHoldings(view, held)
 
-    def view(self, name: str) -> NodeView | None:
-        """All pools of a node."""
-        return self._nodes.view(name)
-
-    def _state(self, seen: SeenNode, more: Held) -> NodeFreeState:
+    def _state(self, seen: SeenNode, more: Held, budget: WorkBudget) -> NodeFreeState:
         self._nodes.current(seen)
         whole, load = allocatable(seen.node), self._loads.on(seen.node.name)
         return NodeFreeState(
-            self._devices(seen, more),
+            self._devices(seen, more, budget),
             (whole.cpu - load.cpu if whole.cpu else _UNKNOWN) + _SLIGHTLY,
             (whole.memory - load.memory if whole.memory else _UNKNOWN) + _SLIGHTLY,
             whole,
         )
 
-    def _devices(self, seen: SeenNode, more: Held) -> FreeDevices:
+    def _devices(self, seen: SeenNode, more: Held, budget: WorkBudget) -> FreeDevices:
         groups: list[PartitionGroup] = []
         for item in seen.pools:
             pool = item.pool
             if pool is not None and pool.names:
+                budget.spend(1 + len(pool.names) // PER_UNIT)
                 held = self._ledger.holdings(pool.id)
                 if pool.id in more:
                     held = together(held, more[pool.id])
-                groups += self._groupings.of(item, pool).groups(held)
+                groups += self._groupings.of(item, pool, budget).groups(held)
         return self._sets.of(groups)
 
-    def by_state(self) -> Iterable[tuple[NodeFreeState, int]]:
-        """All states and how many nodes are in each. One look-up for each node."""
+    def by_state(self, budget: WorkBudget) -> Iterable[tuple[NodeFreeState, int]]:
+        """All states and how many nodes are in each. One look-up for each node. Raises TurnSpent."""
         self.catch_up()
-        return Counter(self.at(seen.index) for seen in self._nodes.seen.values()).items()
+        return Counter(self.at(seen.index, budget) for seen in self._nodes.seen.values()).items()

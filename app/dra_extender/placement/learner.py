@@ -46,7 +46,7 @@ class PlacementLearner:
         self.workload, self.fragmentation = Workload(), Fragmentation()
         self.placement = Placement(cluster, strategy, free, self.fragmentation, filters)
         """For questions."""
-        self._weighing = _Weighing(self.workload, free, self.fragmentation)
+        self._weighing = _Weighing(self.workload, self.placement, free, self.fragmentation)
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._forgotten: set[DeviceFilter] = set()
         self.learns = strategy.policy == Fragmentation.name
@@ -88,22 +88,26 @@ class PlacementLearner:
         except TurnSpent:
             pass
         except TooCostly as problem:
-            self.placement.leave_out(problem.filter)
+            self.placement.costly[problem.filter] = True
+            self._forgotten.discard(problem.filter)
         self._forget_costly()
 
     def _forget_costly(self) -> None:
         for filter in self.placement.costly:
             if filter not in self._forgotten:
                 self._forgotten.add(filter)
-                self.workload.forget(filter)
-                self._weighing.renew()
+                if self.workload.forget(filter):
+                    self._weighing.renew()
 
 
 class _Weighing:
     """Weighs the shapes of the workload by the free states of the nodes."""
 
-    def __init__(self, workload: Workload, free_states: FreeStates, fragmentation: Fragmentation) -> None:
+    def __init__(
+        self, workload: Workload, placement: Placement, free_states: FreeStates, fragmentation: Fragmentation
+    ) -> None:
         self._workload = workload
+        self._placement = placement
         self.free_states = free_states
         self._fragmentation = fragmentation
         self._pods = -1
@@ -118,12 +122,14 @@ class _Weighing:
         """Begin when it is time, and do a portion of what has begun. Raises TooCostly and TurnSpent."""
         self.free_states.catch_up()
         if self._epoch != self.free_states.epoch:
+            for shape, _ in self._workload.frequencies():
+                self._placement.read(shape, budget)
             self._epoch = self.free_states.epoch
             self.renew()
         if self._under_way is None and self._is_due():
             if not self._fragmentation.version:
                 self._fragmentation.weigh(plain(self._workload.frequencies()))
-            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state())
+            self._under_way = Scarcity(self._workload.frequencies(), self.free_states.by_state(budget))
             self._pods = self._workload.pods
         work = 0
         while self._under_way is not None and work < PORTION:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from dra_extender.allocation.budget import Deferred, WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
-from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.models import DeviceModel, Memo
 from dra_extender.devices.usage import Amounts
 
 Used = tuple[tuple[str, int], ...]
@@ -48,12 +48,12 @@ class TooCostly(Exception):
         self.filter = filter
 
 
-class PartitionGroup:
+class PartitionGroup(Memo):
     """`free`: how much of it is left, from 0 to 1. `unfragmented`: how much that is in one piece, from 0 to 1 as well:
     half a device counts less than half. Different groups have different numbers.
     """
 
-    __slots__ = ("_rates", "free", "number", "unfragmented")
+    __slots__ = ("free", "memo", "number", "unfragmented")
 
     once = True
     """One request cannot take two devices of it."""
@@ -62,19 +62,17 @@ class PartitionGroup:
         self.number = number
         self.free = free
         self.unfragmented = unfragmented
-        self._rates: dict[DeviceFilter, Rate] = {}
+        self.memo = {}
 
     def rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
         """Remembered. Raises TooCostly and TurnSpent."""
-        found = self._rates.get(filter)
-        if found is None:
-            if len(self._rates) >= REMEMBERED:
-                self._rates.clear()
-            try:
-                found = self._rates[filter] = self._rate(filter, budget)
-            except Deferred:
-                raise TooCostly(filter) from None
-        return found
+        found: Rate | None = self.memo.get(filter)
+        if found is not None:
+            return found
+        try:
+            return self.remember(filter, self._rate(filter, budget), REMEMBERED)
+        except Deferred:
+            raise TooCostly(filter) from None
 
     def _rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
         return _NOTHING
@@ -178,7 +176,7 @@ class CountedDevices(PartitionGroup):
         wanted = [
             index
             for index, member in enumerate(self._members)
-            if self._selected(member, filter, budget) and self._fits(member)
+            if (found := suitability(member.model, filter, budget)).selected and found.lost is None
         ]
         if not wanted:
             return _NOTHING
@@ -192,14 +190,6 @@ class CountedDevices(PartitionGroup):
                     left[counter] -= amount
         after = {(group := self._without(index)).number: group for index in wanted}
         return Rate(self.free, copies, tuple(after.values()))
-
-    @staticmethod
-    def _selected(member: Partition, filter: DeviceFilter, budget: WorkBudget) -> bool:
-        found = suitability(member.model, filter, budget)
-        return found.selected and found.lost is None
-
-    def _fits(self, member: Partition) -> bool:
-        return all(self._left[counter] >= amount for counter, amount in member.charge)
 
     def _without(self, index: int) -> PartitionGroup:
         left = list(self._left)

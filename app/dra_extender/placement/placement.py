@@ -8,7 +8,7 @@ the first devices that fit.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from math import inf
@@ -25,10 +25,10 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim, class_names
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.devicechooser import DeviceChooser
-from dra_extender.placement.freestates import FreeStates, NodeFreeState
+from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import PodShape, filters_of, load_of, shape_of
-from dra_extender.placement.policies import Cost, Fragmentation, Pack, PlacementStrategy, Policy, Spread
+from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
 
 T = TypeVar("T")
 
@@ -133,7 +133,11 @@ class Ranking:
             row.current += 1
 
     def _compute(self, row: _ShapeCosts, shape: PodShape, index: int, budget: WorkBudget) -> None:
-        row.costs[index] = self.cheapest(self._free_states.at(index), shape, budget)[0]
+        """The cost of the best way to take what the pod needs from the node."""
+        state = self._free_states.at(index, budget)
+        left = state.devices.remainders(shape.need, budget)
+        self.evaluations += len(left)
+        row.costs[index] = min(self.policy.cost(state, state.after(devices, shape), budget) for devices in left)[0]
         row.versions[index] = row.version
 
     def _row(self, shape: PodShape) -> _ShapeCosts:
@@ -159,19 +163,6 @@ class Ranking:
         row.epoch, row.version, row.position = free_states.epoch, self.policy.version, free_states.changes.position
         return row
 
-    def cheapest(self, state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> Cost:
-        """The cost of the best way to take what the pod needs from a node in this state."""
-        left = self._left(state, shape, budget)
-        self.evaluations += len(left)
-        return min(self.policy.cost(state, after, budget) for after in left)
-
-    @staticmethod
-    def _left(state: NodeFreeState, shape: PodShape, budget: WorkBudget) -> list[NodeFreeState]:
-        """What may be left of the node."""
-        cpu, memory = state.cpu - shape.cpu, state.memory - shape.memory
-        left = state.devices.remainders(shape.need, budget) if shape.need else (state.devices,)
-        return [NodeFreeState(devices, cpu, memory, state.whole) for devices in left]
-
 
 class Placement:
     """One per cluster, made by its `PlacementLearner`."""
@@ -194,9 +185,8 @@ class Placement:
         policies: tuple[Policy, ...] = (Pack(), Spread(), fragmentation)
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_SHAPES)
-        self._with_reads: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
-        """Filters whose reads the free states know."""
-        self._costly: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
+        self.costly: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
+        """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
         self._forced = ""
 
     def use(self, policy: Policy) -> None:
@@ -244,10 +234,10 @@ class Placement:
             shape = self.shape(pod, claims, budget)
             return answer(ranking, shape, budget) if shape is not None else None
         except TurnSpent:
-            return None
+            pass
         except TooCostly as problem:
-            self.leave_out(problem.filter)
-            return None
+            self.costly[problem.filter] = True
+        return None
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
         """The policy in force for the pod: from its annotation, a class that it asks for, or the default."""
@@ -265,19 +255,8 @@ class Placement:
         known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
         return [name for name, _ in known], [index for _, index in known]
 
-    @property
-    def costly(self) -> Iterable[DeviceFilter]:
-        """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
-        return list(self._costly)
-
-    def leave_out(self, filter: DeviceFilter) -> None:
-        """The selectors of this filter cost too much."""
-        self._costly[filter] = True
-
     def shape(self, pod: Pod, claims: Sequence[ResourceClaim], budget: WorkBudget) -> PodShape | None:
-        """The shape of the pod; None when its claims are invalid, or their selectors cost too much. Raises TooCostly
-        and TurnSpent.
-        """
+        """The shape of the pod; None when its claims are invalid. Raises TooCostly and TurnSpent."""
         cluster = self._cluster
         load = load_of(pod)
         key = load, self._signatures.of(claims, budget), cluster.inventory.classes.version
@@ -286,16 +265,16 @@ class Placement:
             prepared = prepare(claims, cluster.classes, cluster.features, self._filters, spend=budget.spend)
             if isinstance(prepared, Failure):
                 return None
-            found = shape_of(load, prepared)
-            self._read(found, budget)
-            self._shapes[key] = found
-        return None if any(filter in self._costly for filter in filters_of(found)) else found
+            found = self._shapes[key] = shape_of(load, prepared)
+        self.read(found, budget)
+        return found
 
-    def _read(self, shape: PodShape, budget: WorkBudget) -> None:
+    def read(self, shape: PodShape, budget: WorkBudget) -> None:
+        """Tell devices apart by what the selectors of the shape read. Raises TooCostly and TurnSpent."""
         for filter in filters_of(shape):
-            if filter not in self._with_reads:
-                try:
-                    self._free_states.read(reads_of((filter,), (), budget))
-                except Deferred:
-                    raise TooCostly(filter) from None
-                self._with_reads[filter] = True
+            budget.spend(1)
+            try:
+                if filter in self.costly or not self._free_states.read(reads_of((filter,), (), budget)):
+                    raise TooCostly(filter)
+            except Deferred:
+                raise TooCostly(filter) from None

@@ -29,6 +29,8 @@ MOST_PODS: Final = 1 << 16
 """When this many pods are counted, all counts are halved."""
 MOST_SHAPES: Final = 512
 """Shapes that are counted; when more come, the rarest half is forgotten."""
+MOST_FILTERS: Final = 16
+"""Filters of one shape; a shape with more is not counted."""
 
 SCARCITY_LIMIT: Final = 20.0
 """A shape counts at most this many times its frequency, however scarce its devices are."""
@@ -59,27 +61,24 @@ class Workload:
         self._counts: dict[PodShape, float] = {}
         self.pods = 0
         """How many were counted."""
-        self._held = 0.0
 
-    def count(self, shape: PodShape, times: int = 1) -> None:
-        """So many pods of this shape have come. Pods without devices do not matter."""
-        self.pods += times
-        if not shape.need:
+    def count(self, shape: PodShape) -> None:
+        """A pod of this shape has come. Pods without devices do not matter, and those with too many filters."""
+        self.pods += 1
+        if not 0 < len(filters_of(shape)) <= MOST_FILTERS:
             return
-        self._counts[shape] = self._counts.get(shape, 0.0) + times
-        self._held += times
-        if self._held > MOST_PODS:
+        self._counts[shape] = self._counts.get(shape, 0.0) + 1
+        if sum(self._counts.values()) > MOST_PODS:
             self._counts = {known: count / 2 for known, count in self._counts.items() if count > 1}
-            self._held = sum(self._counts.values())
         elif len(self._counts) > MOST_SHAPES:
             kept = sorted(self._counts, key=lambda known: -self._counts[known])[: MOST_SHAPES // 2]
             self._counts = {known: self._counts[known] for known in kept}
-            self._held = sum(self._counts.values())
 
-    def forget(self, filter: DeviceFilter) -> None:
-        """No shape with this filter counts any more."""
-        self._counts = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}
-        self._held = sum(self._counts.values())
+    def forget(self, filter: DeviceFilter) -> bool:
+        """No shape with this filter counts any more. False when none did."""
+        kept = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}
+        found, self._counts = len(kept) < len(self._counts), kept
+        return found
 
     def frequencies(self) -> Iterator[tuple[PodShape, float]]:
         """The share of each shape in all that are remembered."""
