@@ -74,9 +74,10 @@ class Overlay:
         added, by_pool = dict(self._added), _Changed(self._by_pool)
         shares = self._cluster.features.DRAConsumableCapacity
         for claim, allocation in plans:
-            name, uses = identity(claim), uses_of(allocation, shares=shares)
+            name = identity(claim)
             if name in added or self._is_decided(claim):
                 continue
+            uses = uses_of(allocation, shares=shares)
             free = {use: used for use, used in uses.items() if not self._is_taken(by_pool.pools, *use)}
             found = counted(uses, free)
             if found is not None:

@@ -19,7 +19,7 @@ from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import PART
 from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
-from tests.support.counting import lines
+from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
 from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
 from tests.support.simulation.objects import DRIVER, Objects, make_allocated, make_claim, make_pod
@@ -197,3 +197,13 @@ async def test_what_a_user_writes_is_quoted_in_part(world: World, written: dict[
     service = world.service(*nodes(1, 1), make_claim("c"), pod)
     (reason,) = await reasons(service, world, "p")
     assert len(reason) < 500
+
+
+async def test_a_claim_that_many_pods_of_a_gang_share_is_held_once(world: World) -> None:
+    claims = [make_claim(f"c-{index}", requests=[]) for index in range(60)]
+    pods = [member(f"g-{index}", *(each.metadata.name for each in claims), "own", size=100) for index in range(100)]
+    service = world.service(*nodes(1, 1), *claims, make_claim("own"), *pods, make_pod("p"), workers=VirtualWorkers())
+    assert await offered(service, world, "g-0") == [["n1"]]
+    view, other = service.extender.view, world.api.pod("p")
+    assert len(view.kept(other)) == 61
+    assert calls(lambda: view.with_pod(other)) < 61 * 30

@@ -12,7 +12,7 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -31,13 +31,14 @@ from dra_extender.scheduling.waiting import Pauses
 
 
 class GangPlan(msgspec.Struct):
-    """`places`: by UID of the member. `answered`: the members that a scheduler has a node for. `until`: monotonic
-    seconds. `values`: of all its devices. `sampled`: kube-scheduler asks about a part of the nodes only. `bound`: the
-    members that have left the plan because they are bound; `created`: when the first of them was.
+    """`places`: by UID of the member; `held`: see `_held`. `answered`: the members that a scheduler has a node for.
+    `until`: monotonic seconds. `values`: of all its devices. `sampled`: kube-scheduler asks about a part of the nodes
+    only. `bound`: the members that have left the plan because they are bound; `created`: when the first of them was.
     """
 
     places: dict[str, Place]
     until: float
+    held: Sequence[tuple[Planned, int]] = ()
     values: Values = ()
     sampled: bool = False
     answered: set[str] = msgspec.field(default_factory=set)
@@ -73,12 +74,11 @@ class GangPlans:
 
     def put(self, key: GroupKey, places: Mapping[str, Place], values: Values) -> None:
         """The gang has a new plan. Members that it leaves out have no place any more."""
-        known = self._plans.get(key)
-        if known is None:
+        plan = self._plans.get(key)
+        if plan is None:
             self._observer.count(GANG_PLANS, "made")
-            self._plans[key] = GangPlan(dict(places), self._clock.monotonic() + self.SECONDS, values)
-        else:
-            known.places, known.values = dict(places), values
+            plan = self._plans[key] = GangPlan({}, self._clock.monotonic() + self.SECONDS)
+        plan.places, plan.values, plan.held = dict(places), values, _held(places.values())
 
     def values(self, pod: Pod) -> Values:
         """The values that the devices of the pod must have."""
@@ -119,6 +119,7 @@ class GangPlans:
         if key is not None:
             plan = self._plans[key]
             del plan.places[pod_uid]
+            plan.held = _held(plan.places.values())
             plan.created = min(filter(None, (plan.created, pod.metadata.creation_timestamp)), default="")
             plan.bound.add(pod_uid)
             plan.until = self._clock.monotonic() + self.BOUND_SECONDS
@@ -156,11 +157,13 @@ class GangPlans:
 
     def kept_beside(self, key: GroupKey | None, pod: Pod) -> Sequence[Planned]:
         """What is held for pods of groups other than `key`, unless their priority is lower than the pod's."""
-        return [
-            planned
-            for other, plan in self._plans.items()
-            if other != key
-            for place in plan.places.values()
-            if place.pod.spec.priority >= pod.spec.priority
-            for planned in place.planned
-        ]
+        least, plans = pod.spec.priority, (plan for other, plan in self._plans.items() if other != key)
+        return [planned for plan in plans for planned, priority in plan.held if priority >= least]
+
+
+def _held(places: Iterable[Place]) -> Sequence[tuple[Planned, int]]:
+    """Each claim once, with the highest priority of its pods: pods of a gang may share it."""
+    found: dict[str, tuple[Planned, int]] = {}
+    for place in sorted(places, key=lambda each: each.pod.spec.priority):
+        found.update((identity(each[0]), (each, place.pod.spec.priority)) for each in place.planned)
+    return tuple(found.values())
