@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import Device, ResourceSlice
-from dra_extender.devices.models import DeviceList, SetGroups, compatibility_groups, consumption, groups_of
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.devices.models import DeviceList, compatibility_groups, consumption, groups_of
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
@@ -189,6 +189,7 @@ def _assemble(
             selections.append(selection)
     consuming = [device for item in (usable + others if counters else ()) for device in item.spec.devices]
     consuming = [device for device in consuming if device.consumes_counters]
+    groups = ((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in consuming)
     return Pool(
         id,
         _joined([found.names for found in device_lists]),
@@ -197,7 +198,7 @@ def _assemble(
         late=any(found.late for found in device_lists),
         counters=counters,
         consumers=tuple((device.name, consumption(device)) for device in consuming),
-        groups=_groups(consuming) if any(map(compatibility_groups, consuming)) else (),
+        groups=tuple(groups) if any(map(compatibility_groups, consuming)) else (),
         elsewhere=elsewhere,
         unserved=unserved,
         skips=skips,
@@ -208,8 +209,3 @@ def _assemble(
 def _joined(parts: Sequence[tuple[T, ...]]) -> tuple[T, ...]:
     """All parts; a single one is shared."""
     return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
-
-
-def _groups(consuming: Iterable[Device]) -> tuple[tuple[str, SetGroups], ...]:
-    """The compatibility groups of these devices, by name."""
-    return tuple((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in consuming)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from dra_extender.allocation.requests import Ask, DeviceFilter, PreparedClaims
+from dra_extender.allocation.requests import DeviceFilter, PreparedClaims
 from dra_extender.api.core import Node, Pod, requested
 from dra_extender.api.quantity import Quantity
 
@@ -117,7 +117,7 @@ class PodShape(msgspec.Struct, frozen=True):
 def shape_of(load: Load, prepared: PreparedClaims) -> PodShape:
     """The shape of a pod with this load and these claims."""
     need = tuple(
-        DeviceDemand(tuple(_alternative(ask) for ask in request.asks))
+        DeviceDemand(tuple((ask.filter, EVERY if ask.all else ask.count) for ask in request.asks))
         for request in prepared.requests
         if not all(ask.admin for ask in request.asks)
     )
@@ -127,7 +127,3 @@ def shape_of(load: Load, prepared: PreparedClaims) -> PodShape:
 def filters_of(shape: PodShape) -> frozenset[DeviceFilter]:
     """All filters of its requests."""
     return frozenset(filter for demand in shape.need for filter, _ in demand.alternatives)
-
-
-def _alternative(ask: Ask) -> tuple[DeviceFilter, int]:
-    return ask.filter, EVERY if ask.all else ask.count

@@ -58,11 +58,8 @@ def _of_pods(view: View) -> Iterator[tuple[Pod, Claims]]:
     for pod in sorted(view.pods, key=lambda pod: bool(pod.spec.node_name)):
         if pod.spec.resource_claims:
             found = view.claims_of(pod)
-            yield pod, () if isinstance(found, Unschedulable) else tuple(map(_unallocated, found))
-
-
-def _unallocated(claim: ResourceClaim) -> ResourceClaim:
-    return msgspec.structs.replace(claim, status=_UNALLOCATED)
+            claims = () if isinstance(found, Unschedulable) else found
+            yield pod, tuple(msgspec.structs.replace(claim, status=_UNALLOCATED) for claim in claims)
 
 
 def _of_classes(view: View) -> Iterator[tuple[None, Claims]]:

@@ -144,9 +144,10 @@ def _parts(request: SearchRequest) -> Iterator[object]:
     for first in range(0, len(view.devices), DEVICES_OF_PART):
         yield tuple(view.devices[first : first + DEVICES_OF_PART])
     filters = _filters(prepared)
+    classes = {name: found.spec.selectors for claim in prepared.claims for name, found in claim.classes.items()}
     yield SearchWire(
         claims=tuple(_claim(claim) for claim in prepared.claims),
-        classes={name: _class(found) for claim in prepared.claims for name, found in claim.classes.items()},
+        classes={name: DeviceClass(ObjectMeta(name=name), DeviceClassSpec(found)) for name, found in classes.items()},
         features=prepared.features,
         values=prepared.values,
         view=view,
@@ -171,10 +172,6 @@ def _claim(found: PreparedClaim) -> ResourceClaim:
     meta, devices = found.claim.metadata, found.claim.spec.devices
     content = DeviceClaim(requests=devices.requests, constraints=devices.constraints)
     return ResourceClaim(ObjectMeta(name=meta.name, namespace=meta.namespace), ResourceClaimSpec(content))
-
-
-def _class(found: DeviceClass) -> DeviceClass:
-    return DeviceClass(ObjectMeta(name=found.metadata.name), DeviceClassSpec(selectors=found.spec.selectors))
 
 
 def _search(found: SearchWire, known: Sequence[Sequence[Suitability | None]], filters: Filters | None) -> SearchRequest:

@@ -88,16 +88,13 @@ def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] 
 
 
 def _answered(given: WhyOptions, found: Sequence[Diagnosis]) -> Answer:
+    text, width = fully if given.everything else shortly, terminal_width() or WIDTH
     return answered(
         found[0] if len(found) == 1 else found,
         given.output,
-        lambda: "\n".join(_text(given, each) for each in found),
+        lambda: "\n".join(text(each, width) for each in found),
         NO if any(each.state == "refused" for each in found) else YES,
     )
-
-
-def _text(given: WhyOptions, found: Diagnosis) -> str:
-    return (fully if given.everything else shortly)(found, terminal_width() or WIDTH)
 
 
 def known_pod(cluster: Cluster, given: str, namespace: str) -> Pod:

@@ -76,7 +76,8 @@ def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> T
     groups: dict[Hashable, tuple[list[str], Diagnosis | None]] = {}
     diagnosed = trials = 0
     for pod in sorted(view.pods, key=lambda pod: pod.metadata.key):
-        if not _waits(view, pod) or namespace not in ("", pod.metadata.namespace):
+        waits = not pod.spec.node_name and not pod.finished and view.uses_devices(pod)
+        if not waits or namespace not in ("", pod.metadata.namespace):
             continue
         content = pod.metadata.namespace, (yield from content_of(view, pod, encode(pod.spec)))
         found = shared.get(content)
@@ -90,10 +91,6 @@ def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> T
         yield
     ordered = sorted(groups.values(), key=lambda group: (group[1] is None, -len(group[0])))
     return tuple(_group(pods, found) for pods, found in ordered)
-
-
-def _waits(view: View, pod: Pod) -> bool:
-    return not pod.spec.node_name and not pod.finished and view.uses_devices(pod)
 
 
 def _group(pods: Sequence[str], found: Diagnosis | None) -> WaitingGroup:
