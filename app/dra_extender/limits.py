@@ -28,7 +28,6 @@ FRAMES: Final = Limit(
     "test_nesting_is_limited_where_upstream_limits_it",
 )
 
-
 CLAIMS_OF_POD: Final = Limit(
     1_024, "every decision looks up each claim of the pod", "test_a_pod_names_so_many_claims_and_no_more"
 )
@@ -110,7 +109,6 @@ DEPTH_OF_PARAMETERS: Final = Limit(
     "test_what_can_be_decoded_before_its_allocation_can_be_decoded_afterwards",
 )
 
-
 DEVICES_OF_NODE: Final = Limit(
     32_768,
     "devices that one node sees, which are put in order in one step; beyond it the pools that come last in the search "
@@ -118,11 +116,9 @@ DEVICES_OF_NODE: Final = Limit(
     "test_a_node_sees_so_many_devices_and_no_more",
 )
 
-
 DIGITS_OF_QUANTITY: Final = Limit(
     1_000, "exact arithmetic takes more than linear time", "test_what_does_not_parse_is_named_in_the_error"
 )
-
 
 CHARACTERS_OF_LINE: Final = Limit(
     16 * 2**10, "more than a selector has; longer values of objects would fill logs and terminals", "test_a_line_is_cut"
@@ -135,7 +131,6 @@ SIZE_OF_DERIVED: Final = Limit(
     "test_a_derived_attribute_has_a_largest_size",
 )
 
-
 BYTES_OF_SNAPSHOT: Final = Limit(
     256 * 2**20,
     "a cluster of 5,000 nodes has about half of it; a compressed file can become a thousand times larger",
@@ -147,7 +142,6 @@ CHARACTERS_OF_MANIFESTS: Final = Limit(
     "can stand for gigabytes",
     "test_manifests_that_expand_too_far_are_refused",
 )
-
 
 VALUES_OF_ATTRIBUTE: Final = Limit(
     256,

@@ -62,10 +62,6 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 
 
-def _namespace(key: ObjectKey) -> str:
-    return key.name.partition("/")[0]
-
-
 class UndecodableObjects(dict[ObjectKey, Undecodable]):
     """The last event of each object. `pools_of`: the pools with slices of the node's own."""
 
@@ -97,7 +93,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
     def put(self, event: Undecodable) -> bool:
         """True when devices became free."""
         if event.key.kind == Pod.__name__ and event.key not in self:
-            self.pods[_namespace(event.key)] += 1
+            self.pods[event.key.name.partition("/")[0]] += 1
         self[event.key] = event
         return self._hold(event.key, event.partial) if event.partial is not None else False
 
@@ -105,7 +101,7 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         """The object can be decoded, or is gone. Returns whether it was undecodable, and whether it freed devices."""
         known = self.pop(key, None) is not None
         if known and key.kind == Pod.__name__:
-            self.pods[_namespace(key)] -= 1
+            self.pods[key.name.partition("/")[0]] -= 1
         return known, self._release(key)
 
     def published(self, node: str) -> None:

@@ -288,7 +288,10 @@ def check_literal(text: str, arguments: ListNode) -> tuple[str, Expr | None]:
                 return f"index {used} out of range", arguments
             argument = arguments.elements[used]
             used += 1
-            misfit = _unprintable(argument) if part[0] == "s" else _mismatch(part[0], argument)
+            if part[0] == "s":
+                misfit = _unprintable(argument)
+            else:
+                misfit = None if argument.type.kind in ("dyn", *_KINDS[part[0]]) else argument
             if misfit is not None:
                 return f"%{part[0]} cannot format a value of type {misfit.type}", misfit
     except Fault as fault:
@@ -299,10 +302,6 @@ def check_literal(text: str, arguments: ListNode) -> tuple[str, Expr | None]:
             arguments,
         )
     return "", None
-
-
-def _mismatch(verb: str, argument: Expr) -> Expr | None:
-    return None if argument.type.kind in ("dyn", *_KINDS[verb]) else argument
 
 
 def _unprintable(argument: Expr) -> Expr | None:

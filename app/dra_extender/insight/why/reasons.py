@@ -130,7 +130,9 @@ def _distance(group: NodeGroup) -> tuple[int, ...]:
     stages = list(_stages(group).values())
     blocked = stages.count(_Stage.BLOCKED)
     refused = group.verdict != "fits" and not any(stage < _Stage.ENOUGH for stage in stages)
-    short = max(sum(_missing(item.tally) for item in group.requests), group.wanted - group.available)
+    tallies = [item.tally for item in group.requests]
+    missing = sum(max((matching(tally) if tally.all else tally.wanted) - tally.left, 0) for tally in tallies)
+    short = max(missing, group.wanted - group.available)
     return (
         *(stages.count(stage) for stage in (_Stage.NO_DEVICE, _Stage.NO_MATCH, _Stage.FEW_MATCH)),
         sum(obstacle.rule == "claim elsewhere" for obstacle in group.obstacles),
@@ -139,10 +141,6 @@ def _distance(group: NodeGroup) -> tuple[int, ...]:
         short,
         -group.count,
     )
-
-
-def _missing(tally: RequestTally) -> int:
-    return max((matching(tally) if tally.all else tally.wanted) - tally.left, 0)
 
 
 def _claim_label(tally: RequestTally, names: Names) -> str:
