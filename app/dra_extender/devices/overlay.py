@@ -7,16 +7,18 @@ of the event loop: below the differences it shows the live cluster, and its diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
 from dra_extender.api.core import Node
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
+from dra_extender.devices.holdings import PoolState
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.nodes import SeenNode
-from dra_extender.devices.pools import NodeView
+from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.readonly import ReadOnlyCluster
 from dra_extender.devices.usage import NOTHING, PartUse, PoolHoldings, PoolID, Use, Uses, pool_holdings, uses_of
 
@@ -32,8 +34,6 @@ class Overlay:
     `differing`: the known nodes for which an answer may differ from that of the cluster, and the hypothetical ones.
     `touched`: the pools in which something else is held than in the cluster.
     """
-
-    __slots__ = ("_added", "_by_pool", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "touched")
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class Overlay:
             use[0][:2] for each in removed for use in cluster.ledger.uses(each)
         }
         self._holdings: dict[PoolID, PoolHoldings | None] = {}
-        self._differing: frozenset[str] | None = None
+        self.states: dict[Pool, PoolState] = {}
+        """The states of touched pools, as far as a decision has computed them."""
 
     def with_plans(self, plans: Iterable[Planned]) -> Overlay:
         """The state after these plans are carried out, one after the other. A plan is left out if its claim is decided
@@ -142,12 +143,16 @@ class Overlay:
             )
         )
 
-    @property
+    @cached_property
     def differing(self) -> frozenset[str]:
-        if self._differing is None:
-            seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self.touched))
-            self._differing = frozenset(chain(self._nodes, seeing))
-        return self._differing
+        seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self.touched))
+        return frozenset(chain(self._nodes, seeing))
+
+    @cached_property
+    def differences(self) -> Hashable:
+        """What is added and removed: if equal, two overlays show the same of nodes that do not change in between."""
+        uses = chain.from_iterable(uses.items() for uses in self._by_pool.values())
+        return frozenset((use, frozenset(used.items())) for use, used in uses), self._removed
 
     @property
     def is_empty(self) -> bool:

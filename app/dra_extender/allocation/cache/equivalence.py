@@ -180,7 +180,9 @@ class EquivalenceKeys:
 
     def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None) -> PoolState:
         if overlay is not None and pool.id in overlay.touched:
-            return self._states.of(pool, overlay.holdings(pool.id))
+            if pool not in overlay.states:
+                overlay.states[pool] = self._states.of(pool, overlay.holdings(pool.id))
+            return overlay.states[pool]
         revision = ledger.revision(pool.id)
         if seen_pool.state is None or seen_pool.revision != revision:
             seen_pool.revision, seen_pool.state = revision, self._states.of(pool, ledger.holdings(pool.id))

@@ -22,7 +22,7 @@ from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.cache.equivalence import EquivalenceKey, EquivalenceKeys
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan, Unfit
 from dra_extender.devices.ledger import Ledger
-from dra_extender.devices.nodes import Nodes, SeenNode
+from dra_extender.devices.nodes import HYPOTHETICAL, Nodes, SeenNode
 from dra_extender.devices.overlay import Overlay
 
 REMEMBERED_KEYS = 50_000
@@ -33,6 +33,9 @@ UNDECIDED = 0
 """Number of the result of a node for which it is not known, or not any more."""
 NO_NODE = 1
 FAILED = 2
+
+KeyOfNode = dict[int, EquivalenceKey]
+"""By index of the node."""
 
 NODE: Final = 4
 """Units of work that the key of a node costs."""
@@ -87,8 +90,8 @@ class ResultCache:
         self._results = list(_FIXED)
         self._numbers: dict[NodeResult, int] = {}
         self._by_key: dict[EquivalenceKey, int] = {}
-        self._key_of: dict[int, EquivalenceKey] = {}
-        """By index of the node, as far as `classes` has looked at it."""
+        self._key_of: KeyOfNode = {}
+        """As far as `classes` has looked at the node."""
         self._by_node: array[int] = array("I")
         """Number of the result by index of the node; the last entry, index -1, stands for unknown nodes."""
 
@@ -125,7 +128,8 @@ class ResultCache:
     ) -> NodeResults:
         """Search again for these claims, because the text names claims."""
         try:
-            found, _ = search(failed, (self, self._key(failed, overlay, budget)))
+            _, key = self._key(failed, None if overlay.is_empty else overlay, budget)
+            found, _ = search(failed, (self, key))
         except Deferred as waiting:
             return NodeResults([], dict.fromkeys(names, str(waiting)), waiting=True)
         return NodeResults([], {}, found.error if isinstance(found, Failure) else "")
@@ -148,14 +152,15 @@ class ResultCache:
         """
         self._catch_up()
         found: dict[EquivalenceKey, list[str]] = {}
+        different = None if overlay.is_empty else overlay
+        differing, others = self._differing_keys(overlay, budget), overlay.differing
         for name in names:
-            index = -1 if name in overlay.differing else self._nodes.index[name]
-            key = self._key_of.get(index)
+            index = self._nodes.index.get(name, HYPOTHETICAL)
+            key = (differing if name in others else self._key_of).get(index)
             if key is None:
-                budget.spend(NODE)
-                key = self._key(name, overlay, budget)
-                if index >= 0:
-                    self._key_of[index] = key
+                seen, key = self._key(name, different, budget)
+                if index != HYPOTHETICAL:
+                    (differing if overlay.differs_for(seen) else self._key_of)[index] = key
             found.setdefault(key, []).append(name)
         return found.values()
 
@@ -165,9 +170,11 @@ class ResultCache:
         index, by_node = self._nodes.index, self._by_node
         indexes = list(map(index.get, names, repeat(-1)))
         row = list(itemgetter(*indexes)(by_node)) if len(indexes) > 1 else [by_node[found] for found in indexes]
-        if overlay.differing:
-            for position in [number for number, name in enumerate(names) if name in overlay.differing]:
-                row[position] = UNDECIDED
+        differing = self._differing_keys(overlay, budget)
+        if others := overlay.differing:
+            for position in [number for number, name in enumerate(names) if name in others]:
+                key = differing.get(indexes[position])
+                row[position] = self._by_key.get(key, UNDECIDED) if key is not None else UNDECIDED
         if FAILED in row:
             del row[row.index(FAILED) + 1 :]
         position = -1
@@ -178,16 +185,15 @@ class ResultCache:
             name = names[position]
             reason = budget.waiting(self, name) if has_waited else ""
             try:
-                row[position] = self._refusal(reason) if reason else self._result_of(name, search, different, budget)
+                row[position] = UNDECIDED if reason else self._result_of(name, search, different, differing, budget)
             except Deferred as waiting:
-                budget.wait(self, name, str(waiting))
-                row[position] = self._refusal(str(waiting))
+                reason = str(waiting)
+                budget.wait(self, name, reason)
+            if reason:
+                row[position] = self._number_of(NodeResult(False, reason, waiting=True))
             if row[position] == FAILED:
                 return row[: position + 1]
         return row
-
-    def _refusal(self, reason: str) -> int:
-        return self._number_of(NodeResult(False, reason, waiting=True))
 
     def _catch_up(self) -> None:
         changes = self._nodes.changes
@@ -212,19 +218,26 @@ class ResultCache:
                 self._key_of.pop(node, None)
         self._position = changes.position
 
-    def _result_of(self, name: str, search: SearchNode, overlay: Overlay | None, budget: WorkBudget) -> int:
+    def _differing_keys(self, overlay: Overlay, budget: WorkBudget) -> KeyOfNode:
+        """The keys of nodes that differ, as far as the turns of the call have found them for the same differences. A
+        node that has changed since then is left out.
+        """
+        if overlay.is_empty or not budget.limited:
+            return {}
+        changes, state = self._nodes.changes, (self._keys, overlay.differences)
+        position, known = budget.found.get(state, (-1, {}))
+        noted = changes.since(position)
+        keys: KeyOfNode = {} if noted is None else known
+        for node in noted or ():
+            keys.pop(node, None)
+        budget.found[state] = changes.position, keys
+        return keys
+
+    def _result_of(
+        self, name: str, search: SearchNode, overlay: Overlay | None, differing: KeyOfNode, budget: WorkBudget
+    ) -> int:
         """Raises TurnSpent and Deferred."""
-        budget.spend(NODE)
-        if overlay is not None:
-            seen = self._seen(name, overlay)
-        else:  # as `_seen`, without calls at each node
-            seen = self._seen_nodes[name]
-            if seen.new or seen.stale:
-                budget.spend(self._nodes.refresh_work(seen))
-                self._nodes.current(seen)
-        if len(seen.pools) > NODE:
-            budget.spend(len(seen.pools))
-        key = self._keys.of(seen, self._ledger, overlay, budget)
+        seen, key = self._key(name, overlay, budget)
         number = self._by_key.get(key)
         if number is None:
             number = self._number(*search(name, (self, key)))
@@ -233,15 +246,20 @@ class ResultCache:
             self._by_key[key] = number
         if overlay is None or not overlay.differs_for(seen):
             self._by_node[seen.index] = number
+        elif seen.index != HYPOTHETICAL:
+            differing[seen.index] = key
         return number
 
-    def _seen(self, name: str, overlay: Overlay | None) -> SeenNode:
-        seen = overlay.hypothetical(name) if overlay is not None else None
-        return seen or self._nodes.current(self._seen_nodes[name])
-
-    def _key(self, name: str, overlay: Overlay, budget: WorkBudget) -> EquivalenceKey:
-        different = None if overlay.is_empty else overlay
-        return self._keys.of(self._seen(name, different), self._ledger, different, budget)
+    def _key(self, name: str, overlay: Overlay | None, budget: WorkBudget) -> tuple[SeenNode, EquivalenceKey]:
+        """The node, brought up to date, and its key. Raises TurnSpent and Deferred."""
+        budget.spend(NODE)
+        seen = (overlay.hypothetical(name) if overlay is not None else None) or self._seen_nodes[name]
+        if seen.new or seen.stale:
+            budget.spend(self._nodes.refresh_work(seen))
+            self._nodes.current(seen)
+        if len(seen.pools) > NODE:
+            budget.spend(len(seen.pools))
+        return seen, self._keys.of(seen, self._ledger, overlay, budget)
 
     def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):
