@@ -11,11 +11,14 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.scheduling import GangSchedulingPolicy, PodGroup, PodGroupSpec
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.gangs.attributes import MOST_ATTRIBUTES, MOST_VALUES, SAME
+from dra_extender.scheduling.gangs.joint import UNDECIDED
 from dra_extender.scheduling.gangs.topology import PREFERRED
-from tests.support.scheduling.gangs import gang, names, offered, reasons, schedule
+from tests.support.scheduling.gangs import gang, member, names, offered, reasons, schedule
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import World
 
 CLIQUE = f"{DRIVER}/clique"
@@ -132,6 +135,30 @@ async def test_members_that_have_devices_of_two_cliques_are_the_reason_of_the_ot
     assert await reasons(service, world, "g-2") == {
         f"gang default/g: its pods that have devices already have different values of device attribute {CLIQUE}"
     }
+
+
+async def test_a_member_without_devices_may_go_where_no_device_has_the_value(world: World) -> None:
+    """Node n0 has the devices and room for two pods."""
+    pods = alike([*gang("g", 3, existing=2), member("g-2", size=3)])
+    service = world.service(*cliques("zz", "xy"), make_node("n2", cpu="100"), *pods)
+    world.add(make_node("n0", cpu="100", pods="2"))
+    await world.settle(1.0)
+    places = await offered(service, world, *names("g", 2))
+    assert places == [["n0"], ["n0"]]
+
+
+async def test_devices_that_all_nodes_see_count_on_all_nodes(world: World) -> None:
+    devices: list[Any] = [{"name": f"d{number}", "attributes": {"clique": {"string": "z"}}} for number in range(2)]
+    objects: list[Any] = [make_class(), *(make_node(f"n{number}", cpu="100", pods="1") for number in range(2))]
+    service = world.service(*objects, make_slice("", devices, pool="net"), *alike(gang("g", 2)))
+    assert len(await schedule(service, world, ["g-0", "g-1"])) == 2
+
+
+async def test_a_gang_that_is_not_decided_is_told_so(world: World) -> None:
+    """Not that no value has room."""
+    config = SchedulingConfig(question_work=1)
+    service = world.service(*cliques("zz"), *alike(gang("g", 2)), config=config, workers=VirtualWorkers())
+    assert await reasons(service, world, "g-0") == {f"gang default/g: {UNDECIDED}"}
 
 
 async def test_two_attributes_need_one_value_each(world: World) -> None:

@@ -16,13 +16,23 @@ from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.decision import PART
+from dra_extender.scheduling.gangs.attributes import SAME
+from dra_extender.scheduling.gangs.decision import PART, GangDecision
 from dra_extender.scheduling.gangs.gang import gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
 from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
-from tests.support.simulation.objects import DRIVER, Objects, make_allocated, make_claim, make_pod
+from tests.support.simulation.objects import (
+    DRIVER,
+    Objects,
+    make_allocated,
+    make_claim,
+    make_class,
+    make_node,
+    make_pod,
+    make_slice,
+)
 from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
@@ -73,17 +83,30 @@ def one_turn(service: Service, world: World, *, last: bool = False) -> None:
     run(service, world, budget)
 
 
-def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> bool:
-    """Whether the budget suffices."""
+def run(service: Service, world: World, budget: WorkBudget, name: str = "g-0") -> GangDecision | None:
+    """None when the turn ends before the decision."""
     extender = service.extender
     view, pod = extender.view.with_budget(budget), world.api.pod(name)
     found, prefiltered = gang_with_devices(view, pod), pre_filter(view, pod)
     assert found is not None and isinstance(prefiltered, PreFilterState)
     try:
-        extender.gangs.decide(view, found, prefiltered, list(view.cluster.nodes))
+        return extender.gangs.decide(view, found, prefiltered, list(view.cluster.nodes))
     except TurnSpent:
-        return False
-    return True
+        return None
+
+
+def with_uuids(count: int, devices: int) -> Objects:
+    """Nodes with devices each of which has a value of its own, and a gang that names the attribute."""
+    found: list[Any] = [make_class(), *(make_node(f"n{number}", cpu="100") for number in range(count))]
+    for node in range(count):
+        uuids = [{"uuid": {"string": f"{node}-{number}"}} for number in range(devices)]
+        named = [{"name": f"d{number}", "attributes": uuid} for number, uuid in enumerate(uuids)]
+        found.append(make_slice(f"n{node}", named))
+    for each in gang("g", 2):
+        if isinstance(each, Pod):
+            each = with_metadata(each, annotations={**each.metadata.annotations, SAME: f"{DRIVER}/uuid"})
+        found.append(each)
+    return in_many_domains(found)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +135,43 @@ async def test_a_turn_runs_few_lines_however_many_domains_there_are(world: World
     assert lines(lambda: one_turn(service, world, last=last), MOST_LINES, "app") > 0
 
 
+async def test_an_attribute_with_a_value_for_each_device_is_decided_in_few_turns(world: World) -> None:
+    service, call, turns, found = world.service(*with_uuids(500, 4)), CallState(), 0, None
+    while found is None:
+        turns += 1
+        budget = TurnBudget(WorkerReplies(), allowance=10_000, ceiling=20_000, last=turns > 100, call=call)
+        found = run(service, world, budget)
+    assert "most frequent values of device attribute" in found.reason
+    assert not found.waiting
+    assert turns < 5
+
+
+async def test_a_turn_reads_what_earlier_turns_of_the_call_have_not_read(world: World) -> None:
+    service, call, counts = world.service(*with_uuids(500, 4)), CallState(), list[int]()
+    for _ in range(8):
+        budget = TurnBudget(WorkerReplies(), allowance=10_000, ceiling=20_000, call=call)
+        counts.append(lines(lambda budget=budget: run(service, world, budget), MOST_LINES, "app"))  # type: ignore[misc]
+    assert max(counts[4:]) < counts[0] / 20
+
+
+async def test_a_plan_of_an_earlier_turn_whose_device_another_claim_takes_is_made_again(world: World) -> None:
+    service = world.service(*nodes(1, 3), *gang("g", 2), make_claim("c"), make_pod("other", "c"))
+    call = CallState()
+
+    def places() -> dict[str, str]:
+        budget = TurnBudget(WorkerReplies(), allowance=10_000, ceiling=20_000, call=call)
+        found = run(service, world, budget)
+        assert found is not None and found.places is not None
+        planned = [each for place in found.places.values() for each in place.planned]
+        return {claim.metadata.name: allocation.devices.results[0].device for claim, allocation in planned}
+
+    assert places() == {"g-0": "gpu-0", "g-1": "gpu-1"}
+    assert await service.bind(world.api.pod("other"), "n1") == ""
+    await world.settle(1.0)
+    assert world.api.claim("c").allocation is not None
+    assert places() == {"g-0": "gpu-1", "g-1": "gpu-2"}
+
+
 async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: World) -> None:
     few, many = CountingBudget(), CountingBudget()
     run(world.service(*nodes(1_000, 8), *gang("g", 2)), world, few)
@@ -123,7 +183,7 @@ async def test_equal_nodes_are_searched_once_for_all_numbers_of_pods(world: Worl
 async def test_each_claim_that_a_pod_of_a_gang_names_is_charged_in_one_turn_of_the_call(world: World) -> None:
     service = world.service(*nodes(1, 60), *sharing(100, 60))
     whole, call, used = CountingBudget(), CallState(), 0
-    assert run(service, world, whole)
+    assert run(service, world, whole) is not None
     assert whole.used > 100 * 60 * PART
     for _ in range(100):
         budget = TurnBudget(WorkerReplies(), allowance=1_000, ceiling=100_000, call=call)

@@ -8,14 +8,15 @@ counts as one without the attributes, and further values than `MOST_KNOWN` are n
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import product
 from math import prod
 from typing import Final
 
 from dra_extender.allocation.constraints import Token, Values, split
-from dra_extender.api.resource import Device, DeviceID
+from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.devices.models import attribute_of
 from dra_extender.devices.usage import PoolID
 from dra_extender.limits import COMBINATIONS_OF_DEVICE
@@ -28,8 +29,6 @@ CHARACTERS_OF_ATTRIBUTE: Final = 96
 """A longer name of an attribute does not exist. The reasons of all nodes quote it."""
 MOST_VALUES: Final = 64
 MOST_KNOWN: Final = 2**16
-VALUES_PER_UNIT: Final = 4
-"""Values and combinations of values per unit of work."""
 
 Tokens = Sequence[Sequence[Token]]
 """The values that a device has, by attribute."""
@@ -50,57 +49,58 @@ def problem_of(attributes: Sequence[str]) -> str:
     return f'annotation {SAME} of its pods must name attributes as DOMAIN/NAME, not "{wrong}"' if wrong else ""
 
 
-def values_of(view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]) -> tuple[Sequence[Values], str]:
-    """What to try, in order, and why nothing else can be tried. `fixed`: devices that members have. Raises TurnSpent
-    and Deferred.
+def values_of(
+    view: View, attributes: Sequence[str], fixed: Iterable[DeviceID]
+) -> tuple[Mapping[Values, Collection[str]], str]:
+    """What to try, in order, each with the nodes that have it ("": any node may), and why nothing else can be tried.
+    `fixed`: devices that members have. A turn goes on reading where the last one stopped: devices that are taken or
+    freed between turns change only the order. Raises TurnSpent and Deferred.
     """
     lists, pools = view.features.DRAListTypeAttributes, view.cluster.inventory.pools
-    free = _free(view, attributes, lists)
+    free, devices = _free(view, attributes, lists), tuple(fixed)
+    view.decisions.budget.spend(len(free) + len(devices))
     allowed = set(free)
-    for device in fixed:
+    for device in devices:
         known = pools[device[:2]].device(device[2]) if device[:2] in pools else None
         if known is not None:
             allowed.intersection_update(_values(attributes, _tokens(device[0], known, attributes, lists)))
     names = " and ".join(attributes)
     if not free:
-        return (), f"no device has attribute {names}"
+        return {}, f"no device has attribute {names}"
     if not allowed:
-        return (), f"its pods that have devices already have different values of device attribute {names}"
-    chosen = sorted(allowed, key=lambda values: (-free[values], repr(values)))[:MOST_VALUES]
+        return {}, f"its pods that have devices already have different values of device attribute {names}"
+    chosen = nsmallest(MOST_VALUES, allowed, key=lambda values: (-free[values].total(), repr(values)))
     which = "no value" if len(chosen) == len(allowed) else f"none of the {MOST_VALUES} most frequent values"
     why = f"{which} of device attribute {names} has room for all pods"
-    return chosen[::-1], why
+    return {values: free[values] for values in reversed(chosen)}, why
 
 
-def _free(view: View, attributes: Sequence[str], lists: bool) -> Counter[Values]:
-    """The values that devices have, and how many of these are not in use. Raises TurnSpent and Deferred."""
-    budget, overlay = view.decisions.budget, view.overlay()
-    read: set[tuple[PoolID, str]]
-    free: Counter[Values]
-    read, free = budget.found.setdefault((SAME, *attributes), (set(), Counter()))
-    for pool, published in view.cluster.inventory.pools.items():
+def _free(view: View, attributes: Sequence[str], lists: bool) -> Mapping[Values, Counter[str]]:
+    """The values that devices have: by node, how many of the devices are not in use. Raises TurnSpent and Deferred."""
+    found, key, overlay = view.decisions.budget.found, (SAME, *attributes), view.overlay()
+    unread: list[tuple[PoolID, ResourceSlice]]
+    free: defaultdict[Values, Counter[str]]
+    if key not in found:
+        pools = view.cluster.inventory.pools.items()
+        found[key] = [(id, each) for id, pool in pools for each in pool.slices.values()], defaultdict(Counter)
+    unread, free = found[key]
+    while unread:
+        pool, each = unread[-1]
         holdings = overlay.holdings(pool)
         owned = holdings.owned if holdings is not None else ()
-        for name, each in published.slices.items():
-            if (pool, name) in read:
-                continue
-            tokens = [_tokens(pool[0], device, attributes, lists) for device in each.spec.devices]
-            budget.spend(sum(map(_cost, tokens)) // VALUES_PER_UNIT)
-            for device, listed in zip(each.spec.devices, tokens, strict=True):
-                for found in _values(attributes, listed):
-                    if len(free) < MOST_KNOWN or found in free:
-                        free[found] += device.name not in owned
-            read.add((pool, name))
+        tokens = [_tokens(pool[0], device, attributes, lists) for device in each.spec.devices]
+        view.decisions.budget.spend(sum(1 + sum(map(len, listed)) + _combinations(listed) for listed in tokens))
+        for device, listed in zip(each.spec.devices, tokens, strict=True):
+            for value in _values(attributes, listed):
+                if len(free) < MOST_KNOWN or value in free:
+                    free[value][each.spec.node_name or ""] += device.name not in owned
+        unread.pop()
     return free
 
 
 def _tokens(driver: str, device: Device, attributes: Sequence[str], lists: bool) -> Tokens:
     written = [attribute_of(driver, device.attributes, name) for name in attributes]
     return [split(each.value, lists) if each is not None else () for each in written]
-
-
-def _cost(tokens: Tokens) -> int:
-    return 1 + sum(map(len, tokens)) + _combinations(tokens)
 
 
 def _combinations(tokens: Tokens) -> int:

@@ -7,9 +7,10 @@ if the others fit as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -93,19 +94,19 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     uses_none = not prefiltered.order and prefiltered.wanted is None
     if known is not None and uses_none:
         return GangDecision(node=known.node, anywhere=True)
-    if (
-        known is not None
-        and known.node in names
-        and isinstance(allocate(view, prefiltered, known.node), NodeAllocation)
-    ):
-        return GangDecision(node=known.node)
+    node = known.node if known is not None and known.node in names else ""
+    if node and isinstance(allocate(view, prefiltered, node), NodeAllocation):
+        return GangDecision(node=node)
     deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
     refused = deciding.missing()
     for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
+        if len(_standing(state.free, found.places or {})) < found.rank:
+            deciding.found.clear()  # other claims took devices after an earlier turn
+            found = deciding.at_level(labels)
         if found.error or found.rank:
             return found
-        refused = refused or found
+        refused = found if refused is None or found.waiting > refused.waiting else refused
     return refused or GangDecision(reason=f"{gang.key}: {NO_SOLUTION}")
 
 
@@ -141,7 +142,9 @@ class _Deciding:
         self._placed_before = sum(uid in self._fixed for uid in waiting)
         self._needed = gang.needed - self._placed_before
         fixed = frozenset((uid, each.node) for uid, each in self._fixed.items())
-        self._parts = state.supposed, frozenset(waiting), fixed
+        parts = GangState, state.supposed, frozenset(waiting), fixed
+        self.found: dict[Hashable, Any] = state.free.decisions.budget.found.setdefault(parts, {})
+        """What the turns of the call have found; a plan counts as long as its devices are free."""
         self._rules = Wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""
@@ -191,55 +194,77 @@ class _Deciding:
         value of each attribute. The first domain that has room for all members is taken, else one with room for most.
         """
         gang = self._gang
-        best: GangDecision | None = None
-        choices: Sequence[Values] = ((),)
-        label, which, why = f"node label {' and '.join(labels)}", "no value", ""
-        if gang.attributes:
-            choices, why = values_of(self._state.free, gang.attributes, self._fixed_devices())
-        for values in choices:
-            among = self._domains(labels, values)
-            which = which if len(among) < MOST_DOMAINS else f"none of the {MOST_DOMAINS} values that were tried"
-            for domain in among:
-                found = self._among(domain, values)
-                if found.error or found.complete:
-                    return found
-                if best is None or (found.rank, found.waiting) > (best.rank, best.waiting):
-                    best = found
-        best = best or GangDecision(lost=self._needed > 0)
-        if best.rank or not (labels or gang.attributes):
+        choices, why = self._choices()
+        tries = (self._once((labels, values), partial(self._with_values, labels, values)) for values in choices)
+        best = self._best(tries)
+        if best.places:
+            best = msgspec.structs.replace(best, places={**self._fixed, **best.places})
+        if best.error or best.rank or best.waiting or not (labels or gang.attributes):
             return best
         if labels and choices:
-            why = f"{why}{', or ' if why else ''}{which} of {label} has room for all pods"
+            which = self.found.get(("which", labels), "no value")
+            why = f"{why}{', or ' if why else ''}{which} of node label {' and '.join(labels)} has room for all pods"
         return msgspec.structs.replace(best, reason=f"{gang.key}: {why}")
 
+    def _best(self, tries: Iterable[GangDecision]) -> GangDecision:
+        best: GangDecision | None = None
+        for found in tries:
+            if found.error or found.complete:
+                return found
+            if best is None or (found.rank, found.waiting) > (best.rank, best.waiting):
+                best = found
+        return best or GangDecision(lost=self._needed > 0)
+
+    def _choices(self) -> tuple[Mapping[Values, Collection[str]], str]:
+        """See `values_of`."""
+        attributes = self._gang.attributes
+        find = partial(values_of, self._state.free, attributes, self._fixed_devices())
+        return self._once((values_of, attributes), find) if attributes else ({(): ("",)}, "")
+
+    def _with_values(self, labels: Level, values: Values) -> GangDecision:
+        among = self._domains(labels, values)
+        if len(among) >= MOST_DOMAINS:
+            self.found["which", labels] = f"none of the {MOST_DOMAINS} values that were tried"
+        return self._best(self._among(domain, values) for domain in among)
+
     def _domains(self, labels: Level, values: Values) -> Sequence[Sequence[str]]:
-        nodes = self._state.free.cluster.nodes
+        nodes, free = self._state.free.cluster.nodes, self._state.free.with_values(values)
+        having = self._once(("having", values), lambda: self._having(values))
+        names = [name for name in having if name in nodes]
         if not labels:
-            return (list(nodes),)
-        bound = [pod.spec.node_name for pod in self._gang.placed if pod.spec.node_name]
-        bound += [each.node for each in self._fixed.values()]
+            return (names,)
+        places = self._once(values, lambda: capacities(free, self._members(*[names] * 3)))
+        if places is not None and sum(places.values()) < self._needed:
+            return ()
+        bound = (*(pod.spec.node_name for pod in self._gang.placed), *(each.node for each in self._fixed.values()))
+        free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
+        found = domains(labels, nodes, places, self._needed, bound)
+        return [[name for name in domain if name in having] for domain in found]
+
+    def _having(self, values: Values) -> Collection[str]:
+        """The nodes that may have devices with these values; all nodes if a member needs no device of its own."""
+        where, nodes = self._choices()[0][values], self._state.free.cluster.nodes
+        added = self._state.free.overlay().hypothetical
+        need = (any(claim.spec.devices.requests for claim in each.claims.pending) for each, _ in self._candidates)
+        if "" in where or not all(need):
+            return nodes
         self._state.free.decisions.budget.spend(len(nodes) // NODES_PER_UNIT)
-        free = self._state.free.with_values(values)
-        places = self._once(values, lambda: capacities(free, self._members(*[list(nodes)] * 3)))
-        return domains(labels, nodes, places, self._needed, bound)
+        return dict.fromkeys(name for name in nodes if name in where or added(name))
 
     def _once(self, what: Hashable, find: Callable[[], T]) -> T:
-        """The turns of a call find each part of the decision once; a plan counts as long as its devices are free."""
-        found, key = self._state.free.decisions.budget.found, (*self._parts, what)
-        if key not in found:
-            found[key] = find()
-        result: T = found[key]
+        """The turns of a call find each part of the decision once."""
+        if what not in self.found:
+            self.found[what] = find()
+        result: T = self.found[what]
         return result
 
     def _fixed_devices(self) -> Iterator[DeviceID]:
         """The devices that members have, or keep."""
-        view = self._state.free
-        claims = chain.from_iterable(
-            known_claims(pod, view.ledger) for pod in (*self._gang.placed, *self._gang.waiting)
-        )
-        stored = [claim.allocation for claim in claims if claim.allocation is not None]
+        ledger, pods = self._state.free.ledger, (*self._gang.placed, *self._gang.waiting)
+        claims = chain.from_iterable(known_claims(pod, ledger) for pod in pods)
+        stored = {claim.metadata.uid: claim.allocation for claim in claims if claim.allocation is not None}
         planned = [allocation for each in self._fixed.values() for _, allocation in each.planned]
-        for allocation in (*stored, *planned):
+        for allocation in (*stored.values(), *planned):
             yield from (result.id for result in allocation.devices.results)
 
     def _among(self, nodes: Sequence[str], values: Values) -> GangDecision:
@@ -251,7 +276,7 @@ class _Deciding:
         found = self._placed(names, names, nodes, values)
         if found.error or found.complete or len(nodes) <= len(names):
             return found
-        return max(found, self._placed(names, nodes, nodes, values), key=lambda each: each.rank)
+        return self._best((found, self._placed(names, nodes, nodes, values)))
 
     def _placed(self, names: Sequence[str], alike: Sequence[str], nodes: Sequence[str], values: Values) -> GangDecision:
         """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
@@ -264,8 +289,6 @@ class _Deciding:
         state = free.with_state(free.overlay().holding(planned))
         where = values, tuple(nodes), alike is names
         found = self._once(where, lambda: place(state, members, max(1, needed), self._room(names)))
-        if isinstance(found, Mapping) and len(_standing(free, found)) < len(found):
-            found = place(state, members, max(1, needed), self._room(names))
         if isinstance(found, Failure):
             return GangDecision(error=found.error)
         if isinstance(found, CannotPlace):
@@ -275,7 +298,7 @@ class _Deciding:
             node=node,
             anywhere=bool(node) and not asked.order and asked.wanted is None,
             reason="" if node else f"{gang.key}: {len(found)} other pods fit",
-            places={**fixed, **found},
+            places=found,
             values=values,
             complete=len(found) == len(members),
         )
@@ -319,12 +342,9 @@ class _Deciding:
 def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable | Failure]]) -> GangDecision:
     """Too few members can get a node at all."""
     reason = f"{gang.key}: {known} of {gang.needed} pods can be placed"
-    missing: list[str] = []
-    for pod, why in refused:
-        missing += [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)]
-        text = why.reason if isinstance(why, Unschedulable) else why.error
-        if pod is refused[0][0]:
-            reason += f"; pod {pod.metadata.name}: {text}"
+    missing = [f"{pod.metadata.namespace}/{name}" for pod, _ in refused for name in claim_names(pod)]
+    for pod, why in refused[:1]:
+        reason += f"; pod {pod.metadata.name}: {why.reason if isinstance(why, Unschedulable) else why.error}"
     return GangDecision(reason=reason, missing=missing)
 
 
