@@ -28,7 +28,7 @@ from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest, WorkerReply
 from dra_extender.api.resource import ResourceClaim, class_names
-from dra_extender.cel import Work, WorkExceeded
+from dra_extender.cel import WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
 from dra_extender.devices.overlay import Overlay
@@ -341,16 +341,14 @@ class Decisions:
         if known is not None and isinstance(known.request, SearchRequest):
             return self._worked_out(replace(known.request, prepared=request.prepared), known.reply)
         if not budget.is_deferred(key):
+            asked = request.prepared, request.view, request.holdings, self.budget
             share = LATER_SHARE if results is not None and results.has_large_search else 1
             try:
-                return budget.attempt(lambda work: self._allocate(request, work), share)
+                return budget.attempt(lambda work: self._allocator.allocate(*asked, work), share)
             except WorkExceeded:
                 if results is not None:
                     results.has_large_search = True
         raise budget.defer(key, request, SEARCHING)
-
-    def _allocate(self, request: SearchRequest, work: Work | None) -> Plan | Unfit | Failure:
-        return self._allocator.allocate(request.prepared, request.view, request.holdings, self.budget, work)
 
     def _worked_out(self, request: SearchRequest, reply: WorkerReply) -> Plan | Unfit | Failure:
         """The decision in a worker's reply. Raises TurnSpent and Deferred."""

@@ -8,6 +8,7 @@ each came first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from dra_extender.allocation.budget import WorkBudget
@@ -162,13 +163,9 @@ class FreeDeviceSets:
 
     def of(self, groups: Iterable[PartitionGroup]) -> FreeDevices:
         """The free devices of these groups, in any order."""
-        ordered = tuple(sorted(groups, key=_number))
+        ordered = tuple(sorted(groups, key=attrgetter("number")))
         key = tuple([group.number for group in ordered])
         found = self._by_groups.get(key)
         if found is None:
             found = self._by_groups[key] = FreeDevices(len(self._by_groups), ordered, self)
         return found
-
-
-def _number(group: PartitionGroup) -> int:
-    return group.number
