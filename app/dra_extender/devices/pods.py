@@ -173,6 +173,10 @@ class Pods:
         """The pods of the group."""
         return [self._by_uid[uid] for uid in self._by_group.get(group, ())]
 
+    def in_group(self, group: GroupKey) -> int:
+        """How many pods the group has."""
+        return len(self._by_group.get(group, ()))
+
     def by_key(self, key: str) -> Pod | None:
         """As `named`, by `namespace/name`."""
         uid = self._by_name.get(key)

@@ -15,6 +15,7 @@ from dra_extender.allocation.budget import CountingBudget, TurnBudget, TurnSpent
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.limits import PODS_OF_GANG
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import NodeStatuses
 from dra_extender.scheduling.preemption import evaluator
@@ -116,6 +117,16 @@ def test_the_victims_of_a_gang_are_listed_in_linear_work() -> None:
         return count
 
     assert listed(128) < 5 * listed(32)
+
+
+def test_the_pods_of_a_group_that_is_too_large_for_a_gang_are_listed_in_linear_work() -> None:
+    def listed(pods: int) -> int:
+        members = {f"pod-{n}": {"node": "n1", "has": [f"d{n}"], "gang": ["g", pods]} for n in range(pods)}
+        situation = Situation({"nodes": {"n1": pods}, "pods": members})
+        pools = situation.view.cluster.inventory.pools_seen("n1")
+        return lines(lambda: preemptible_claims(situation.view, situation.terms, pools), 10_000_000, "app")
+
+    assert listed(4 * PODS_OF_GANG) < 5 * listed(PODS_OF_GANG + 1)
 
 
 def many_victims(pods: int) -> Told:

@@ -95,10 +95,9 @@ def disrupted_together(view: View, pod: Pod) -> tuple[Sequence[Pod], bool]:
     size = group.min_count if group is not None else None if api_group else _size(view, key, (pod,))
     strict = group is not None and group.disrupts_all
     apart = key.source == "PodGroup" or not isinstance(size, int) or size < 2
-    if apart and not strict:
+    if (apart and not strict) or view.pods.in_group(key) > PODS_OF_GANG:
         return (pod,), False
-    members = view.pods.members(key)
-    return (members, strict) if len(members) <= PODS_OF_GANG else ((pod,), False)
+    return view.pods.members(key), strict
 
 
 def _is_being_bound(view: View, pod: Pod, asked: Pod) -> bool:
