@@ -358,17 +358,19 @@ async def test_a_status_of_a_waiting_member_makes_no_pod_be_tried_again(world: W
     assert service.extender.requeue.revision > before
 
 
-@pytest.mark.parametrize("deleted", [True, False])
-async def test_a_gang_is_tried_again_when_the_member_that_kept_it_back_ends(world: World, deleted: bool) -> None:
+@pytest.mark.parametrize("how", ["is deleted", "fails", "leaves", "joins another gang"])
+async def test_a_gang_is_tried_again_when_the_member_that_kept_it_back_is_gone(world: World, how: str) -> None:
     objects = [*gang("g", 2), make_claim("c"), member("other", "c", priority=7)]
     service = world.service(*nodes(1, 2), *objects)
     assert await reasons(service, world, "g-0") == {"gang default/g: its pods have different priorities"}
     before = service.extender.requeue.revision
-    if deleted:
+    pod = world.api.pod("other")
+    if how == "is deleted":
         world.api.delete_pod("other")
-    else:
-        pod = world.api.pod("other")
+    elif how == "fails":
         world.api.put(replace(pod, status=replace(pod.status, phase="Failed")))
+    else:
+        world.api.put(with_metadata(pod, annotations={GANG: "h"} if how == "joins another gang" else {}))
     await world.settle(1.0)
     assert service.extender.requeue.revision > before
     assert await offered(service, world, "g-0") == [["n1"]]

@@ -154,8 +154,14 @@ class Gangs:
         self.plans.answered(key, uid, node=bool(found.node), sampled=found.sampled)
 
     def pod_applied(self, pod: Pod) -> None:
-        """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed."""
+        """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed, and the
+        gang that the pod has left.
+        """
         key, meta = group_of(pod), pod.metadata
+        before = self._read.get(meta.uid)
+        if before is not None and before[0] != key:
+            del self._read[meta.uid]
+            self._requeue.ended(str(before[0]))
         if key is None:
             return
         ends = pod.finished or bool(meta.deletion_timestamp)
@@ -164,7 +170,7 @@ class Gangs:
         elif pod.spec.node_name:
             self.plans.bound(pod)
         read = key, (ends, pod.spec, meta.labels, meta.annotations, pod.status.resource_claim_statuses)
-        if not pod.spec.node_name and self._read.get(meta.uid) != read:
+        if not pod.spec.node_name and before != read:
             self._read[meta.uid] = read
             self._requeue.ended(str(key))
 
