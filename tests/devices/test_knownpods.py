@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dra_extender.api.core import Pod
+from dra_extender.api.groups import GroupKey
 from dra_extender.devices.pods import Deletions, Pods
 from tests.support.simulation.objects import make_pod
 
@@ -58,13 +59,13 @@ def test_the_pods_of_a_group_are_known_until_they_go() -> None:
     one, other = at(make_pod("one", **group), 4), at(make_pod("other", namespace="elsewhere", **group), 5)
     for pod in (one, other, at(make_pod("alone"), 6)):
         pods.apply(pod)
-    assert pods.of_group("default", "g") == [one]
+    assert pods.members(GroupKey("PodGroup", "default", "g")) == [one]
     new = at(make_pod("one", uid="new", **group), 7)
     pods.apply(new)
-    assert pods.of_group("default", "g") == [new]
+    assert pods.members(GroupKey("PodGroup", "default", "g")) == [new]
     pods.remove("new")
-    assert pods.of_group("default", "g") == []
-    assert pods.of_group("elsewhere", "g") == [other]
+    assert pods.members(GroupKey("PodGroup", "default", "g")) == []
+    assert pods.members(GroupKey("PodGroup", "elsewhere", "g")) == [other]
 
 
 def test_a_late_event_of_a_predecessor_leaves_its_successor_alone() -> None:

@@ -14,6 +14,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.groups import GroupKey
 from dra_extender.api.meta import ObjectMeta, OwnerReference
 from dra_extender.api.resource import (
     FINALIZER,
@@ -282,14 +283,14 @@ async def test_the_claims_of_a_groups_pods_are_listed_once_per_round_and_few_cla
         listed.append(pod.metadata.name)
         return claim_names(pod)
 
-    def of_group(pods: Pods, namespace: str, name: str) -> list[Pod]:
+    def members(pods: Pods, group: GroupKey) -> list[Pod]:
         per_turn[len(turns)] += 1
-        asyncio.get_running_loop().call_soon(turns.append, name)
-        return pods_of_group(pods, namespace, name)
+        asyncio.get_running_loop().call_soon(turns.append, group.name)
+        return pods_of_group(pods, group)
 
-    pods_of_group = Pods.of_group
+    pods_of_group = Pods.members
     monkeypatch.setattr(view, "claim_names", list_names)
-    monkeypatch.setattr(Pods, "of_group", of_group)
+    monkeypatch.setattr(Pods, "members", members)
     await world.settle(CONTROLLER_SECONDS)
     assert len(listed) == 20
     assert sum(per_turn.values()) >= 20

@@ -141,8 +141,7 @@ class Pods:
 
     def _leave_group(self, pod: Pod) -> None:
         group = group_of(pod)
-        members = self._by_group.get(group) if group is not None else None
-        if group is not None and members is not None:
+        if group is not None and (members := self._by_group.get(group)) is not None:
             members.pop(pod.metadata.uid, None)
             if not members:
                 del self._by_group[group]
@@ -165,10 +164,6 @@ class Pods:
     def named(self, namespace: str, name: str) -> Pod | None:
         return self.by_key(f"{namespace}/{name}")
 
-    def of_group(self, namespace: str, name: str) -> list[Pod]:
-        """The pods of the PodGroup of this name."""
-        return self.members(GroupKey("PodGroup", namespace, name))
-
     def members(self, group: GroupKey) -> list[Pod]:
         """The pods of the group."""
         return [self._by_uid[uid] for uid in self._by_group.get(group, ())]
@@ -179,8 +174,7 @@ class Pods:
 
     def by_key(self, key: str) -> Pod | None:
         """As `named`, by `namespace/name`."""
-        uid = self._by_name.get(key)
-        return self._by_uid.get(uid) if uid is not None else None
+        return self._by_uid.get(self._by_name.get(key, ""))
 
     def is_terminating(self, uid: str) -> bool:
         """Whether the pod is known to be deleted, being deleted, or finished: nothing must be started for it."""

@@ -154,9 +154,7 @@ class Gangs:
         self.plans.answered(key, uid, node=bool(found.node), sampled=found.sampled)
 
     def pod_applied(self, pod: Pod) -> None:
-        """The watch shows a pod. The gang is tried again if what decisions read of a waiting pod has changed, and the
-        gang that the pod has left.
-        """
+        """The watch shows a pod. A gang is tried again if a waiting pod leaves it, or changes what decisions read."""
         key, meta = group_of(pod), pod.metadata
         before = self._read.get(meta.uid)
         if before is not None and before[0] != key:

@@ -152,12 +152,12 @@ class _Deciding:
         self._requests = 0
         """Requests and alternatives of the claims of the members, counted for each member."""
         examined: dict[str, tuple[int, PreFilterState | Unschedulable | Failure, Hashable]] = self._once(PART, dict)
-        usable: dict[Hashable, UsableOn] = {}
+        self._usable: dict[Hashable, UsableOn] = {}
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
             if uid not in examined:
-                examined[uid] = self._examine(pod, usable)
+                examined[uid] = self._examine(pod)
             requests, prefiltered, own = examined[uid]
             self._requests += requests
             if self._requests > REQUESTS_OF_GANG:
@@ -167,9 +167,7 @@ class _Deciding:
             else:
                 self._refused.append((pod, prefiltered))
 
-    def _examine(
-        self, pod: Pod, usable: dict[Hashable, UsableOn]
-    ) -> tuple[int, PreFilterState | Unschedulable | Failure, Hashable]:
+    def _examine(self, pod: Pod) -> tuple[int, PreFilterState | Unschedulable | Failure, Hashable]:
         """(its requests and alternatives, whether it can get a node, what it wants of one). Charges what it reads."""
         free = self._state.free
         found = free.claims_of(pod)
@@ -178,7 +176,7 @@ class _Deciding:
         results = sum(len(each.allocation.devices.results) for each in claims if each.allocation is not None)
         free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
         is_asked = pod.metadata.uid == self._uid
-        return requests, self._asked if is_asked else pre_filter(free, pod, found, usable), Wants(pod).rules
+        return requests, self._asked if is_asked else pre_filter(free, pod, found, self._usable), Wants(pod).rules
 
     def missing(self) -> GangDecision | None:
         """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""
