@@ -26,6 +26,7 @@ from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.state import SearchState
 from dra_extender.devices.inventory import node_view
+from dra_extender.limits import TOLERATIONS_OF_REQUEST
 from tests.support.allocation.costs import LINES_PER_UNIT, QUESTIONS, cost
 from tests.support.allocation.grammar import expensive
 from tests.support.allocation.scenarios import (
@@ -123,19 +124,17 @@ def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
         assert not isinstance(prepare(case.claims, case.classes, case.features, spend=spent.append), Failure)
         return sum(spent)
 
-    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(1_000)]
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(TOLERATIONS_OF_REQUEST)]
     capacity = {"requests": {f"c{number}": "1" for number in range(1_000)}}
-    assert units(tolerations=tolerations) - units() == 1_000
+    assert units(tolerations=tolerations) - units() == TOLERATIONS_OF_REQUEST
     assert units(capacity=capacity) - units() == 1_000
 
 
-def test_filters_that_nobody_uses_keep_a_limited_number_of_tolerations_and_amounts() -> None:
-    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(5_000)]
+def test_filters_that_nobody_uses_keep_a_limited_number_of_amounts() -> None:
     capacity = {"requests": {f"c{number}": "1" for number in range(5_000)}}
     filters, kept = Filters(2**21), list[DeviceFilter]()
     for number in range(8):
-        fields = {"tolerations": [*tolerations, {"key": f"of-{number}"}]} if number % 2 else {"capacity": capacity}
-        case = Scenario(scenario([], [claim(request("r", 1, f"{number} > 0", **fields))]))
+        case = Scenario(scenario([], [claim(request("r", 1, f"{number} > 0", capacity=capacity))]))
         prepared = prepare(case.claims, case.classes, case.features, filters)
         assert not isinstance(prepared, Failure)
         kept.append(prepared.requests[0].asks[0].filter)
