@@ -121,8 +121,6 @@ class Overlay:
     def _is_decided(self, claim: ResourceClaim) -> bool:
         """True when the claim has devices, is about to get some, or was deleted."""
         uid, ledger = identity(claim), self._cluster.ledger
-        if uid in self._added:
-            return True
         stored = ledger.by_uid(uid)
         allocated = stored is not None and stored.allocation is not None
         return uid not in self._removed and (allocated or ledger.held(uid) is not None)

@@ -128,8 +128,7 @@ def pre_filter(
     """The part of a decision that does not depend on the node. `found`: `view.claims_of(pod)`, if the caller has it.
     `usable`: what calls for several pods have found of claims and selectors, each of which is examined once.
     """
-    if found is None:
-        found = view.claims_of(pod)
+    found = view.claims_of(pod) if found is None else found
     if isinstance(found, Unschedulable):
         return found
     wanted = view.wanted(pod)

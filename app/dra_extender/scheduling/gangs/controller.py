@@ -33,7 +33,6 @@ SAMPLE: Final = 100
 """kube-scheduler stops its search only after it has found this number of nodes."""
 NOT_ASKED: Final = "kube-scheduler has not asked about the planned node; the pod is nominated for it"
 IN_VAIN: Final = "devices were held for its pods, which were not bound in time; it is tried again after a pause"
-
 REMEMBERED: Final = 10_000
 
 
