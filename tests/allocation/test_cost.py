@@ -25,6 +25,7 @@ from dra_extender.allocation.requests import (
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.state import SearchState
+from dra_extender.api.resource import MAX_NAMES
 from dra_extender.devices.inventory import node_view
 from dra_extender.limits import TOLERATIONS_OF_REQUEST
 from tests.support.allocation.costs import LINES_PER_UNIT, QUESTIONS, cost
@@ -116,8 +117,6 @@ def test_comparing_requested_capacity_is_charged(release: str, capacities: int) 
 
 
 def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
-    """The API server limits the number of neither."""
-
     def units(**fields: Any) -> int:
         case = Scenario(scenario([], [claim(first_available("r", ask(), ask(**fields)))]))
         spent: list[int] = []
@@ -125,18 +124,21 @@ def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
         return sum(spent)
 
     tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(TOLERATIONS_OF_REQUEST)]
-    capacity = {"requests": {f"c{number}": "1" for number in range(1_000)}}
+    capacity = {"requests": {f"c{number}": "1" for number in range(MAX_NAMES)}}
     assert units(tolerations=tolerations) - units() == TOLERATIONS_OF_REQUEST
-    assert units(capacity=capacity) - units() == 1_000
+    assert units(capacity=capacity) - units() == MAX_NAMES
 
 
-def test_filters_that_nobody_uses_keep_a_limited_number_of_amounts() -> None:
-    capacity = {"requests": {f"c{number}": "1" for number in range(5_000)}}
-    filters, kept = Filters(2**21), list[DeviceFilter]()
+def test_filters_that_nobody_uses_keep_a_limited_number_of_tolerations_and_amounts() -> None:
+    tolerations = [{"key": f"k{number}", "operator": "Exists"} for number in range(TOLERATIONS_OF_REQUEST)]
+    capacity = {"requests": {f"c{number}": "1" for number in range(MAX_NAMES)}}
+    filters, kept = Filters(2**16), list[DeviceFilter]()
     for number in range(8):
-        case = Scenario(scenario([], [claim(request("r", 1, f"{number} > 0", capacity=capacity))]))
+        asked = request("r", 1, f"{number} > 0", tolerations=tolerations, capacity=capacity)
+        case = Scenario(scenario([], [claim(asked)]))
         prepared = prepare(case.claims, case.classes, case.features, filters)
         assert not isinstance(prepared, Failure)
         kept.append(prepared.requests[0].asks[0].filter)
-    assert all(filter.size >= 5_000 * CONDITION_BYTES for filter in kept)
+    conditions = TOLERATIONS_OF_REQUEST + MAX_NAMES
+    assert all(filter.size >= conditions * CONDITION_BYTES for filter in kept)
     assert len(filters._recent) == 1

@@ -30,6 +30,7 @@ from dra_extender.api.resource import (
     DeviceSubRequest,
     DeviceToleration,
     ExactDeviceRequest,
+    RequestedDevices,
     ResourceClaim,
 )
 from dra_extender.cel import Programs, remembered_bytes
@@ -138,9 +139,7 @@ class Filters:
         """The filter of a request that names the class and nothing else."""
         return self._of(_expressions(device_class.spec.selectors), (), (), (), features)
 
-    def of_request(
-        self, device_class: DeviceClass, source: ExactDeviceRequest | DeviceSubRequest, features: FeatureGates
-    ) -> DeviceFilter:
+    def of_request(self, device_class: DeviceClass, source: RequestedDevices, features: FeatureGates) -> DeviceFilter:
         """The filter of a request, or of one of its alternatives."""
         capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
         return self._of(
@@ -183,7 +182,7 @@ class Ask:
     def __init__(
         self,
         request: str,
-        source: ExactDeviceRequest | DeviceSubRequest,
+        source: RequestedDevices,
         constraints: Sequence[DeviceConstraint],
         filter: DeviceFilter,
     ) -> None:
@@ -292,7 +291,7 @@ def prepare(
     return found
 
 
-def _sources(request: DeviceRequest) -> Sequence[ExactDeviceRequest | DeviceSubRequest]:
+def _sources(request: DeviceRequest) -> Sequence[RequestedDevices]:
     return request.first_available or ((request.exactly,) if request.exactly is not None else ())
 
 
@@ -372,7 +371,7 @@ def _asks(
 def _ask(
     label: str,
     request: str,
-    source: ExactDeviceRequest | DeviceSubRequest,
+    source: RequestedDevices,
     constraints: Sequence[DeviceConstraint],
     context: _Context,
 ) -> Ask:

@@ -6,6 +6,7 @@ Source of fields and defaults: Kubernetes 1.36, staging/src/k8s.io/api/resource/
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -31,6 +32,7 @@ MAX_CONSUMERS = 256
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
 MAX_TOLERATIONS = 16
+MAX_NAMES = 32  # attributes and capacities of a device
 
 Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...]
@@ -214,6 +216,10 @@ class DeviceToleration(Toleration, frozen=True, gc=False, forbid_unknown_fields=
 class CapacityRequirements(StrictObject, frozen=True, gc=False):
     requests: dict[str, Quantity] = {}
 
+    def __post_init__(self) -> None:
+        if len(self.requests) > MAX_NAMES:  # one more is kept: no device has them all
+            force_setattr(self, "requests", dict(islice(self.requests.items(), MAX_NAMES + 1)))
+
 
 class DeviceDerivedAttribute(StrictObject, frozen=True, gc=False):
     """An attribute that constraints see instead of the published one. Needs DRADerivedAttributes."""
@@ -222,38 +228,30 @@ class DeviceDerivedAttribute(StrictObject, frozen=True, gc=False):
     expression: str
 
 
-def _cut_tolerations(request: ExactDeviceRequest | DeviceSubRequest) -> None:
-    """The first ones, and one more, so that the request counts as too large."""
-    if len(request.tolerations) > TOLERATIONS_OF_REQUEST:
-        force_setattr(request, "tolerations", request.tolerations[: TOLERATIONS_OF_REQUEST + 1])
+class RequestedDevices(StrictObject, frozen=True, gc=False, kw_only=True):
+    """What a request and an alternative of one have in common. A limited number of tolerations is kept, and one more:
+    too many are an error of the claim.
+    """
 
-
-class ExactDeviceRequest(StrictObject, frozen=True, gc=False):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
     count: int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.tolerations) > TOLERATIONS_OF_REQUEST:
+            force_setattr(self, "tolerations", self.tolerations[: TOLERATIONS_OF_REQUEST + 1])
+
+
+class ExactDeviceRequest(RequestedDevices, frozen=True, gc=False):
     admin_access: bool | None = None
-    tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
-
-    def __post_init__(self) -> None:
-        _cut_tolerations(self)
 
 
-class DeviceSubRequest(StrictObject, frozen=True, gc=False):
+class DeviceSubRequest(RequestedDevices, frozen=True, gc=False):
     name: str
-    device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = ""
-    count: int = 0
-    tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
-
-    def __post_init__(self) -> None:
-        _cut_tolerations(self)
 
 
 class DeviceRequest(StrictObject, frozen=True, gc=False):

@@ -166,8 +166,12 @@ def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
             names = [*names, extra.request]
         mappings.extend(_mapping(need, resource, name) for name in names)
     needs = lasting if extra is None else [*lasting, extra]
+    mode = "ExactCount"
     requests = (
-        DeviceRequest(need.request, ExactDeviceRequest(device_class, (), "ExactCount", need.count)) for need in needs
+        DeviceRequest(
+            need.request, ExactDeviceRequest(device_class_name=device_class, allocation_mode=mode, count=need.count)
+        )
+        for need in needs
     )
     return Requests(requests=tuple(requests), mappings=tuple(mappings))
 

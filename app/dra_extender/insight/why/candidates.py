@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.resource import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from dra_extender.api.resource import RequestedDevices, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.report import Change, ChangeKind
 from dra_extender.plaintext import counted
@@ -148,7 +148,7 @@ class EditableRequest(NamedTuple):
     editable: EditableClaim
     request: int
     alternative: int | None
-    source: ExactDeviceRequest | DeviceSubRequest
+    source: RequestedDevices
 
     @property
     def name(self) -> str:
