@@ -1,7 +1,8 @@
 """What is known of the gang of a pod: its members, how many have to run, and why it cannot be placed.
 
 Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a least
-number of pods, such as a PodGroup with policy `basic`, does not count as a gang. A finished pod counts as placed.
+number of pods, such as a PodGroup with policy `basic`, does not count as a gang. The watch hides finished pods,
+so they do not count.
 """
 
 from __future__ import annotations
