@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
+import pytest
+
+from dra_extender.allocation.requests import FILTER_BYTES, Filters, PreparedClaims, prepare
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement import placement as placements
 from dra_extender.placement.podshape import filters_of
 from tests.support.placement.gpunodes import NAMESPACE, GpuNodes, gpus
 
@@ -57,3 +63,23 @@ def test_others_keep_their_policy_and_their_weights() -> None:
     learned = [filter for shape, _ in made.learner.workload.frequencies() for filter in filters_of(shape)]
     assert learned
     assert [filter for filter in learned if HEAVY in filter.selectors] == []
+
+
+def test_what_pods_asked_for_is_remembered_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placements, "REMEMBERED_BYTES", 100_000)
+    made = half_used()
+    for number in range(50):
+        made.placement.choose(made.pod("p"), [heavy(f"c{number}", f"{number} >= 0")], made.names)
+    assert 3 < len(made.placement._shapes) <= 100_000 // FILTER_BYTES
+
+
+def test_a_selector_that_costs_too_much_is_forgotten_with_its_last_claim() -> None:
+    made = half_used()
+    filters = Filters()
+    cluster = made.placement._cluster
+    prepared = prepare([heavy()], cluster.classes, cluster.features, filters)
+    assert isinstance(prepared, PreparedClaims)
+    made.placement.costly.add(prepared.requests[0].asks[0].filter)
+    del prepared, filters
+    gc.collect()
+    assert len(made.placement.costly) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
+from weakref import WeakSet
 
 from cachetools import LRUCache
 
@@ -48,7 +49,7 @@ class PlacementLearner:
         """For questions."""
         self._weighing = _Weighing(self.workload, self.placement, free, self.fragmentation)
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
-        self._forgotten: set[DeviceFilter] = set()
+        self._forgotten: WeakSet[DeviceFilter] = WeakSet()
         self.learns = strategy.policy == Fragmentation.name
         """True when some pod's policy uses the workload of pods that came."""
 
@@ -88,7 +89,7 @@ class PlacementLearner:
         except TurnSpent:
             pass
         except TooCostly as problem:
-            self.placement.costly[problem.filter] = True
+            self.placement.costly.add(problem.filter)
             self._forgotten.discard(problem.filter)
         self._forget_costly()
 

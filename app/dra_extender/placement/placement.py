@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import chain
 from math import inf
 from typing import Final, TypeVar, cast
+from weakref import WeakSet
 
 from cachetools import LRUCache
 
@@ -39,7 +40,8 @@ TURN: Final = 10_000
 CEILING: Final = 2_000
 """and one selector on one device."""
 
-REMEMBERED_SHAPES: Final = 4_096
+REMEMBERED_BYTES: Final = 2**25
+"""What the filters of remembered shapes may keep, with their compiled selectors."""
 RANKED_SHAPES: Final = 512
 PORTION: Final = 250_000
 """Work of one question, some 30 milliseconds."""
@@ -164,6 +166,10 @@ class Ranking:
         return row
 
 
+def _size(shape: PodShape) -> int:
+    return min(REMEMBERED_BYTES, 1_000 + sum(filter.size for filter in filters_of(shape)))
+
+
 class Placement:
     """One per cluster, made by its `PlacementLearner`."""
 
@@ -184,8 +190,8 @@ class Placement:
         """Of no worker: which selectors are too large for a question."""
         policies: tuple[Policy, ...] = (Pack(), Spread(), fragmentation)
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
-        self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_SHAPES)
-        self.costly: LRUCache[DeviceFilter, bool] = LRUCache(REMEMBERED_SHAPES)
+        self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_BYTES, _size)
+        self.costly: WeakSet[DeviceFilter] = WeakSet()
         """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
         self._forced = ""
 
@@ -236,7 +242,7 @@ class Placement:
         except TurnSpent:
             pass
         except TooCostly as problem:
-            self.costly[problem.filter] = True
+            self.costly.add(problem.filter)
         return None
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
