@@ -118,7 +118,7 @@ def test_what_is_too_large_for_a_turn_is_left_to_workers_and_decided_with_their_
     caller = Caller(heavy_world(name), ceiling=SMALL if name == "search" else CEILING)
     first = caller.ask(claim)
     reason = SEARCHING if kind == "search" else EVALUATING
-    assert (first.fits, set(first.refused.values()), caller.budget.waits) == ([], {reason}, True)
+    assert (first.fits, set(first.refused.values()), caller.budget.call.waits) == ([], {reason}, True)
     found, kinds = caller.settle(claim)
     assert kinds[0] == kind
     assert found == heavy_world(name).decisions.node_results([claim], caller.world.names)
@@ -224,7 +224,7 @@ def test_a_question_that_is_open_is_not_asked_again() -> None:
     caller.ask(selecting("c", LOOPS))
     caller.replies.open.update(caller.budget.call.requests)
     again = caller.ask(selecting("d", LOOPS))
-    assert (caller.budget.call.requests, caller.budget.waits) == ({}, True)
+    assert (caller.budget.call.requests, caller.budget.call.waits) == ({}, True)
     assert set(again.refused.values()) == {EVALUATING}
 
 

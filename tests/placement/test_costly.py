@@ -11,6 +11,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement import placement as placements
 from dra_extender.placement.podshape import filters_of
+from dra_extender.placement.policies import MOST_PARTS
 from tests.support.placement.gpunodes import NAMESPACE, GpuNodes, gpus
 
 TEN = str(list(range(10)))
@@ -83,3 +84,14 @@ def test_a_selector_that_costs_too_much_is_forgotten_with_its_last_claim() -> No
     del prepared, filters
     gc.collect()
     assert len(made.placement.costly) == 0
+
+
+def test_a_pod_with_too_many_requests_does_not_count_as_workload() -> None:
+    """40 pods that named 896 requests each took a second of each filter call of anybody."""
+    made = half_used()
+    known = len(list(made.learner.workload.frequencies()))
+    for number in range(3):
+        claims = [gpus(name=f"c{number}-{index}") for index in range(MOST_PARTS + 1)]
+        made.learner.learn(made.pod(f"large-{number}"), claims)
+        made.learner.learn(made.pod(f"small-{number}"), claims[: 2 + number])
+    assert len(list(made.learner.workload.frequencies())) == known + 3

@@ -130,7 +130,7 @@ class CallState:
     reason for decisions that the last turn leaves open. `found`: see `WorkBudget.found`.
     """
 
-    __slots__ = ("found", "refusal", "requests", "stopped", "waited")
+    __slots__ = ("found", "refusal", "requests", "stopped", "waited", "waits")
 
     def __init__(self, refusal: Callable[[], str] = str, stopped: str = SEARCHING) -> None:
         self.refusal = refusal
@@ -138,6 +138,8 @@ class CallState:
         self.waited: dict[tuple[object, str], str] = {}
         self.requests: dict[Hashable, WorkerRequest] = {}
         self.found: dict[Hashable, Any] = {}
+        self.waits = False
+        """Workers have to answer before everything is decided, as some turn has found."""
 
 
 class TurnBudget(WorkBudget):
@@ -146,7 +148,7 @@ class TurnBudget(WorkBudget):
     `last`: the call has no next turn, so what stays undecided in this one is refused with the call's `stopped`.
     """
 
-    __slots__ = ("_ceiling", "_last", "_left", "_owed", "_replies", "call", "unfinished", "used", "waits")
+    __slots__ = ("_ceiling", "_last", "_left", "_owed", "_replies", "call", "unfinished", "used")
 
     limited = True
 
@@ -155,8 +157,6 @@ class TurnBudget(WorkBudget):
     ) -> None:
         self.call = call if call is not None else CallState()
         self.used = 0
-        self.waits = False
-        """Workers have to answer before everything is decided."""
         self.unfinished = False
         self._replies = replies
         self._left = allowance
@@ -203,7 +203,7 @@ class TurnBudget(WorkBudget):
 
     def waiting(self, what: object, node: str) -> str:
         reason = self.call.waited.get((what, node), "")
-        self.waits = self.waits or reason in (EVALUATING, SEARCHING)
+        self.call.waits = self.call.waits or reason in (EVALUATING, SEARCHING)
         return reason
 
     def wait(self, what: object, node: str, reason: str) -> None:
@@ -225,7 +225,7 @@ class TurnBudget(WorkBudget):
                 return Deferred(refusal)
             if len(self.call.requests) < MOST_REQUESTS:
                 self.call.requests[key] = request
-        self.waits = True
+        self.call.waits = True
         return Deferred(reason)
 
     def is_too_large(self, key: Hashable) -> bool:

@@ -58,6 +58,7 @@ class FreeDevices(Memo):
         return found
 
     def _supply(self, need: Need, budget: WorkBudget) -> Supply | None:
+        budget.spend(1 + len(need) * len(self.groups) // 8)
         touch, copies = 0.0, float("inf")
         for demand in need:
             for filter, count in demand.alternatives:

@@ -22,7 +22,7 @@ from dra_extender.devices.usage import Amounts
 Used = tuple[tuple[str, int], ...]
 """Capacity name and nano units that shares consume, sorted."""
 
-REMEMBERED: Final = 20_000
+REMEMBERED: Final = 500
 PER_UNIT: Final = 4
 """Devices linked by counters that are put into a group per unit of work."""
 

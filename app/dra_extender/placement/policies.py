@@ -30,7 +30,8 @@ MOST_PODS: Final = 1 << 16
 MOST_SHAPES: Final = 512
 """Shapes that are counted; when more come, the rarest half is forgotten."""
 MOST_FILTERS: Final = 16
-"""Filters of one shape; a shape with more is not counted."""
+MOST_PARTS: Final = 64
+"""Filters, and requests with their alternatives, of one shape; a shape with more is not counted."""
 
 SCARCITY_LIMIT: Final = 20.0
 """A shape counts at most this many times its frequency, however scarce its devices are."""
@@ -63,9 +64,10 @@ class Workload:
         """How many were counted."""
 
     def count(self, shape: PodShape) -> None:
-        """A pod of this shape has come. Pods without devices do not matter, and those with too many filters."""
+        """A pod of this shape has come. Pods without devices do not matter, and those with too many parts."""
         self.pods += 1
-        if not 0 < len(filters_of(shape)) <= MOST_FILTERS:
+        parts = sum(len(demand.alternatives) for demand in shape.need)
+        if not 0 < parts <= MOST_PARTS or len(filters_of(shape)) > MOST_FILTERS:
             return
         self._counts[shape] = self._counts.get(shape, 0.0) + 1
         if sum(self._counts.values()) > MOST_PODS:
@@ -107,7 +109,8 @@ class Scarcity:
         self._nodes = list(nodes)
         self._usable = [[0.0] * len(row.shapes) for row in self._rows]
         self._free = 0.0
-        self._work = _HARD * sum(len(row.shapes) for row in self._rows)
+        parts = sum(len(demand.alternatives) for row in self._rows for demand in row.need)
+        self._work = _HARD * sum(len(row.shapes) for row in self._rows) + parts
 
     def step(self, budget: WorkBudget) -> int:
         """Count one state. The work that it took; 0 when all are counted. Raises TooCostly and TurnSpent."""

@@ -193,7 +193,7 @@ class DeferredWork:
             found = yield from in_turns(budgets, decide)
         self._defer(call)
         self.charge_calls(call.namespace, call.used / UNITS)
-        waits, unfinished = call.budget.waits, call.budget.unfinished and not used_up
+        waits, unfinished = state.waits, call.budget.unfinished and not used_up
         if unfinished:
             self._charge(content.find(), (call.used + call.budget.used) / UNITS)
         # What an earlier turn of the call waits for may be answered by now.

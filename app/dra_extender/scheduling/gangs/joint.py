@@ -95,7 +95,7 @@ def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | Non
         view.decisions.budget.attempt(lambda work: search.begin(members, work))
     except (_Fatal, Deferred, WorkExceeded):
         return None
-    return sum((Counter(kind.caps) for kind in search.kinds), Counter())
+    return None if search._waiting else sum((Counter(kind.caps) for kind in search.kinds), Counter())
 
 
 class _Choice(msgspec.Struct):
