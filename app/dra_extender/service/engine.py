@@ -14,7 +14,6 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import structlog
@@ -247,11 +246,10 @@ class Engine:
             unexpected("inventory", problem)
 
     def _evaluating(self) -> Turns[None]:
-        for number, _ in enumerate(
-            chain(self.cluster.inventory.nodes.refresh_all(), self.extender.learn_running_pods()), start=1
-        ):
+        for number, _ in enumerate(self.cluster.inventory.nodes.refresh_all(), start=1):
             if number % _PORTION == 0:
                 yield
+        yield from self.extender.learn_running_pods()  # a pod may take a portion of work
         yield from self.extender.warm_up()
 
     async def _once_known(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:

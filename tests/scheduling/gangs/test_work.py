@@ -267,3 +267,26 @@ async def test_a_claim_that_many_pods_of_a_gang_share_is_held_once(world: World)
     view, other = service.extender.view, world.api.pod("p")
     assert len(view.kept(other)) == 61
     assert calls(lambda: view.with_pod(other)) < 61 * 30
+
+
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "being deleted"])
+async def test_a_turn_does_not_rely_on_claims_that_changed_after_an_earlier_one(world: World, deleted: bool) -> None:
+    service = world.service(*nodes(2, 3), *gang("g", 2))
+    call = CallState()
+
+    def turn() -> GangDecision | None:
+        return run(service, world, TurnBudget(WorkerReplies(), allowance=10_000, ceiling=20_000, call=call))
+
+    found = turn()
+    assert found is not None
+    assert len(found.places or {}) == 2
+    claim = world.api.claim("g-1")
+    if deleted:
+        world.api.drop(claim)
+    else:
+        world.api.put(with_metadata(claim, deletion_timestamp="2026-01-01T00:00:00Z"))
+    await world.settle()
+    found = turn()
+    assert found is not None
+    assert found.node == ""
+    assert "1 of 2 pods can be placed" in found.reason

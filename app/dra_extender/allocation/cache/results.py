@@ -37,6 +37,7 @@ FAILED = 2
 KeyOfNode = dict[int, EquivalenceKey]
 """By index of the node."""
 
+STATES: Final = 4
 NODE: Final = 4
 """Units of work that the key of a node costs."""
 
@@ -219,18 +220,21 @@ class ResultCache:
         self._position = changes.position
 
     def _differing_keys(self, overlay: Overlay, budget: WorkBudget) -> KeyOfNode:
-        """The keys of nodes that differ, as far as the turns of the call have found them for the same differences. A
-        node that has changed since then is left out.
+        """The keys of nodes that differ, as far as the turns of the call have found them for the same differences, one
+        of the last `STATES`. A node that has changed since then is left out.
         """
         if overlay.is_empty or not budget.limited:
             return {}
-        changes, state = self._nodes.changes, (self._keys, overlay.differences)
-        position, known = budget.found.get(state, (-1, {}))
+        changes, state = self._nodes.changes, overlay.differences
+        states: dict[Hashable, tuple[int, KeyOfNode]] = budget.found.setdefault(self._keys, {})
+        position, known = states.pop(state, (-1, {}))
+        if len(states) >= STATES:
+            del states[next(iter(states))]
         noted = changes.since(position)
         keys: KeyOfNode = {} if noted is None else known
         for node in noted or ():
             keys.pop(node, None)
-        budget.found[state] = changes.position, keys
+        states[state] = changes.position, keys
         return keys
 
     def _result_of(

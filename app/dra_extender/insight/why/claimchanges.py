@@ -122,7 +122,7 @@ def _capacities(
 
 def _capacity(request: EditableRequest, name: str, before: Quantity, amount: Quantity) -> CandidateChange:
     text = f"request at most {amount.text} of {name} instead of {before.text} in {request.label}"
-    path = f"/capacity/requests/{_escaped(name)}"
+    path = f"/capacity/requests/{name.replace('~', '~0').replace('/', '~1')}"
     return request.edit("capacity", path, amount.text, text, f"{name} <= {amount.text}")
 
 
@@ -214,11 +214,6 @@ def _constraints(editable: EditableClaim, known: Vocabulary, budget: QueryBudget
         yield ChangeList(Order.CONSTRAINT, candidates)
         text, short = f"remove {kind} {now} from {where}", f"without {kind} {now}"
         yield ChangeList(Order.NO_CONSTRAINT, [editable.edit("constraint", path, None, text, short, "remove")])
-
-
-def _escaped(name: str) -> str:
-    """As a part of a JSON pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def of_names(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:

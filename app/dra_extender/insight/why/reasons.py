@@ -365,13 +365,10 @@ def _common(tallies: Sequence[RequestTally]) -> tuple[str, ...]:
     """The first clause that no device satisfies; if there is none, all clauses that exclude devices."""
     texts = dict.fromkeys(clause.text for tally in tallies for clause in tally.clauses if clause.excluded)
     for text in texts:
-        if all(_excluded(tally, text) == tally.offered for tally in tallies):
+        lost = [max((each.excluded for each in tally.clauses if each.text == text), default=0) for tally in tallies]
+        if lost == [tally.offered for tally in tallies]:
             return (text,)
     return tuple(texts)
-
-
-def _excluded(tally: RequestTally, text: str) -> int:
-    return max((clause.excluded for clause in tally.clauses if clause.text == text), default=0)
 
 
 def _values(tallies: Sequence[RequestTally], text: str) -> tuple[tuple[str, ...], bool]:

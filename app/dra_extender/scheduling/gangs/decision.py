@@ -61,6 +61,9 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 T = TypeVar("T")
 
+_Examined = tuple[Pod, Any, int, PreFilterState | Unschedulable | Failure, Hashable]
+"""A member, its claims, their requests and alternatives, whether it can get a node, and what it wants of one."""
+
 PART: Final = 4
 """Units of work to examine a part of a member, such as the name of a claim."""
 
@@ -101,9 +104,10 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     refused = deciding.missing()
     for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
-        if len(_standing(state.free, found.places or {})) < found.rank:
-            deciding.found.clear()  # other claims took devices after an earlier turn
-            found = deciding.at_level(labels)
+        if found.rank and (deciding.is_outdated() or len(_standing(state.free, found.places or {})) < found.rank):
+            deciding.found.clear()  # claims changed after an earlier turn
+            deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
+            found = deciding.missing() or deciding.at_level(labels)
         if found.error or found.rank:
             return found
         refused = found if refused is None or found.waiting > refused.waiting else refused
@@ -151,14 +155,14 @@ class _Deciding:
         self._refused: list[tuple[Pod, Unschedulable | Failure]] = []
         self._requests = 0
         """Requests and alternatives of the claims of the members, counted for each member."""
-        examined: dict[str, tuple[int, PreFilterState | Unschedulable | Failure, Hashable]] = self._once(PART, dict)
+        self._examined: dict[str, _Examined] = self._once(PART, dict)
         self._usable: dict[Hashable, UsableOn] = {}
         for pod in sorted(gang.waiting, key=lambda each: each.metadata.uid != self._uid):
             if (uid := pod.metadata.uid) in self._fixed:
                 continue
-            if uid not in examined:
-                examined[uid] = self._examine(pod)
-            requests, prefiltered, own = examined[uid]
+            if uid not in self._examined:
+                self._examined[uid] = self._examine(pod)
+            _, _, requests, prefiltered, own = self._examined[uid]
             self._requests += requests
             if self._requests > REQUESTS_OF_GANG:
                 break
@@ -167,8 +171,12 @@ class _Deciding:
             else:
                 self._refused.append((pod, prefiltered))
 
-    def _examine(self, pod: Pod) -> tuple[int, PreFilterState | Unschedulable | Failure, Hashable]:
-        """(its requests and alternatives, whether it can get a node, what it wants of one). Charges what it reads."""
+    def is_outdated(self) -> bool:
+        """True when claims of members are no longer what they were when a turn of the call examined the members."""
+        return any(self._state.free.claims_of(pod) != claims for pod, claims, *_ in self._examined.values())
+
+    def _examine(self, pod: Pod) -> _Examined:
+        """Charges what it reads."""
         free = self._state.free
         found = free.claims_of(pod)
         claims = () if isinstance(found, Unschedulable) else found
@@ -176,7 +184,8 @@ class _Deciding:
         results = sum(len(each.allocation.devices.results) for each in claims if each.allocation is not None)
         free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
         is_asked = pod.metadata.uid == self._uid
-        return requests, self._asked if is_asked else pre_filter(free, pod, found, self._usable), Wants(pod).rules
+        able = self._asked if is_asked else pre_filter(free, pod, found, self._usable)
+        return pod, found, requests, able, Wants(pod).rules
 
     def missing(self) -> GangDecision | None:
         """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""

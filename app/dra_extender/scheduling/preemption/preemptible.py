@@ -111,7 +111,9 @@ def preemptible_claims(
     evictable: list[PreemptibleClaim] = []
     for uid in users:
         claim = view.ledger.by_uid(uid)
-        if claim is None or uid in terms.own or uid in joined or not _is_stored(view, claim):
+        if claim is None or uid in terms.own or uid in joined or claim.allocation is None:
+            continue
+        if view.in_flight(claim) or view.is_unreadable(claim):
             continue
         pods = consumers.evictable(claim)
         if pods:
@@ -155,11 +157,6 @@ def _about_to_be_used(view: View) -> frozenset[str]:
             charge(view, len(pod.spec.resource_claims))
             found.update(claim.metadata.uid for claim in known_claims(pod, view.ledger))
     return frozenset(found)
-
-
-def _is_stored(view: View, claim: ResourceClaim) -> bool:
-    """True when the claim is allocated and readable, and this service is not writing to it."""
-    return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
 
 
 class _Consumers:
