@@ -223,7 +223,7 @@ class Cluster:
         self.budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         """By namespace, then by `namespace/name`; empty unless PodDisruptionBudgets are watched."""
         self.undecodable = UndecodableObjects(self.ledger, self.inventory.nodes.own_pools)
-        self.undecodable_pods = self.undecodable.pods
+        self.undecodable_pods: Mapping[str, int] = self.undecodable.pods
         self._drops: dict[str, Callable[[str], bool]] = {
             Node.__name__: self.inventory.nodes.drop,
             ResourceSlice.__name__: self.inventory.drop_slice,

@@ -174,7 +174,8 @@ class Pods:
 
     def by_key(self, key: str) -> Pod | None:
         """As `named`, by `namespace/name`."""
-        return self._by_uid.get(self._by_name.get(key, ""))
+        uid = self._by_name.get(key)
+        return self._by_uid.get(uid) if uid is not None else None
 
     def is_terminating(self, uid: str) -> bool:
         """Whether the pod is known to be deleted, being deleted, or finished: nothing must be started for it."""

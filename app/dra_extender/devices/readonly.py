@@ -7,7 +7,6 @@ a device.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -91,7 +90,7 @@ class ReadOnlyCluster(Protocol):
     @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]: ...
     @property
-    def undecodable_pods(self) -> Counter[str]: ...
+    def undecodable_pods(self) -> Mapping[str, int]: ...
     @property
     def problems(self) -> Sequence[ObjectProblem]: ...
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -166,14 +167,9 @@ def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
             names = [*names, extra.request]
         mappings.extend(_mapping(need, resource, name) for name in names)
     needs = lasting if extra is None else [*lasting, extra]
-    mode = "ExactCount"
-    requests = (
-        DeviceRequest(
-            need.request, ExactDeviceRequest(device_class_name=device_class, allocation_mode=mode, count=need.count)
-        )
-        for need in needs
-    )
-    return Requests(requests=tuple(requests), mappings=tuple(mappings))
+    exact = partial(ExactDeviceRequest, device_class_name=device_class, allocation_mode="ExactCount")
+    requests = tuple(DeviceRequest(need.request, exact(count=need.count)) for need in needs)
+    return Requests(requests=requests, mappings=tuple(mappings))
 
 
 def _needs(pod: Pod, resource: str) -> tuple[list[_Need], list[_Need]]:

@@ -167,7 +167,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             else:
                 group = self.pods.members(GroupKey("PodGroup", namespace, entry.name))
                 found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid, names)] or [None])
-                if self.cluster.undecodable_pods[namespace]:
+                if self.cluster.undecodable_pods.get(namespace):
                     found.append(None)
         return found
 

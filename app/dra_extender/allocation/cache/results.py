@@ -38,6 +38,7 @@ KeyOfNode = dict[int, EquivalenceKey]
 """By index of the node."""
 
 STATES: Final = 4
+"""Hypothetical states for which the turns of a call keep the keys of nodes."""
 NODE: Final = 4
 """Units of work that the key of a node costs."""
 
@@ -169,7 +170,7 @@ class ResultCache:
         """The result of each node. After a failed one the others are left out. Raises TurnSpent."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
-        indexes = list(map(index.get, names, repeat(-1)))
+        indexes = list(map(index.get, names, repeat(HYPOTHETICAL)))
         row = list(itemgetter(*indexes)(by_node)) if len(indexes) > 1 else [by_node[found] for found in indexes]
         differing = self._differing_keys(overlay, budget)
         if others := overlay.differing:
@@ -185,11 +186,12 @@ class ResultCache:
             position = row.index(UNDECIDED, position + 1)
             name = names[position]
             reason = budget.waiting(self, name) if has_waited else ""
-            try:
-                row[position] = UNDECIDED if reason else self._result_of(name, search, different, differing, budget)
-            except Deferred as waiting:
-                reason = str(waiting)
-                budget.wait(self, name, reason)
+            if not reason:
+                try:
+                    row[position] = self._result_of(name, search, different, differing, budget)
+                except Deferred as waiting:
+                    reason = str(waiting)
+                    budget.wait(self, name, reason)
             if reason:
                 row[position] = self._number_of(NodeResult(False, reason, waiting=True))
             if row[position] == FAILED:

@@ -148,7 +148,7 @@ class _Deciding:
         fixed = frozenset((uid, each.node) for uid, each in self._fixed.items())
         parts = GangState, state.supposed, frozenset(waiting), fixed
         self.found: dict[Hashable, Any] = state.free.decisions.budget.found.setdefault(parts, {})
-        """What the turns of the call have found; a plan counts as long as its devices are free."""
+        """What the turns of the call have found. A plan counts as long as its devices are free and no claim changes."""
         self._rules = Wants(asked.pod).rules
         self._candidates: list[tuple[PreFilterState, Hashable]] = []
         """The members to place, the asked one first, and what each wants of a node."""

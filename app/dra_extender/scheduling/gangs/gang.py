@@ -1,8 +1,7 @@
 """What is known of the gang of a pod: its members, how many have to run, and why it cannot be placed.
 
 Promises: pure. Linear in the pods of the group, of which at most `PODS_OF_GANG` are looked at. A group without a least
-number of pods, such as a PodGroup with policy `basic`, does not count as a gang. The watch hides finished pods,
-so they do not count.
+number of pods, such as a PodGroup with policy `basic`, does not count as a gang. Finished pods do not count.
 """
 
 from __future__ import annotations
