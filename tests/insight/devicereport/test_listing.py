@@ -12,6 +12,8 @@ from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, p
 from tests.support.diagnosis.heldcluster import GATES, GPU, MIG, NIC, SHARE, claim, scene
 from tests.support.diagnosis.scene import Scene
 from tests.support.questions import device_report
+from tests.support.simulation.objects import make_class, make_node, make_slice
+from tests.support.simulation.world import World
 
 Json = dict[str, Any]
 
@@ -164,6 +166,21 @@ def test_many_nodes_are_reported_one_slice_per_turn() -> None:
     many = [item for number in range(300) for item in (node(f"n{number}"), gpus(f"n{number}", "A", 8, "1Gi", "1.0.0"))]
     steps = reporting(Scene(many).view())
     assert sum(1 for _ in steps) == 300
+
+
+@pytest.mark.parametrize("devices", [0, 5], ids=["a slice goes", "a slice has one device more"])
+async def test_a_pool_that_changes_while_it_is_counted_is_counted_as_it_was(world: World, devices: int) -> None:
+    """A deleted slice raised KeyError, so the page and metrics stayed as they were."""
+    slices = [make_slice("", [f"d{part}"], pool="net", count=3, part=str(part)) for part in range(3)]
+    service = world.service(make_class(), make_node("n"), *slices)
+    steps = reporting(service.extender.view)
+    next(steps)
+    if devices:
+        world.api.put(make_slice("", [f"e{number}" for number in range(devices)], pool="net", count=3, part="2"))
+    else:
+        world.api.drop(slices[2])
+    await world.settle()
+    assert [device.name for device in finish(steps).devices] == ["d0", "d1", "d2"]
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ def counting(
     """The devices of one pool. With `sees`, a function of node and device, only those for which it returns True."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
-    for item in with_devices(tuple(published.newest()), view.features):
-        models = published.device_list(item).models
+    newest = with_devices(tuple(published.newest()), view.features)
+    for item, models in [(each, published.device_list(each).models) for each in newest]:  # slices go between turns
         yield from classes.learn(models)
         pool = _PoolCount(published, view.ledger, view.features, problem)
         for device, model in zip(item.spec.devices, models, strict=True):

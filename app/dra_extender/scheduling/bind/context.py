@@ -70,7 +70,11 @@ class Holds(msgspec.Struct, frozen=True):
     def exchange(self, hold: Hold, claim: ResourceClaim) -> Hold:
         """Hold the same devices for the created claim instead of its placeholder. Raises HeldError."""
         self.ledger.release(hold)
-        return self.ledger.hold(claim, hold.allocation, owner=hold.owner)
+        try:
+            return self.ledger.hold(claim, hold.allocation, owner=hold.owner)
+        except HeldError:
+            self.requeue.improved()  # its other devices are free now
+            raise
 
     def confirm(self, hold: Hold, written: ResourceClaim) -> None:
         """The held allocation is stored."""
