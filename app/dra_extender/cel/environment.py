@@ -30,7 +30,7 @@ from dra_extender.cel.library import (
     urls,
 )
 from dra_extender.cel.syntax import Call, Expr, Message
-from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of, wrapper_of
+from dra_extender.cel.types import Type, list_of, map_of, optional_of, type_of
 from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt
 
 _LIBRARIES: Final = tuple(
@@ -84,7 +84,7 @@ def _wrapper(kind: Type, empty: Any, make: Callable[[Any], Any] = lambda value: 
         value = fields.get("value", empty)
         return empty if value is None else make(value)
 
-    return MessageType(wrapper_of(kind), {"value": kind}, build)
+    return MessageType(Type(kind.kind, kind.name, kind.params, nullable=True), {"value": kind}, build)
 
 
 def _int32(value: Any) -> Any:

@@ -112,10 +112,6 @@ def param(name: str) -> Type:
     return Type("param", name)
 
 
-def wrapper_of(kind: Type) -> Type:
-    return Type(kind.kind, kind.name, kind.params, nullable=True)
-
-
 _SCALARS = frozenset(
     ("bool", "bytes", "double", "int", "string", "uint", "duration", "timestamp", "struct")
 )  # compared by kind and name

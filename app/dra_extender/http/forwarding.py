@@ -135,8 +135,3 @@ class Forwarding:
         if now >= self._quiet_until:
             self._quiet_until = now + QUIET_SECONDS
             log.warning("cannot forward calls to the leader", leader=url, problem=str(problem))
-
-
-def is_forwarded(scope: Scope) -> bool:
-    """True when another replica forwarded the call."""
-    return any(name == HEADER for name, _ in scope["headers"])

@@ -36,7 +36,7 @@ from dra_extender.api.extender import (
     HostPriority,
 )
 from dra_extender.http.authorization import AllowedClients
-from dra_extender.http.forwarding import MISDIRECTED, Forwarding, is_forwarded
+from dra_extender.http.forwarding import HEADER, MISDIRECTED, Forwarding
 from dra_extender.http.metrics import Metrics, VerbName, VerbResult
 from dra_extender.http.responses import (
     BodyTooLargeError,
@@ -134,7 +134,7 @@ class _Verb(Generic[A, R]):
         if refusal:
             return error_response(403, refusal, close=True), "forbidden"
         body = await read_body(scope, receive, terms.max_body)
-        forwarded = is_forwarded(scope)
+        forwarded = any(name == HEADER for name, _ in scope["headers"])
         if terms.forwarding is not None and not forwarded:
             response = await terms.forwarding.forward(scope, body)
             if response is not None:
@@ -155,7 +155,9 @@ class _Verb(Generic[A, R]):
         if invalid:
             return kind.refuse(400, invalid), "malformed"
         try:
-            result = await self._wait(kind.decide(self._decider(), args))
+            decided = kind.decide(self._decider(), args)
+            # A bind continues when its client disconnects: it must finish or undo its writes.
+            result = await (asyncio.shield(decided) if kind.name == "bind" else decided)
             response = RawResponse(encode(result))
         except Exception as mistake:
             unexpected("verb", mistake, verb=kind.name)
@@ -165,10 +167,6 @@ class _Verb(Generic[A, R]):
         fields = kind.describe(args, result) | ({"error": error} if error else {})
         (self._log.info if kind.name == "bind" else self._log.debug)(kind.name, outcome=ended, **fields)
         return response, ended
-
-    async def _wait(self, decided: Awaitable[R]) -> R:
-        """A bind continues when its client disconnects: it must finish or undo its writes."""
-        return await (asyncio.shield(decided) if self._kind.name == "bind" else decided)
 
 
 def verb_routes(decider: Callable[[], Decider], terms: VerbTerms) -> dict[str, ASGIApp]:

@@ -9,7 +9,7 @@ Only devices count. Cordoned nodes are skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -197,7 +197,8 @@ class _Filling:
             if not all(state.has(claim) for claim, _ in plans):  # another allocation was faster
                 fits -= 1
                 break
-            if self._reaches_others(plans):
+            pools = {result.id[:2] for _, allocation in plans for result in allocation.devices.results}
+            if any(len(list(self._view.cluster.inventory.nodes_seeing(pool))) > 1 for pool in pools):
                 self._state, self._is_shared = state, True
             yield
         if key is not None and not self._is_shared and whole == self.complete:
@@ -216,8 +217,3 @@ class _Filling:
         ]
         found = yield from self._budget.turn(lambda view: view.decisions.with_state(state).plan(claims, name))
         return list(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
-
-    def _reaches_others(self, plans: Iterable[Planned]) -> bool:
-        pools = {result.id[:2] for _, allocation in plans for result in allocation.devices.results}
-        seeing = self._view.cluster.inventory.nodes_seeing
-        return any(len(list(seeing(pool))) > 1 for pool in pools)

@@ -75,16 +75,13 @@ class RequeueTrigger:
         if len(self._missed) < REMEMBERED:
             self._missed.update(missing)
         if pod_uid not in self._refused and len(self._refused) >= self._refused.maxsize:
-            self._forget_oldest()
+            # However many pods of a namespace are refused, those of others are still requeued.
+            _, oldest = self._refused.popitem()
+            if oldest >= self._requeued and not self._requeued <= self._oldest_forgotten <= oldest:
+                self._oldest_forgotten = oldest
         self._refused[pod_uid] = revision
         if revision < self.revision:
             self._due.set()
-
-    def _forget_oldest(self) -> None:
-        """Make room: however many pods of a namespace are refused, those of others are still requeued."""
-        _, revision = self._refused.popitem()
-        if revision >= self._requeued and not self._requeued <= self._oldest_forgotten <= revision:
-            self._oldest_forgotten = revision
 
     def requeue_all(self) -> None:
         """Requeue also the pods that an earlier process refused: this process does not know them."""

@@ -31,11 +31,13 @@ def main(seconds: float, memory: int, step_budget: int) -> None:
     sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_tell)
     requests, replies = _streams()
-    _limit_memory(memory)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     programs, filters = Programs(), Filters()
     while header := requests.read(HEADER.size):
         payload = requests.read(length(header))
-        _limit_time(seconds)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), hard))
         started = time.process_time()
         found = _answered(payload, memory, step_budget, programs, filters)
         replies.write(encode_reply(TimedReply(found, time.process_time() - started)))
@@ -60,17 +62,6 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
 
 def _tell(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
     print(f"worker: unexpected error in {place}: {problem!r}", file=sys.stderr, flush=True)  # noqa: T201 - the log
-
-
-def _limit_memory(memory: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
-
-def _limit_time(seconds: float) -> None:
-    """Allow this much more CPU time."""
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + seconds), hard))
 
 
 if __name__ == "__main__":

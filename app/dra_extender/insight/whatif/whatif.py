@@ -149,7 +149,11 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     waiting = [pod for pod in waiting if pod.metadata.uid not in moved]
     pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in concerned.displaced), *waiting]
     left, pods = pods[MOST_PODS:], pods[:MOST_PODS]
-    _add_drafts(copy, drafts or ())
+    for item in drafts or ():
+        for claim in item.claims:
+            known = copy.cluster.ledger.get(claim.metadata.namespace, claim.metadata.name)
+            if known is None or known.allocation is None:  # the pods would share an existing claim with an allocation
+                copy.put(claim)
     before = Placing(copy, MOST_NODES // 2)
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()
@@ -184,7 +188,9 @@ def _concerned(view: View, changes: Changes) -> Turns[_Concerned]:
         if pod.metadata.key in without:
             found.deleted.append(pod)
         elif pod.spec.node_name in drained and not pod.finished:
-            leaves = _is_tied_to_node(pod) or pod.metadata.deletion_timestamp
+            owner = pod.metadata.controller
+            tied = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
+            leaves = tied or pod.metadata.deletion_timestamp
             (found.deleted if leaves else found.displaced).append(pod)
         elif not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
             found.waiting.append(pod)
@@ -197,20 +203,6 @@ def _concerned(view: View, changes: Changes) -> Turns[_Concerned]:
 
 def _order(pod: Pod) -> tuple[int, str]:
     return -pod.spec.priority, pod.metadata.key
-
-
-def _is_tied_to_node(pod: Pod) -> bool:
-    owner = pod.metadata.controller
-    return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
-
-
-def _add_drafts(copy: ClusterCopy, drafts: Sequence[Draft]) -> None:
-    """Add the claims of drafts. An existing claim with an allocation stays: the pods would share it."""
-    for item in drafts:
-        for claim in item.claims:
-            known = copy.cluster.ledger.get(claim.metadata.namespace, claim.metadata.name)
-            if known is None or known.allocation is None:
-                copy.put(claim)
 
 
 def _apply(

@@ -64,7 +64,12 @@ def diagnosing(
         return _bound(simulated)
     budget = QueryBudget(simulated.view)
     if tenants is None:
-        yield from _add_pods(living, list(view.pods), budget)
+        pods = list(view.pods)
+        for start in range(0, len(pods), PODS):
+            portion = pods[start : start + PODS]
+            for each in portion:
+                living.put(each)
+            yield from budget.charge(1 + len(portion) // 2)
     known = sorted(view.cluster.nodes) if names is None else list(names)
     nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
     whole = of_pod(simulated)
@@ -156,14 +161,6 @@ def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement,
         helping = yield from remedies(nodes, found, budget)
     weaker = yield from trials.weaker(places, budget)
     return statement, (*helping, *weaker)
-
-
-def _add_pods(tenants: ResourcesInUse, pods: Sequence[Pod], budget: QueryBudget) -> Turns[None]:
-    for start in range(0, len(pods), PODS):
-        portion = pods[start : start + PODS]
-        for pod in portion:
-            tenants.put(pod)
-        yield from budget.charge(1 + len(portion) // 2)
 
 
 def _bound(found: SimulatedPod) -> Diagnosis:

@@ -99,10 +99,6 @@ class Attempt:
             await self._wait_for_devices(pod)
             self._check_claims()
         await self._bind()
-        self._report_allocations(pod, choice)
-
-    def _report_allocations(self, pod: Pod, choice: str) -> None:
-        """One event on the pod: what this attempt allocated, and what a placement policy says about it."""
         allocated = [write.allocated_text(self.node) for write in self._writes if write.allocation is not None]
         if allocated:
             note = "; ".join(allocated) + (choice and f", {choice}")

@@ -186,7 +186,10 @@ class EarlyNominationController:
     async def work(self) -> None:
         """Check the nominations, then make new ones."""
         self._switch()
-        await self._check_all()
+        for nomination in self.nominations:
+            await asyncio.sleep(0)
+            if self.nominations.get(nomination.uid) is nomination and nomination.uid not in self._view.binding:
+                await self._check(nomination)
         if self._enabled and self._pauses.over(_API):
             self._nominate_members()
         if self._is_on and not self._idle and self._pauses.over(_API):
@@ -202,12 +205,6 @@ class EarlyNominationController:
             for nomination in self.nominations:
                 if not nomination.of_gang:
                     self._end(nomination, "withdrawn")
-
-    async def _check_all(self) -> None:
-        for nomination in self.nominations:
-            await asyncio.sleep(0)
-            if self.nominations.get(nomination.uid) is nomination and nomination.uid not in self._view.binding:
-                await self._check(nomination)
 
     async def _check(self, nomination: EarlyNomination) -> None:
         view, uid, now = self._view, nomination.uid, self._view.clock.monotonic()

@@ -28,7 +28,7 @@ from cachetools import LRUCache
 from dra_extender.api.core import Pod, PodDisruptionBudget
 from dra_extender.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError
 from dra_extender.api.meta import format_time
-from dra_extender.api.resource import DeviceID, ResourceClaim
+from dra_extender.api.resource import DeviceID
 from dra_extender.plaintext import counted, printable
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.gangs.gang import gang_with_devices
@@ -313,21 +313,19 @@ class NominationLifecycle:
             self._give_up(nomination, pod, there)
             return
         staying = [victim for victim in there if not victim.metadata.deletion_timestamp]
-        if staying and (how := await self._needless(nomination, pod)):
-            self.end(nomination, how)
-            return
+        if staying:
+            if await self._questions.placed(pod, tuple(dict.fromkeys(nomination.by_pod.values()))) is not None:
+                self.end(nomination, "fits")
+                return
+            if await self._questions.is_lost(nomination, pod):
+                self.end(nomination, "lost")
+                return
         await self._evict_all(nomination, staying)
         for victim in there:
             if victim not in staying:
                 await self._evictions.write_condition_again(victim)
         for each in self._pods(nomination) if self._is_current(nomination) else ():
             await self.records.name_again(nomination, each)
-
-    async def _needless(self, nomination: Nomination, pod: Pod) -> NominationEnd | None:
-        """Why no further victim is evicted: the pod fits without, or would not fit with all victims gone."""
-        if await self._questions.placed(pod, tuple(dict.fromkeys(nomination.by_pod.values()))) is not None:
-            return "fits"
-        return "lost" if await self._questions.is_lost(nomination, pod) else None
 
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
         """The time is over. Victims that were never evicted are not stuck."""
@@ -373,23 +371,14 @@ class NominationLifecycle:
             claim = self._view.ledger.by_uid(uid)
             if claim is None or claim.allocation is None:
                 continue
-            if self._is_unused(claim):
+            idle = not claim.status.reserved_for and not claim.metadata.deletion_timestamp
+            # The claim controller deallocates a claim that is being deleted or is reserved for pods that are gone.
+            if idle and not self._view.in_flight(claim) and self._clearer.may_try(claim):
                 note = "the devices are released: the pods that used them were preempted"
                 await self._clearer.clear(claim, "preempted", note)
-            left = left or self._is_released_soon(claim)
+            pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
+            left = left or (bool(pods) and all(pod is None for pod in pods))
         return left and self._view.clock.monotonic() < nomination.until
-
-    def _is_unused(self, claim: ResourceClaim) -> bool:
-        """False for a claim that is being deleted or is reserved for pods that are gone: the claim controller
-        deallocates it.
-        """
-        idle = not claim.status.reserved_for and not claim.metadata.deletion_timestamp
-        return idle and not self._view.in_flight(claim) and self._clearer.may_try(claim)
-
-    def _is_released_soon(self, claim: ResourceClaim) -> bool:
-        """True when every pod for which the claim is reserved is gone."""
-        pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
-        return bool(pods) and all(pod is None for pod in pods)
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
         """End the nomination: nothing is kept for the pod any more."""
