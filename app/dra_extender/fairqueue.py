@@ -38,7 +38,6 @@ class FairQueue(Generic[T]):
         return self._size
 
     def put(self, namespace: str, content: Hashable, item: T) -> None:
-        """Append to the items of this content."""
         if namespace not in self._namespaces:
             self._namespaces[namespace] = {}
             self.charge(namespace, 0)
@@ -104,7 +103,6 @@ class FairQueue(Generic[T]):
         return item
 
     def drop(self, content: Hashable) -> Iterable[T]:
-        """Remove all items of this content."""
         for namespace in list(self._namespaces):
             items = self._namespaces[namespace].pop(content, ())
             if items:

@@ -83,7 +83,6 @@ class WorkBudget:
         """Let later turns of the call know that this cannot be decided on the node yet."""
 
     def known(self, key: Hashable) -> Answered | None:
-        """What a worker has replied."""
         return None
 
     def is_deferred(self, key: Hashable) -> bool:

@@ -82,7 +82,6 @@ def _amount(offered: DeviceCapacity, requested: Quantity | None, features: Featu
 
 
 def _unit(valid: CapacityRequestPolicyRange, features: FeatureGates) -> int:
-    """The nano units in which the range is computed."""
     amounts = [amount.nano for amount in (valid.min, valid.max, valid.step) if amount is not None]
     milli = valid.step is not None and valid.step.nano >= _MILLI and not any(nano % _MILLI for nano in amounts)
     return _MILLI if milli and features.DRAFractionalCapacityRange and max(amounts) <= _MAX * _MILLI else _WHOLE

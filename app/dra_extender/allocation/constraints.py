@@ -95,7 +95,6 @@ class AttributeTable:
         return self._islands
 
     def union(self, tokens: tuple[int, ...]) -> int:
-        """The devices that have any of the tokens."""
         mask = 0
         for token in tokens:
             mask |= self.groups[token]

@@ -88,7 +88,6 @@ class CounterLayout:
         return steps
 
     def left(self, holdings: NodeHoldings) -> list[int]:
-        """What is left of each counter."""
         return [holdings.counters[pool][set_name][counter] for pool, set_name, counter in self.names]
 
     def in_use(self, holdings: NodeHoldings) -> list[Groups | None]:
@@ -100,7 +99,6 @@ class CounterLayout:
         return all(admits(in_use[number], groups) for number, groups in self.groups.get(device, ()))
 
     def incompatible(self, in_use: Sequence[Groups | None]) -> int:
-        """The devices that may not."""
         if all(groups is None for groups in in_use):
             return 0
         return sum(1 << device for device in self.groups if not self.is_compatible(device, in_use))

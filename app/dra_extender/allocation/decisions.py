@@ -83,7 +83,6 @@ class _Caches:
         self.filters.clear()
 
     def pools(self, reads: AttributeReads) -> PoolSignatures:
-        """The signatures of pools for these reads."""
         found = self._pools.get(reads)
         if found is None:
             found = self._pools[reads] = PoolSignatures(reads)

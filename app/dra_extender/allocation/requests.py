@@ -109,8 +109,6 @@ class DeviceFilter:
 
 
 class _CompiledFilters(LRUCache[DeviceFilter, DeviceFilter]):
-    """The filters that have compiled selectors."""
-
     def popitem(self) -> tuple[DeviceFilter, DeviceFilter]:
         filter, _ = super().popitem()
         filter.compiled = None
@@ -140,7 +138,6 @@ class Filters:
         return self._of(_expressions(device_class.spec.selectors), (), (), (), features)
 
     def of_request(self, device_class: DeviceClass, source: RequestedDevices, features: FeatureGates) -> DeviceFilter:
-        """The filter of a request, or of one of its alternatives."""
         capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
         return self._of(
             _expressions(device_class.spec.selectors),

@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 
 class Scenario:
-    """A decoded scenario."""
-
     def __init__(self, case: Mapping[str, Any]) -> None:
         """Raises DecodeError or ValueError."""
         self.name = str(case.get("name", ""))
@@ -72,7 +70,6 @@ def answer(
 
 
 def decide(scenario: Scenario, allocator: Allocator) -> Plan | Unfit | Failure:
-    """The decision itself."""
     prepared, view, holdings = _inputs(scenario)
     return prepared if isinstance(prepared, Failure) else allocator.allocate(prepared, view, holdings)
 

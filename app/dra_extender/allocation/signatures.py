@@ -119,7 +119,6 @@ class AttributeSignatures:
         self._domains = sorted(domain for kind, domain in reads if kind == DOMAIN)
 
     def of(self, model: DeviceModel) -> Hashable:
-        """The signature of devices with this model."""
         driver, attributes = model.traits.driver, model.traits.attributes
         names = self._names.get(driver)
         if names is None:

@@ -326,7 +326,6 @@ def _instead(key: str, view: DeviceView) -> str:
 
 
 def devices_of(view: NodeView, mask: int) -> Iterator[PooledDevice]:
-    """The devices of the node that the mask has."""
     while mask:
         low = mask & -mask
         yield view.devices[low.bit_length() - 1]

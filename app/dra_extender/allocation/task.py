@@ -212,7 +212,6 @@ class AllocationTask:
     def _derived(
         self, source: DeviceConstraint, name: str, index: int, covered: Sequence[RequestOption]
     ) -> AttributeConstraint:
-        """A constraint on an attribute that some of the covered requests derive."""
         lists, size = self.features.DRAListTypeAttributes, len(self.view.devices)
         parts = {"": 0}
         masks = {"": self.view.all}

@@ -106,8 +106,6 @@ WorkerReply = CompileReply | EvaluateReply | SearchReply | Overrun
 
 
 class Answered(msgspec.Struct, frozen=True, eq=False):
-    """A request with its reply."""
-
     request: WorkerRequest
     reply: WorkerReply
 
@@ -145,6 +143,5 @@ class WorkerReplies:
         return found
 
     def learn(self, key: Hashable, request: WorkerRequest, reply: WorkerReply) -> None:
-        """A worker has replied."""
         self.open.discard(key)
         self._known[key] = Answered(request, reply)

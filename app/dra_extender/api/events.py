@@ -61,7 +61,6 @@ class Removed(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, obj: Any, source: Source = "watch") -> Removed:
-        """The removal of this object."""
         return cls(ObjectKey(type(obj).__name__, obj.metadata.key), obj.metadata.uid, source)
 
 

@@ -37,8 +37,6 @@ def version_number(resource_version: str) -> int:
 
 
 class OwnerReference(Object, frozen=True, gc=False):
-    """metav1.OwnerReference."""
-
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -371,7 +371,6 @@ class ResourceClaim(Object, frozen=True, gc=False):
 
 
 def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
-    """The classes that the requests name, in order."""
     for claim in claims:
         for request in claim.spec.devices.requests:
             if request.exactly is not None:

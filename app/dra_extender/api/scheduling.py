@@ -50,7 +50,6 @@ class PodGroup(Object, frozen=True, gc=False):
 
     @property
     def disrupts_all(self) -> bool:
-        """True when all pods of the group are disrupted, or none."""
         mode = self.spec.disruption_mode
         return mode == "PodGroup" or (isinstance(mode, DisruptionMode) and mode.all is not None)
 

@@ -135,7 +135,6 @@ Functions = Mapping[str, Function]
 
 
 def functions_of(libraries: Iterable[Library]) -> Functions:
-    """The functions of the libraries, by name."""
     functions: dict[str, Function] = {}
     for library in libraries:
         for overload in library.overloads:

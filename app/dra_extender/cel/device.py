@@ -149,7 +149,6 @@ class DeviceView:
 
     @property
     def as_map(self) -> dict[str, Any]:
-        """The value of `device`."""
         if self._as_map is None:
             self._as_map = {name: self.field(name) for name in FIELDS}
             self._as_map |= {"attributes": _by_domain(self.attributes), "capacity": _by_domain(self.capacity)}

@@ -47,7 +47,6 @@ class DeviceMatch(msgspec.Struct, frozen=True):
 
 
 def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Programs) -> Iterator[DeviceMatch]:
-    """The answer of `program` for each device."""
     for published in slices:
         spec = published.spec
         for device in spec.devices:

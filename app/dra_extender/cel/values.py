@@ -139,7 +139,6 @@ CLASSES: Final = {name: class_ for class_, name in _NAMES.items() if name not in
 
 
 def type_name(value: Any) -> str:
-    """The name of the run-time type of a value."""
     name = _NAMES.get(value.__class__)
     return name if name is not None else str(value.type_name)
 

@@ -51,7 +51,6 @@ Form = Literal["text", "json", "yaml"]
 
 
 def argument(metavar: str, help: str) -> Any:
-    """An optional argument."""
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 

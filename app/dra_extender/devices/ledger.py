@@ -225,7 +225,6 @@ class Ledger:
         return (record.claim for record in list(self._records.values()) if record.claim is not None)
 
     def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]:
-        """The claims whose controller is the object with this UID."""
         return tuple(claim for uid in self._by_owner.get(pod_uid, ()) if (claim := self.by_uid(uid)) is not None)
 
     def watched_version(self, claim_uid: str) -> int:
@@ -267,7 +266,6 @@ class Ledger:
         return record.hold if record else None
 
     def holds(self) -> Sequence[Hold]:
-        """All holds in flight."""
         return tuple(record.hold for record in self._records.values() if record.hold is not None)
 
     def confirm(self, hold: Hold, written: ResourceClaim) -> None:

@@ -207,7 +207,6 @@ class DeviceLists:
         self._values = SharedValues()
 
     def of(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:
-        """The list of these devices."""
         return self._device_lists.of((driver, digest(devices)), driver, devices)
 
     def _made(self, driver: str, devices: tuple[Device, ...]) -> DeviceList:

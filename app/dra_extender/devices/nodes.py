@@ -54,7 +54,6 @@ class ChangeLog:
             self._notes = kept
 
     def note_all(self) -> None:
-        """Every node changed."""
         self._first += len(self._notes) + 1
         self._notes = []
 
@@ -237,7 +236,6 @@ class Nodes(Mapping[str, Node]):
         return before if same else (pool.order, SeenPool(pool))
 
     def own_pools(self, name: str) -> Iterable[PoolID]:
-        """The pools with slices of the node's own."""
         return self._own.get(name, {})
 
     def use_changed(self, pool: PoolID) -> None:
@@ -273,7 +271,6 @@ class Nodes(Mapping[str, Node]):
         return sum(published.visibility_size for published in map(self._pool_of, pools) if published is not None) // 4
 
     def current(self, seen: SeenNode) -> SeenNode:
-        """The node, brought up to date."""
         if seen.new or seen.stale:
             self._refresh(seen)
         return seen

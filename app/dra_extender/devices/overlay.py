@@ -154,7 +154,6 @@ class Overlay:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing differs from the cluster."""
         return not self.touched and not self._nodes
 
     def differs_for(self, seen: SeenNode) -> bool:

@@ -165,11 +165,9 @@ class Pods:
         return self.by_key(f"{namespace}/{name}")
 
     def members(self, group: GroupKey) -> list[Pod]:
-        """The pods of the group."""
         return [self._by_uid[uid] for uid in self._by_group.get(group, ())]
 
     def in_group(self, group: GroupKey) -> int:
-        """How many pods the group has."""
         return len(self._by_group.get(group, ()))
 
     def by_key(self, key: str) -> Pod | None:

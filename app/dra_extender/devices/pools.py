@@ -162,7 +162,6 @@ class NodeView(Memo):
 
     @property
     def bits(self) -> Mapping[DeviceID, int]:
-        """The bit of each device."""
         if self._bits is None:
             self._bits = {device.id: index for index, device in enumerate(self.devices)}
         return self._bits

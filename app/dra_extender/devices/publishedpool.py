@@ -43,7 +43,6 @@ class TaintRules(dict[str, DeviceTaintRule]):
     """The known rules by name. Changed by the inventory only."""
 
     def tainted(self, pool: PoolID, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        """The devices with the taints of the rules."""
         rules = [
             (rule.spec.device_selector.device, rule.spec.taint)
             for _, rule in sorted(self.items())
@@ -115,7 +114,6 @@ class PublishedPool:
             self._open[name] = None
 
     def retaint(self, device_lists: DeviceLists, rules: TaintRules) -> None:
-        """The rules changed."""
         for name in self._published:
             self._apply(name, device_lists, rules)
 
@@ -203,7 +201,6 @@ class PublishedPool:
         return self._generations
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
-        """The devices of one of the slices."""
         return self._device_lists[item.metadata.name]
 
     def generation(self, node: str | None = None) -> int:
@@ -259,7 +256,6 @@ class PublishedPool:
         return devices
 
     def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
-        """The counter sets of this generation."""
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)
 
     def vantages(self) -> Iterable[str]:

@@ -67,7 +67,6 @@ PROBE_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def health_router(health: Health, metrics: Metrics) -> APIRouter:
-    """The routes."""
     router = APIRouter(tags=["health"])
     scraping = asyncio.Lock()
 

@@ -215,7 +215,6 @@ _BODY: Final[dict[str, Any]] = {
 
 
 def insight_router(insight: Insight) -> APIRouter:
-    """All of them."""
     queue = QueryQueue(insight)
     router = APIRouter(prefix="/insight", tags=["insight"], responses=DENIALS)
     for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif):

@@ -207,8 +207,6 @@ def _undeclared(name: str, label: object) -> None:
 
 
 class _Readings(Collector):
-    """Reads the state of the service at each scrape."""
-
     def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
         self._read = read
 
@@ -252,12 +250,10 @@ class Metrics:
         self._registry.register(_Readings(read))
 
     def count(self, outcome: LabelledCounter[L], value: L) -> None:
-        """Count an outcome of scheduling."""
         if (series := self._known(outcome.name, value)) is not None:
             series.inc()
 
     def took(self, step: Step, seconds: float) -> None:
-        """A step of a bind ended after these seconds."""
         if (series := self._known("bind_step_duration_seconds", step)) is not None:
             series.observe(seconds)
 
@@ -266,7 +262,6 @@ class Metrics:
         self._series["gang_wait_seconds" if gang else "device_wait_seconds",].observe(seconds)
 
     def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
-        """A call of a verb ended after these seconds."""
         if (series := self._known("verb_requests_total", verb, result)) is not None:
             series.inc()
             self._series["verb_duration_seconds", verb].observe(seconds)
@@ -276,7 +271,6 @@ class Metrics:
         self._series["event_loop_lag_seconds",].observe(seconds)
 
     def exposition(self) -> bytes:
-        """The response to a scrape."""
         return generate_latest(self._registry)
 
     def _known(self, name: str, *labels: str) -> Any:

@@ -41,7 +41,6 @@ class ErrorBody(BaseModel):
 
 
 def error_response(status: int, detail: str, *, close: bool = False) -> RawResponse:
-    """An `ErrorBody` with this status."""
     return RawResponse(msgspec.json.encode({"detail": detail}), status, close)
 
 

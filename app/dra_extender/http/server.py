@@ -78,7 +78,6 @@ class Listener:
             handshake.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until all tasks of the listener have ended."""
         await asyncio.gather(self._accepting, self._negotiating, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
@@ -200,7 +199,6 @@ class HttpServer:
         self._listener: Listener | None = None
 
     async def start(self) -> None:
-        """Accept connections."""
         self._config.load()
         self._listener = Listener(self._socket, self._make_protocol, self._tls)
 

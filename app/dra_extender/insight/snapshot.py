@@ -167,7 +167,6 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return SimulatedPod(pod, self.snapshot)
 
     def on(self, snapshot: ClusterSnapshot) -> SimulatedPod:
-        """The pod in another snapshot."""
         return SimulatedPod(self.pod, snapshot)
 
     @property
@@ -175,7 +174,6 @@ class SimulatedPod(Struct, frozen=True, dict=True):
         return self.snapshot.view
 
     def claim(self, name: str) -> ResourceClaim | None:
-        """The claim of this name in the pod's namespace."""
         return self.snapshot.claim(self.pod.metadata.namespace, name)
 
     @cached_property

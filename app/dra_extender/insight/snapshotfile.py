@@ -60,7 +60,6 @@ class Recording:
         self.unreadable: list[Unreadable] = []
 
     def add(self, plural: str, event: ClusterEvent) -> None:
-        """An object of a list."""
         if isinstance(event, Applied):
             self.objects.setdefault(plural, []).append(event.object)
         elif isinstance(event, Undecodable):
@@ -68,7 +67,6 @@ class Recording:
 
 
 def dump(recording: Recording, *, made_by: str, taken: str, compressed: bool) -> bytes:
-    """The bytes of the file."""
     objects = {
         plural: [msgspec.Raw(encode(_bare(to_builtins(item)))) for item in items]
         for plural, items in recording.objects.items()

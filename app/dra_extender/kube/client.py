@@ -127,7 +127,6 @@ class KubeClient:
 
     @property
     def server(self) -> str:
-        """The URL of the API server."""
         return self.credentials.server
 
     async def get(

@@ -211,7 +211,6 @@ def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
 
 
 def pod_groups(group: str, version: str) -> Resource[PodGroup]:
-    """PodGroups of this API group."""
     kind = PodGroup if group == PodGroup.api_group else CoschedulingPodGroup
     return Resource(group, version, "podgroups", kind.__name__, partial(decode, kind), optional=True)
 

@@ -117,7 +117,6 @@ class Writer:
         return await self._patch(claim, {"metadata": _at(claim), "status": cleared}, "status")
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """The claim as stored now, or None."""
         try:
             return self._claim(await self._client.get(self._claims.path(namespace, name)))
         except NotFoundError:
@@ -153,7 +152,6 @@ class Writer:
         await self._client.create(PODS.path(namespace, name, "binding"), msgspec.json.encode(binding))
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as stored now, or None."""
         try:
             return _decoded(PODS, await self._client.get(PODS.path(namespace, name)))
         except NotFoundError:
@@ -260,7 +258,6 @@ class Writer:
 
 
 def _at(claim: ResourceClaim) -> dict[str, Any]:
-    """The preconditions: this claim, at this version."""
     return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
 
 

@@ -322,7 +322,6 @@ class DeferredWork:
         return True
 
     async def drain(self) -> None:
-        """Cancel what workers are working on."""
         for task in (tasks := list(self._tasks)):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -127,7 +127,6 @@ def is_oversized(pod: Pod) -> bool:
 
 
 def requests_of(pod: Pod, wanted: ExtendedResources, resources: frozenset[str]) -> Requests:
-    """Requests and mappings for these resources."""
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(resources):
@@ -228,7 +227,6 @@ def claim_name(pod: Pod) -> str:
 
 
 def claim_body(pod: Pod, claim: ResourceClaim) -> dict[str, Any]:
-    """The JSON to create the claim from."""
     meta = pod.metadata
     owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True}
     return {

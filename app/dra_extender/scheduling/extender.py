@@ -206,7 +206,6 @@ class Extender:
         return await self._binder.bind(args)
 
     def apply(self, event: ClusterEvent) -> Effects:
-        """Apply an event of a watch to the cluster and to the controllers. Returns the effects on the cluster."""
         effects = self._event_handler.apply(event)
         if isinstance(event, Applied) and isinstance(event.object, Pod):
             pod = event.object
@@ -229,7 +228,6 @@ class Extender:
         return effects
 
     def _stop_waiting(self, pod_uid: str) -> None:
-        """The pod no longer waits."""
         self.requeue.forget(pod_uid)
         self.tentative_plans.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)

@@ -55,7 +55,6 @@ class EventHandler(msgspec.Struct, frozen=True, kw_only=True):
         return effects
 
     def replied(self, obj: ResourceClaim | Pod) -> None:
-        """The API server replied with this object."""
         self.apply(Applied(obj, "reply"))
 
     def gone(self, claim: ResourceClaim) -> None:

@@ -96,6 +96,5 @@ class Unseen:
         self._since.pop(uid, None)
 
     def overdue(self, seconds: float) -> list[str]:
-        """The claims that have been unseen for at least `seconds`."""
         now = self._clock.monotonic()
         return [uid for uid, since in self._since.items() if now - since >= seconds]

@@ -114,7 +114,6 @@ def takers(pods: Iterable[tuple[Pod, Sequence[ResourceClaim], ClaimAmounts]], ta
 
 
 def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
-    """The pod whose status says this."""
     status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
     return msgspec.structs.replace(pod, status=status)
 

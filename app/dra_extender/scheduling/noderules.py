@@ -74,7 +74,6 @@ Port = tuple[str, str, int]
 
 
 def ports(pod: Pod) -> frozenset[Port]:
-    """The ports of its node that the pod wants."""
     return frozenset(
         (port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
         for container in pod.spec.containers
@@ -186,7 +185,6 @@ class Wants:
 
 
 def required_affinity(pod: Pod) -> NodeSelector | None:
-    """The required node affinity of the pod."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
 
@@ -282,7 +280,6 @@ class ResourcesInUse:
             self._place(pod, pod.spec.node_name)
 
     def drop(self, uid: str) -> None:
-        """The pod was deleted."""
         self._expected.discard(uid)
         node = self._node.pop(uid, None)
         if node is not None:
@@ -314,7 +311,6 @@ class ResourcesInUse:
             self._used.pop(node, None)
 
     def on(self, node: str) -> Sequence[Pod]:
-        """The pods on the node."""
         return list(self._pods.get(node, {}).values())
 
     def keeps_away(self, wants: Wants, node: Node) -> bool:

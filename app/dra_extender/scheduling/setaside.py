@@ -67,12 +67,10 @@ class SetAside:
         return UNREAD if any(not entry.content and entry.key == key for entry in self._entries()) else ""
 
     def adding_object(self, key: ObjectKey) -> str:
-        """The annotation with this object."""
         namespace, _, name = key.name.rpartition("/")
         return self._with(namespace, name, "", key.kind)
 
     def adding(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
-        """The annotation with this pod."""
         return self._with(pod.metadata.namespace, pod.metadata.name, _content(pod, claims), Pod.__name__)
 
     def _with(self, namespace: str, name: str, content: str, kind: str) -> str:

@@ -82,7 +82,6 @@ class TentativePlans:
         return [plan for plan in self.all() if not asked.isdisjoint(plan.touched)]
 
     def others(self, pod_uid: str) -> dict[str, Sequence[TentativePlan]]:
-        """The plans of all other pods by node."""
         found: dict[str, list[TentativePlan]] = {}
         for plan in self.all():
             if plan.pod_uid != pod_uid:

@@ -75,13 +75,11 @@ class Pauses(Generic[K]):
         self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
 
     def failed(self, key: K) -> None:
-        """The operation has failed once more."""
         pause, _ = self._known.get(key, (self._config.again_seconds / 2, 0.0))
         pause = min(2 * pause, self._config.again_most_seconds)
         self._known[key] = pause, self._clock.monotonic() + pause
 
     def over(self, key: K) -> bool:
-        """True when it may be tried."""
         known = self._known.get(key)
         return known is None or self._clock.monotonic() >= known[1]
 

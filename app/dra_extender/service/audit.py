@@ -70,7 +70,6 @@ class AllocationAudit:
                 self._appeared(violation)
 
     def check(self) -> None:
-        """Check all claims."""
         found = dict.fromkeys(self._violations())
         for violation in found:
             if violation not in self._current:

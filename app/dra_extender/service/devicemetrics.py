@@ -62,7 +62,6 @@ class Labels:
         self._names.update(others[: self._most - len(self._names)])
 
     def of(self, name: str) -> str:
-        """The name, or `OTHER`."""
         return name if name in self._names else OTHER
 
 
@@ -112,7 +111,6 @@ class DeviceMetrics:
         return cost
 
     def counting(self) -> Turns[None]:
-        """Count everything once, in turns."""
         counts = yield from counting_devices(self._view)
         rules = yield from self._pending_by_rule()
         pods = (Reading("pending_pods", count, rule) for rule, count in sorted(rules.items()))

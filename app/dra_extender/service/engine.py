@@ -89,7 +89,6 @@ class WatchHealth:
         ]
 
     def readings(self) -> Iterator[Reading]:
-        """The metrics of each kind."""
         for kind in self._progress():
             yield Reading("objects", kind.objects, kind.kind)
             yield Reading("undecodable_objects", kind.undecodable, kind.kind)
@@ -175,7 +174,6 @@ class Engine:
         return "" if self._warm else "not warm: evaluating nodes and pods"
 
     def lead(self, leading: bool) -> None:
-        """Start or stop the controllers of the leader."""
         self._leading = leading
         self._leadership_changed.set()
 

@@ -155,7 +155,6 @@ class Watchdog:
         self._stopped = threading.Event()
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         thread.start()
         try:

@@ -134,7 +134,6 @@ class Replica:
 
     @property
     def kubernetes(self) -> tuple[str, str, str]:
-        """Version of the API server, version of its resource API, and its URL; empty until known."""
         return self.served.server_version, self.served.version, self.server
 
     def readings(self) -> Iterator[Reading]:
@@ -153,15 +152,12 @@ class Replica:
 
     @property
     def view(self) -> View:
-        """The state that questions read."""
         return self.running.extender.view
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
-        """The terms on which the pod may preempt others; None when preemption is off."""
         return self.running.extender.terms(pod)
 
     def problems(self) -> Turns[Sequence[ClusterProblem]]:
-        """All problems, in small steps."""
         engine = self.running
         yield from engine.cluster.inventory.check_pools()
         extender, violations = engine.extender, engine.audit.current

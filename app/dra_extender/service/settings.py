@@ -300,7 +300,6 @@ class Settings(BaseSettings):
 
     @property
     def replica(self) -> str:
-        """The name of this replica."""
         return self.identity or f"{socket.gethostname()}_{os.getpid()}"
 
     def features(self, version: str) -> FeatureGates:

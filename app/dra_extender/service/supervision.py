@@ -225,7 +225,6 @@ def _versions(served: Served) -> dict[str, str]:
 
 
 def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
-    """The permissions that the service uses with these settings, on a server with these versions."""
     permissions = access.permissions_for_reading(served, budgets=settings.preemption != "off")
     if not settings.advise_only:
         permissions += access.permissions_for_binding() + access.permissions_for_waking(settings.namespace)

@@ -95,7 +95,6 @@ class WorkerProcess:
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """What is run."""
     return [sys.executable, "-P", "-s", "-m", "dra_extender.workers", *arguments]
 
 

@@ -68,7 +68,6 @@ class NodeReads(msgspec.Struct, frozen=True):
 
 
 def node_reads(prepared: PreparedClaims) -> NodeReads:
-    """What the search for the claims reads."""
     asks = [ask for request in prepared.requests for ask in request.asks]
     attributes = {
         name
@@ -83,8 +82,6 @@ def node_reads(prepared: PreparedClaims) -> NodeReads:
 
 
 class DeviceSignatures:
-    """Signatures of devices, as numbers."""
-
     def __init__(self, reads: NodeReads) -> None:
         self._reads = reads
         self._numbers: dict[Hashable, int] = {}

@@ -297,7 +297,6 @@ class CounterSum:
         self.steps = sorted(masks.items())
 
     def left(self, state: SearchState) -> int:
-        """How much is left."""
         return sum(max(0, state.left[number]) for number in self.numbers)
 
     def least(self, mask: int, need: int) -> int:
@@ -318,8 +317,6 @@ Shortage = tuple[Sequence[int], int, int]
 
 
 class CounterBudgets:
-    """All budgets of a task."""
-
     def __init__(self, task: AllocationTask) -> None:
         names = task.counters.names if task.counters is not None else []
         task.charge(2 * task.counters.size // BUDGET_PARTS_PER_UNIT if task.counters is not None else 0)

@@ -209,7 +209,6 @@ class _Assignment:
 
 
 def _lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of the mask."""
     if count == mask.bit_count():
         return mask
     found = 0

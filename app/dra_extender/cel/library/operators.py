@@ -274,7 +274,6 @@ def _is_zero(value: Any) -> bool:
 @LIBRARY.function("optional.unwrap", "list(optional(V)) -> list(V)")
 @LIBRARY.method("unwrapOpt", "list(optional(V)) -> list(V)")
 def unwrap_all(options: list[Any]) -> list[Any]:
-    """The values of the optionals that have one."""
     for option in options:
         if option.__class__ is not Option:
             raise Fault("no such overload: optional.unwrap")

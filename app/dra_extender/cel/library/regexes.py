@@ -59,7 +59,6 @@ class Pattern:
         self.memory = memory + 4 * len(text)
 
     def work(self, length: int) -> int:
-        """The work of searching a text of this length."""
         return 2 + length // _READ + length * self.instructions // _EXECUTED
 
 
@@ -122,7 +121,6 @@ def _has_any_byte(text: str) -> bool:
 
 
 def _charge(meter: Meter, compiled: Pattern, length: int) -> None:
-    """Charge the search of a text of this length."""
     meter.charge(compiled.work(length))
     meter.room(compiled.copied)
 

@@ -171,7 +171,6 @@ def _parse_literal(host: str) -> str:
 
 
 def _written(parts: Parts) -> str:
-    """The URL as text."""
     text = f"{parts.scheme}:" if parts.scheme else ""
     if parts.opaque:
         text += parts.opaque

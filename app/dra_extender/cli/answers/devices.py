@@ -131,7 +131,6 @@ def painted(coloured: bool) -> Paint:
 def device_table(
     devices: Sequence[CountedDevice], *, wide: bool, width: int, paint: Paint = painted(False)
 ) -> Iterator[str]:
-    """A line for each device."""
     rows = [_wide_row(device) if wide else _row(device) for device in devices]
     return table(_WIDE if wide else _HEAD, rows, width=width, paint=paint)
 

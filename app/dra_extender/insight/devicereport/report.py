@@ -214,7 +214,6 @@ class DeviceCounts(msgspec.Struct, frozen=True):
     free: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
 
     def add(self, devices: Iterable[CountedDevice]) -> None:
-        """Count more devices."""
         for device in devices:
             self.drivers[device.driver, device.state] += 1
             for name in device.classes:

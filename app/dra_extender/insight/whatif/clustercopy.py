@@ -124,13 +124,11 @@ class ClusterCopy:
         self.pods.remove(pod.metadata.uid)
 
     def revert(self) -> Turns[None]:
-        """Undo all bindings."""
         while self._undo:
             self._undo.pop()()
             yield
 
     def bind(self, allocation: NodeAllocation, node: str) -> None:
-        """Bind the pod to the node, with these devices."""
         prefiltered, pod = allocation.prefiltered, allocation.prefiltered.pod
         claims = [
             replace(claim, status=replace(claim.status, allocation=devices))
@@ -188,7 +186,6 @@ def copied(view: View) -> Turns[ClusterCopy]:
 
 
 def _size(item: object) -> int:
-    """How many objects and devices."""
     if isinstance(item, ResourceSlice):
         return 3 + len(item.spec.devices)
     results = item.allocation.devices.results if isinstance(item, ResourceClaim) and item.allocation else ()

@@ -260,7 +260,6 @@ def editable_claims(simulated: SimulatedPod) -> Iterator[EditableClaim]:
 
 
 def requests_of(editable: EditableClaim) -> Iterator[EditableRequest]:
-    """All requests and alternatives of a claim."""
     for index, request in enumerate(editable.claim.spec.devices.requests):
         if request.exactly is not None:
             yield EditableRequest(editable, index, None, request.exactly)
@@ -272,13 +271,11 @@ def object_change(
     kind: ChangeKind, object: str, meta: ObjectMeta, path: str = "", value: Any = None, op: str = "replace",
     like: str = "",
 ) -> Change:  # fmt: skip
-    """A change of an object, by its metadata."""
     made = {"kind": kind, "object": object, "name": meta.name, "namespace": meta.namespace, "op": op}
     return msgspec.convert({**made, "path": path, "value": value, "like": like}, Change)
 
 
 def as_yaml(value: Any) -> str:
-    """The value as YAML for a manifest."""
     return yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, default_flow_style=False).rstrip()
 
 

@@ -63,7 +63,6 @@ Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 
 
 def tallies(groups: Sequence[NodeGroup]) -> Tallies:
-    """The tallies of each request in all groups."""
     found: dict[tuple[str, str], list[RequestTally]] = {}
     for group in groups:
         for request in group.requests:

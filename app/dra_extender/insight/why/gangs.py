@@ -196,7 +196,6 @@ def _preferring(gang: Gang, label: str) -> Iterator[Change]:
 
 
 def _sizes(gang: Gang, size: int) -> Iterator[Change]:
-    """What to change for another size."""
     key = gang.key
     if key.source in _SIZES:
         object_, path = _SIZES[key.source]

@@ -173,7 +173,6 @@ class NodeGroups:
         )
 
     def _affected(self, changed: SimulatedPod) -> Iterator[str]:
-        """Nodes that the change affects or adds."""
         now = changed.snapshot
         if now.overlay is not self.pod.snapshot.overlay or now.removed:
             yield from sorted(now.overlay.differing - now.nodes.keys())
@@ -344,7 +343,6 @@ def _common_obstacles(nodes: NodeGroups, names: Sequence[str], budget: QueryBudg
 
 
 def larger(first: Obstacle, other: Obstacle) -> Obstacle:
-    """The one with the larger amount."""
     return other if other.has != first.has and _amount(other.has) > _amount(first.has) else first
 
 

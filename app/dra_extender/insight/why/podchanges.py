@@ -321,7 +321,6 @@ def _unknown_words(
 
 
 def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int]], budget: QueryBudget) -> ChangeLists:
-    """Changes of one label of the nodeSelector."""
     rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
     values = labels.get(key, {})
     yield from budget.charge(CHANGE + (len(rest) + len(values)) // 4)

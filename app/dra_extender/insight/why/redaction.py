@@ -37,7 +37,6 @@ _NOUNS: Final = {"ResourceClaim": "claim", "ResourceClaimTemplate": "template"}
 
 
 def redacted(found: Diagnosis, reader: Reader) -> Diagnosis:
-    """The diagnosis for this reader."""
     if reader.namespace is None:
         return found
     parts = {name: _part(getattr(found, name), reader) for name in found.__struct_fields__}

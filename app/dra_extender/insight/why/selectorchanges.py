@@ -47,7 +47,6 @@ class Vocabulary:
         """By class, the known drivers of the devices that it selects."""
 
     def add(self, view: DeviceView) -> None:
-        """Add the words of one device."""
         self.words[view.driver] = None
         self.values.setdefault("driver", {})[view.driver] = None
         self.attributes.update(dict.fromkeys(view.attributes))

@@ -195,7 +195,6 @@ def _freed(claim: ResourceClaim) -> CandidateChange:
 
 
 def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]:
-    """One node of each group."""
     nodes = found.view.cluster.nodes
     for group in groups:
         like = group.example or group.nodes[0]

@@ -155,7 +155,6 @@ def shortly(found: Diagnosis, width: int = WIDTH) -> str:
 
 
 def fully(found: Diagnosis, width: int = WIDTH) -> str:
-    """The complete diagnosis."""
     lines = [*_result(found), *_suggestions(found, found.remedies, complete=True), ""]
     lines.extend(f"Claim {_claim(state)}" for state in found.claims)
     for group in found.groups:
@@ -265,7 +264,6 @@ def _group(group: NodeGroup) -> Iterator[str]:
 
 
 def tally_text(tally: NodeTally) -> str:
-    """The tally of one node."""
     first = f"node {tally.node}: {tally.verdict}" + (f": {tally.reason}" if tally.reason else "")
     return "\n".join([first, *_findings(tally, [DiagnosedRequest(request) for request in tally.requests])])
 

@@ -52,7 +52,6 @@ USE: Final = frozenset(("in use", "capacity", "counters", "compatibility groups"
 
 
 def text_of(statements: Iterable[Statement]) -> str:
-    """The statements as one sentence."""
     return "; ".join(dict.fromkeys(map(_text, statements)))
 
 
@@ -235,7 +234,6 @@ def _loss(statement: DevicesUnavailable, loss: RuleCount) -> str:
 
 
 def _have_several(counters: Sequence[CounterTally]) -> bool:
-    """Whether the counters are of several counter sets."""
     return len({each.counter_set for each in counters}) > 1
 
 

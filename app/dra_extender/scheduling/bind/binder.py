@@ -26,8 +26,6 @@ from dra_extender.unexpected import unexpected
 
 
 class Binder:
-    """All binds, by pod UID."""
-
     def __init__(self, context: BindContext, pending: PendingRollbacks, binding: dict[str, str]) -> None:
         """`binding`: by pod UID the node of each bind in progress. Only the binder writes to it."""
         self._context = context
@@ -40,7 +38,6 @@ class Binder:
         )
 
     def __len__(self) -> int:
-        """How many binds are in progress."""
         return len(self._running)
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:

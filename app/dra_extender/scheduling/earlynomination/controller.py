@@ -93,7 +93,6 @@ class EarlyNominationController:
         self._sending: set[asyncio.Task[None]] = set()
 
     def pod_applied(self, pod: Pod) -> None:
-        """The watch shows a pod."""
         if not self._enabled:
             return
         uid = pod.metadata.uid
@@ -110,12 +109,10 @@ class EarlyNominationController:
         self._news.set()
 
     def pod_removed(self, uid: str) -> None:
-        """The pod was deleted."""
         if self._enabled:
             self._settle(uid, "")
 
     def asked(self, pod: Pod) -> None:
-        """A scheduler asks about the pod."""
         self._idle, self._moved = False, self._view.clock.monotonic()
         if self._enabled:
             self._queue.tried(pod)
@@ -280,7 +277,6 @@ class EarlyNominationController:
         return nomination
 
     def _nomination(self, pod: Pod, plan: TentativePlan, *, of_gang: bool = False) -> EarlyNomination:
-        """Remember a new nomination."""
         uid, priority, now = plan.pod_uid, pod.spec.priority, self._view.clock.monotonic()
         nomination = EarlyNomination(
             uid=uid, priority=priority, node=plan.node, plan=plan, since=now, checked=now, of_gang=of_gang
@@ -290,7 +286,6 @@ class EarlyNominationController:
         return nomination
 
     def _put(self, nomination: EarlyNomination) -> None:
-        """Remember the nomination with its present plan."""
         for displaced in self._chooser.displaced(nomination):
             self._end(displaced, "displaced")
         self.nominations.put(nomination)
@@ -325,7 +320,6 @@ class EarlyNominationController:
             self._observer.count(EARLY_NOMINATIONS, "made")
 
     def _end(self, nomination: EarlyNomination, how: EarlyNominationResult, after: float = 0.0) -> None:
-        """Forget the nomination and remove it from the pod."""
         if self._forget(nomination, how):
             self._removals.put(nomination.uid, nomination.node, after=after, seen=nomination.seen)
 

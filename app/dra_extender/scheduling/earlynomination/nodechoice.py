@@ -52,7 +52,6 @@ class NodeList:
             self._by_score.setdefault(scores.get(name, 0), deque()).append(name)
 
     def best(self) -> Sequence[str]:
-        """The nodes with the best score."""
         return list(self._by_score[max(self._by_score)]) if self._by_score else ()
 
     def drop(self, name: str) -> None:
@@ -108,8 +107,6 @@ class NodeLists:
 
 
 class NodeChooser:
-    """Chooses the node for early nominations."""
-
     def __init__(
         self,
         view: View,

@@ -61,7 +61,6 @@ class EarlyNominations:
         self._by_pod: dict[str, EarlyNomination] = {}
 
     def put(self, nomination: EarlyNomination) -> None:
-        """Add the nomination, or replace its plan."""
         self._by_pod[nomination.uid] = nomination
         self._tentative_plans.put(nomination.plan)
 
@@ -167,7 +166,6 @@ class PendingRemovals:
         self._pending.clear()
 
     async def work(self) -> None:
-        """Remove what is due."""
         due = [uid for uid, removal in self._pending.items() if self._view.clock.monotonic() >= removal.due]
         for start in range(0, len(due), CONCURRENT):
             await asyncio.gather(*map(self._remove, due[start : start + CONCURRENT]))

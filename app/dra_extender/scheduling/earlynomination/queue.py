@@ -85,13 +85,11 @@ class WaitingPods:
             self._insert(uid, -known[0], since)
 
     def drop(self, uid: str) -> None:
-        """The pod no longer waits."""
         known = self._places.pop(uid, None)
         if known is not None:
             del self._order[bisect_left(self._order, known)]
 
     def first(self, count: int) -> Sequence[str]:
-        """The UIDs of the first `count` pods."""
         return [uid for *_, uid in self._order[:count]]
 
     def since(self, uid: str) -> float:
@@ -119,7 +117,6 @@ class BindingRate:
         self._bound: deque[float] = deque(maxlen=4 * MOST)
 
     def bound(self) -> None:
-        """A pod was bound."""
         self._bound.append(self._clock.monotonic())
 
     def per_second(self) -> float:

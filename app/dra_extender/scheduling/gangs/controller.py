@@ -172,7 +172,6 @@ class Gangs:
             self._requeue.ended(str(key))
 
     def pod_removed(self, pod_uid: str) -> None:
-        """The pod was deleted."""
         self.plans.gone(pod_uid)
         read = self._read.pop(pod_uid, None)
         if read is not None:

@@ -382,5 +382,4 @@ class _JointSearch:
 
 
 def _together(claims: Iterable[Iterable[ResourceClaim]]) -> list[ResourceClaim]:
-    """Each claim once."""
     return list({identity(claim): claim for claim in chain.from_iterable(claims)}.values())

@@ -66,7 +66,6 @@ class GangPlans:
         return len(self._plans)
 
     def __contains__(self, pod_uid: str) -> bool:
-        """True when a plan has a node for the pod."""
         return self._of(pod_uid) is not None
 
     def get(self, key: GroupKey) -> GangPlan | None:
@@ -98,7 +97,6 @@ class GangPlans:
         return [place for plan in self._plans.values() if plan.sampled for place in plan.places.values()]
 
     def has(self, pod_uid: str, node: str) -> bool:
-        """Whether a plan has this node for the pod."""
         key = self._of(pod_uid)
         return key is not None and self._plans[key].places[pod_uid].node == node
 

@@ -221,8 +221,6 @@ class Questions(msgspec.Struct, frozen=True):
 
 
 class NominationLifecycle:
-    """Advances every nomination."""
-
     def __init__(
         self,
         handle: Handle,
@@ -250,7 +248,6 @@ class NominationLifecycle:
         await self.records.work()
 
     async def advance(self, nomination: Nomination) -> None:
-        """Do what has to be done for this nomination now."""
         pods = self._pods(nomination)
         waiting = [pod for pod in pods if not pod.spec.node_name]
         if len(pods) < len(nomination.by_pod):

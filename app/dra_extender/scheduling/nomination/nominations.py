@@ -96,7 +96,6 @@ class Nominations:
             self._promised.setdefault(key, {})[uid] = nomination
 
     def drop(self, pod_uid: str) -> None:
-        """Remove the pod's nomination."""
         nomination = self._by_pod.get(pod_uid)
         if nomination is None:
             return
@@ -139,7 +138,6 @@ class Nominations:
         return iter([each for uid, each in self._by_pod.items() if uid == each.pod.metadata.uid])
 
     def __len__(self) -> int:
-        """The number of nominated pods."""
         return len(self._by_pod)
 
 
@@ -180,7 +178,6 @@ class NominationRecords:
             log.info("a nominated node was not written, will try again", pod=pod.metadata.key, error=repr(error))
 
     def ended(self, nomination: Nomination) -> None:
-        """Remove the nomination from its pods."""
         for uid, node in nomination.by_pod.items():
             self.erase(uid, node)
 

@@ -89,7 +89,6 @@ class Preemptors:
             known.avoid[node] = tuple(stuck)
 
     def due(self, pods: KnownPods) -> list[Preemptor]:
-        """The pods for which preemption is to be evaluated now."""
         found = [preemptor for preemptor in list(self._known.values()) if self._is_due(preemptor)]
         return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
 

@@ -38,7 +38,6 @@ class BudgetsByNamespace:
         return 0 if known is not None and known[0] is pod else self._of(pod)[1]
 
     def covering(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
-        """The budgets that select the pod."""
         known = self._covering.get(pod.metadata.uid)
         if known is None or known[0] is not pod:
             labels = pod.metadata.labels

@@ -43,7 +43,6 @@ MOST_DEVICES: Final = 512
 
 
 def pools_seen(view: View, names: Iterable[str]) -> Iterable[PoolID]:
-    """The pools that these nodes see, each once."""
     return dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
 
 

@@ -118,7 +118,6 @@ class FilterVerb:
         return answer
 
     def forget(self, pod_uid: str) -> None:
-        """The pod is gone or bound."""
         self._refusals.forget(pod_uid)
 
     async def _learn_missing(self, pod: Pod) -> None:
