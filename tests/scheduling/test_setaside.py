@@ -120,7 +120,7 @@ async def test_a_namespace_with_several_such_pods_is_set_aside_and_the_others_go
 async def test_an_object_that_is_set_aside_is_not_read_until_an_hour_is_over(world: World, key: ObjectKey) -> None:
     aside = world.service().extender.set_aside
     assert not aside.object_reason(key)
-    annotation = aside.adding_object(key)
+    annotation = aside.adding(key)
     aside.annotation = lambda: annotation
     assert aside.object_reason(key) == UNREAD
     assert not aside.object_reason(ObjectKey(key.kind, key.name + "2"))

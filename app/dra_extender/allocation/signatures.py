@@ -122,23 +122,15 @@ class AttributeSignatures:
         driver, attributes = model.traits.driver, model.traits.attributes
         names = self._names.get(driver)
         if names is None:
-            names = self._names[driver] = _published_names(self._reads, driver)
+            # With the domain, or without it when it is the driver.
+            full = {f"{domain}/{identifier}" for domain, identifier in self._reads if domain != DOMAIN}
+            short = {identifier for domain, identifier in self._reads if domain == driver}
+            names = self._names[driver] = tuple(sorted(full | short))
         key: tuple[Hashable, ...] = (model.rest, *[(name, attributes[name]) for name in names if name in attributes])
         if self._domains:
             present = {_domain(name, driver) for name in attributes}
             key = (*key, *(domain for domain in self._domains if domain in present))
         return key
-
-
-def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
-    """The names under which a driver can publish what is read: with the domain, or without it when it is the driver."""
-    names: set[str] = set()
-    for domain, identifier in reads:
-        if domain != DOMAIN:
-            names.add(f"{domain}/{identifier}")
-            if domain == driver:
-                names.add(identifier)
-    return tuple(sorted(names))
 
 
 def _domain(name: str, driver: str) -> str:

@@ -154,22 +154,18 @@ class SearchState:
                 taken.constraint_states.append((index, before))
                 self.constraint_states[index] = after
         if task.shareable & bit:
-            self._add_share(taken)
+            taken.takes = task.suitability(device, option.ask.filter).takes or ()
+            self.shares[device] = self.shares.get(device, 0) + 1
+            sums = dict(self.consumed.get(device, NO_AMOUNTS))
+            for name, quantity in taken.takes:
+                sums[name] = sums.get(name, 0) + quantity.nano
+            self.consumed[device] = sums
         else:
             taken.marked = not self.taken_mask & bit
             self.taken_mask |= bit
             self.taken_by_claim[option.claim] |= bit
         self.counts[option.claim] += 1
         self.taken.append(taken)
-
-    def _add_share(self, taken: Taken) -> None:
-        device = taken.device
-        taken.takes = self.task.suitability(device, taken.option.ask.filter).takes or ()
-        self.shares[device] = self.shares.get(device, 0) + 1
-        sums = dict(self.consumed.get(device, NO_AMOUNTS))
-        for name, amount in taken.takes:
-            sums[name] = sums.get(name, 0) + amount.nano
-        self.consumed[device] = sums
 
     def give_back(self) -> Taken:
         """Undo the latest take."""

@@ -241,17 +241,13 @@ def fold(expression: str, tree: Expr, functions: Functions, meter: Meter) -> Exp
         elif isinstance(node, Index) and isinstance(node.key, Literal) and node.key.value.__class__ not in _INDEXES:
             raise CelCompileError(f"a value of type '{node.key.type}' cannot be an index", expression, node.key.offset)
         elif isinstance(node, Call) and node.function in ("find", "findAll", "matches"):
-            _compile_pattern(expression, node, meter)
+            regex = node.children[1] if len(node.children) > 1 else None
+            if isinstance(regex, Literal) and isinstance(regex.value, str):
+                try:
+                    pattern(regex.value, meter)
+                except ValueError as error:
+                    raise CelCompileError(str(error), expression, regex.offset) from None
     return folded.get(id(tree), tree)
-
-
-def _compile_pattern(expression: str, call: Call, meter: Meter) -> None:
-    regex = call.children[1] if len(call.children) > 1 else None
-    if isinstance(regex, Literal) and isinstance(regex.value, str):
-        try:
-            pattern(regex.value, meter)
-        except ValueError as error:
-            raise CelCompileError(str(error), expression, regex.offset) from None
 
 
 def _replace_children(node: Expr, folded: dict[int, Expr]) -> None:

@@ -180,8 +180,12 @@ class Nodes(Mapping[str, Node]):
         published = self._pool_of(pool)
         own = published.own_nodes() if published else frozenset[str]()
         for name in moved:
-            if name is not None:
-                self._index_own(name, pool, name in own)
+            if name is not None and name in own:
+                self._own.setdefault(name, {})[pool] = None
+            elif name is not None and pool in self._own.get(name, ()):
+                del self._own[name][pool]
+                if not self._own[name]:
+                    del self._own[name]
         self._seen_pools.pop(pool, None)
         was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.get(pool)
         if published is not None and self._is_open(published):
@@ -205,15 +209,6 @@ class Nodes(Mapping[str, Node]):
                         self._views.pop(known.node.name, None)
                         self.changes.note(known.index)
             self._computed.discard(pool)
-
-    def _index_own(self, name: str, pool: PoolID, present: bool) -> None:
-        """Record whether the node has slices of its own in the pool."""
-        if present:
-            self._own.setdefault(name, {})[pool] = None
-        elif pool in self._own.get(name, ()):
-            del self._own[name][pool]
-            if not self._own[name]:
-                del self._own[name]
 
     def _is_open(self, published: PublishedPool) -> bool:
         """Whether each node has to be asked what it sees of open slices: they have devices, or the rules are those of

@@ -84,7 +84,9 @@ def _term(index: int, term: NodeSelectorTerm) -> list[Matcher]:
 
 def _label(requirement: NodeSelectorRequirement) -> Matcher:
     key, operator, values = requirement.key, requirement.operator, requirement.values
-    _check_key(key)
+    prefix, slash, name = key.rpartition("/")
+    if _LABEL_NAME.fullmatch(name) is None or (slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None)):
+        raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
     if operator in ("In", "NotIn"):
         if not values:
             raise NodeSelectorError(f"operator {operator} needs at least one value")
@@ -130,14 +132,6 @@ def _field(requirement: NodeSelectorRequirement) -> Matcher:
     if requirement.key == FIELD_NODE_NAME:
         return lambda name, _: (name == value) is wanted
     return lambda _name, _labels: (not value) is wanted
-
-
-def _check_key(key: str) -> None:
-    prefix, slash, name = key.rpartition("/")
-    if _LABEL_NAME.fullmatch(name) is None:
-        raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
-    if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
-        raise NodeSelectorError(f"{key[:64]!r} is not a valid label key")
 
 
 def _integer(text: str) -> int | None:

@@ -118,7 +118,11 @@ class Pods:
         self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
         self._by_name[pod.metadata.key] = uid
-        self._join_group(pod, known)
+        group = group_of(pod)
+        if known is not None and group_of(known) != group:  # labels and annotations change
+            self._leave_group(known)
+        if group is not None:
+            self._by_group.setdefault(group, {})[uid] = None
         return bool(pod.spec.node_name) and not (known is not None and known.spec.node_name)
 
     def remove(self, uid: str) -> None:
@@ -130,14 +134,6 @@ class Pods:
             self._leave_group(known)
         if known is not None and self._by_name.get(known.metadata.key) == uid:
             del self._by_name[known.metadata.key]
-
-    def _join_group(self, pod: Pod, known: Pod | None) -> None:
-        """Labels and annotations change, so a pod can change its group."""
-        group = group_of(pod)
-        if known is not None and group_of(known) != group:
-            self._leave_group(known)
-        if group is not None:
-            self._by_group.setdefault(group, {})[pod.metadata.uid] = None
 
     def _leave_group(self, pod: Pod) -> None:
         group = group_of(pod)

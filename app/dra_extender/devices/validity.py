@@ -72,7 +72,11 @@ def defects(
     if features.DRAPartitionableDevices:
         everywhere = [*slices, *others]
         yield from _duplicates("counter set", ((item, item.spec.shared_counters) for item in everywhere))
-        yield from _missing_counters([*devices, *others], everywhere)
+        offered = {found.name: found.counters for item in everywhere for found in item.spec.shared_counters}
+        for item in (*devices, *others):
+            if missing := _missing_counter(item, offered):
+                advice = "the driver has to publish it in spec.sharedCounters of a slice of the pool"
+                yield Defect(item.metadata.name, missing, advice)
 
 
 def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device | CounterSet]]]) -> Iterator[Defect]:
@@ -88,15 +92,6 @@ def _duplicates(kind: str, parts: Iterable[tuple[ResourceSlice, Sequence[Device 
             what = f"duplicate {kind} name {repeated} in slice {item}"
             for involved in dict.fromkeys((item, seen[repeated])):
                 yield Defect(involved, what, f"the driver has to give each {kind} of the pool a name of its own")
-
-
-def _missing_counters(slices: Iterable[ResourceSlice], sources: Iterable[ResourceSlice]) -> Iterator[Defect]:
-    offered = {counter_set.name: counter_set.counters for item in sources for counter_set in item.spec.shared_counters}
-    for item in slices:
-        missing = _missing_counter(item, offered)
-        if missing:
-            advice = "the driver has to publish it in spec.sharedCounters of a slice of the pool"
-            yield Defect(item.metadata.name, missing, advice)
 
 
 def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, object]]) -> str:
@@ -139,7 +134,14 @@ def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: Feature
                 f"pool {name} is incomplete: {gap}",
                 "its devices are left out: if the gate is on in Kubernetes, add it to --feature-gates",
             )
-        yield from _incomplete(name, item, len(newest))
+        if not is_complete(item.spec.pool.resource_slice_count, len(newest)):
+            yield ObjectProblem(
+                ObjectKey("ResourceSlice", item.metadata.name),
+                f"pool {name} has {counted(len(newest), 'slice')} of generation {item.spec.pool.generation}, "
+                f"but spec.pool.resourceSliceCount is {item.spec.pool.resource_slice_count}",
+                "its devices are left out until the numbers agree: the driver has to publish the other slices, or "
+                "correct the count",
+            )
         own.setdefault(item.spec.node_name or "", []).append(item)
     for node, slices in own.items():
         if node and are_too_many(slices):
@@ -152,18 +154,6 @@ def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: Feature
         yield ObjectProblem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
     for item in newest:
         yield from _node_selectors(item)
-
-
-def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[ObjectProblem]:
-    wanted = item.spec.pool.resource_slice_count
-    if not is_complete(wanted, found):
-        yield ObjectProblem(
-            ObjectKey("ResourceSlice", item.metadata.name),
-            f"pool {pool} has {counted(found, 'slice')} of generation {item.spec.pool.generation}, "
-            f"but spec.pool.resourceSliceCount is {wanted}",
-            "its devices are left out until the numbers agree: the driver has to publish the other slices, or correct "
-            "the count",
-        )
 
 
 def _node_selectors(item: ResourceSlice) -> Iterator[ObjectProblem]:

@@ -184,7 +184,12 @@ class TokenAuthorizer:
         if decision.allowed:
             return ADMINISTRATOR
         if not pod:
-            return _forbidden(user, verb, path, decision.reason)
+            detail = (
+                f"{user.username[:_LONGEST_TEXT]} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the "
+                "path in nonResourceURLs, such as dra-extender-insight-reader"
+            )
+            why = f" ({decision.reason[:_LONGEST_TEXT]})" if decision.reason else ""
+            return AccessDenied(403, detail + why)
         namespace, _, name = pod.partition("/")
         wanted = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
         if not (await self._may(user, wanted)).allowed:
@@ -223,14 +228,6 @@ class TokenAuthorizer:
         if text not in self._reported:
             self._reported[text] = None
             log.warning("cannot check tokens: requests for metrics and insight are refused", problem=text)
-
-
-def _forbidden(user: UserInfo, verb: str, path: str, reason: str) -> AccessDenied:
-    detail = (
-        f"{user.username[:_LONGEST_TEXT]} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
-        "nonResourceURLs, such as dra-extender-insight-reader"
-    )
-    return AccessDenied(403, f"{detail} ({reason[:_LONGEST_TEXT]})" if reason else detail)
 
 
 def reader_of(request: Request) -> Reader:

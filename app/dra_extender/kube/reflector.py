@@ -171,7 +171,12 @@ class Reflector(Generic[T]):
             unexpected("watch", problem, kind=self.resource.kind)
             return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
         finally:
-            self._watch_ended()
+            if self._works:
+                self._worked_at = self._clock()
+            if self._watching:
+                self._watching = False
+                if self._clock() - self._opened_at > _STEADY:
+                    self._backoff.reset()
         # The API server may end every watch at once: such a watch is followed by a pause.
         return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
 
@@ -238,14 +243,6 @@ class Reflector(Generic[T]):
         self.not_found = False
         if not self._failed_watches:
             self._problem = ""
-
-    def _watch_ended(self) -> None:
-        if self._works:
-            self._worked_at = self._clock()
-        if self._watching:
-            self._watching = False
-            if self._clock() - self._opened_at > _STEADY:
-                self._backoff.reset()
 
     def _failed(self, problem: ApiError) -> float:
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))

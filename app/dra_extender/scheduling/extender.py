@@ -163,10 +163,8 @@ class Extender:
         """The annotation of the lease after which no process decides on this pod and equal ones, or reads the object
         with this key.
         """
-        if isinstance(subject, ObjectKey):
-            return self.set_aside.adding_object(subject)
-        pod, claims = subject, self.view.claims_of(subject)
-        return self.set_aside.adding(pod, () if isinstance(claims, Unschedulable) else claims)
+        claims = self.view.claims_of(subject) if isinstance(subject, Pod) else ()
+        return self.set_aside.adding(subject, () if isinstance(claims, Unschedulable) else claims)
 
     def check_leadership(self, leading: Callable[[], bool]) -> None:
         """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""

@@ -66,16 +66,15 @@ class SetAside:
         """Why the object is not read; empty for almost all objects."""
         return UNREAD if any(not entry.content and entry.key == key for entry in self._entries()) else ""
 
-    def adding_object(self, key: ObjectKey) -> str:
-        namespace, _, name = key.name.rpartition("/")
-        return self._with(namespace, name, "", key.kind)
-
-    def adding(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
-        return self._with(pod.metadata.namespace, pod.metadata.name, _content(pod, claims), Pod.__name__)
-
-    def _with(self, namespace: str, name: str, content: str, kind: str) -> str:
+    def adding(self, subject: Pod | ObjectKey, claims: Sequence[ResourceClaim] = ()) -> str:
+        """The annotation with this pod, which has these claims, or with this object."""
         until = self._clock.wall().timestamp() + SECONDS
-        entry = SetAsideEntry(namespace, name, content, until, kind)
+        if isinstance(subject, Pod):
+            meta = subject.metadata
+            entry = SetAsideEntry(meta.namespace, meta.name, _content(subject, claims), until)
+        else:
+            namespace, _, name = subject.name.rpartition("/")
+            entry = SetAsideEntry(namespace, name, "", until, subject.kind)
         return msgspec.json.encode((*self._entries(), entry)[-MOST:]).decode()
 
     @property

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from math import ceil
-from typing import BinaryIO, Final
+from typing import Final
 
 from dra_extender.allocation.allocator import reply_to
 from dra_extender.allocation.requests import Filters
@@ -30,7 +30,9 @@ def main(seconds: float, memory: int, step_budget: int) -> None:
     """Reply until the input ends. `seconds` of CPU time per request, `memory` in bytes."""
     sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_tell)
-    requests, replies = _streams()
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what anybody prints goes to the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     programs, filters = Programs(), Filters()
@@ -50,14 +52,6 @@ def _answered(payload: bytes, memory: int, step_budget: int, programs: Programs,
         return reply_to(decode_request(payload, filters), step_budget, programs)
     except MemoryError:
         return Overrun(MEMORY, f"needs more than {memory // 2**20} MiB of memory")
-
-
-def _streams() -> tuple[BinaryIO, BinaryIO]:
-    """Input and output. What anybody prints goes to the log."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return requests, replies
 
 
 def _tell(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:

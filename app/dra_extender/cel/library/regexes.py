@@ -156,7 +156,10 @@ def find_all(meter: Meter, text: str, regex: str, limit: int = -1) -> list[str]:
     """At most `limit` matches; all when it is negative. An empty match right after another match does not count."""
     compiled = _compiled(regex, meter)
     if not regex:
-        return _empty_matches(meter, len(text) + 1 if limit < 0 else min(limit, len(text) + 1))
+        count = len(text) + 1 if limit < 0 else min(limit, len(text) + 1)  # before every character and at the end
+        meter.charge(count // _READ)
+        meter.room(count * REFERENCE)
+        return [""] * count
     matched: list[str] = []
     size = checked = 0
     for part in _matches(meter, compiled, text.encode()) if limit else ():
@@ -169,13 +172,6 @@ def find_all(meter: Meter, text: str, regex: str, limit: int = -1) -> list[str]:
             break
     meter.keep(matched, size)
     return matched
-
-
-def _empty_matches(meter: Meter, count: int) -> list[str]:
-    """The empty pattern matches before every character and at the end."""
-    meter.charge(count // _READ)
-    meter.room(count * REFERENCE)
-    return [""] * count
 
 
 def _matches(meter: Meter, compiled: Pattern, data: bytes) -> Iterator[str]:

@@ -102,7 +102,10 @@ def _parse(text: str, via_request: bool) -> Parts:
         raise ValueError("empty url")
     if text == "*":
         return Parts(path="*")
-    scheme, rest = _split_scheme(text)
+    if text.startswith(":"):
+        raise ValueError("missing protocol scheme")
+    found = _SCHEME.match(text)
+    scheme, rest = (found[0][:-1].lower(), text[found.end() :]) if found is not None else ("", text)
     rest, mark, query_text = rest.partition("?")
     query = query_text if mark else None
     if not rest.startswith("/"):
@@ -119,13 +122,6 @@ def _parse(text: str, via_request: bool) -> Parts:
         user, host = _parse_authority(scheme, authority)
     _unescape(rest)
     return Parts(scheme=scheme, user=user, host=host, path=rest, query=query)
-
-
-def _split_scheme(text: str) -> tuple[str, str]:
-    if text.startswith(":"):
-        raise ValueError("missing protocol scheme")
-    found = _SCHEME.match(text)
-    return (found[0][:-1].lower(), text[found.end() :]) if found is not None else ("", text)
 
 
 def _parse_authority(scheme: str, authority: str) -> tuple[str | None, str]:

@@ -57,16 +57,11 @@ def validate(view: View, changes: Changes) -> None:
     for number, key in enumerate(changes.without):
         pod_named(view.pods, key, f"withoutPods[{number}]", "name a pod as NAMESPACE/NAME")
     for item in changes.objects:
-        _validate_object(view, item)
-
-
-def _validate_object(view: View, item: HypotheticalObject) -> None:
-    meta = item.metadata
-    if not meta.name:
-        raise InvalidRequestError("", f"a {type(item).__name__} has no metadata.name", "give it one")
-    if isinstance(item, ResourceClaim):
-        known = view.ledger.get(meta.namespace, meta.name)
-        if known is not None and known.allocation is not None:
+        meta = item.metadata
+        if not meta.name:
+            raise InvalidRequestError("", f"a {type(item).__name__} has no metadata.name", "give it one")
+        claim = view.ledger.get(meta.namespace, meta.name) if isinstance(item, ResourceClaim) else None
+        if claim is not None and claim.allocation is not None:
             remedy = "give the claim another name, or delete its pods in the same request"
             raise InvalidRequestError("", f"ResourceClaim {meta.key} exists and is allocated", remedy)
 

@@ -334,7 +334,12 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
         except ApiError as error:
             raise _refused(pod, error) from None
         if existing is not None:
-            _require_ours(pod, existing, write)
+            # It must be the claim to create, stored by a write whose reply was lost.
+            owner = existing.metadata.controller
+            fresh = existing.allocation is None and not existing.metadata.deletion_timestamp
+            same = existing.spec.devices.requests == write.claim.spec.devices.requests
+            if owner is None or owner.uid != pod.metadata.uid or not fresh or not same:
+                raise BindFailure(IN_THE_WAY, "conflict")
             write.use_created(existing)
             return
 
@@ -359,12 +364,3 @@ async def write_pod_status(context: BindContext, pod: Pod, status: Mapping[str, 
 def _refused(pod: Pod, error: ApiError) -> BindFailure:
     log.warning("a claim for extended resources was refused", pod=pod.metadata.key, error=repr(error))
     return BindFailure("the API server refused the claim for extended resources")
-
-
-def _require_ours(pod: Pod, existing: ResourceClaim, write: ClaimWrite) -> None:
-    """Raises BindFailure unless the claim is the one to create, stored by a write whose reply was lost."""
-    owner = existing.metadata.controller
-    fresh = existing.allocation is None and not existing.metadata.deletion_timestamp
-    same = existing.spec.devices.requests == write.claim.spec.devices.requests
-    if owner is None or owner.uid != pod.metadata.uid or not fresh or not same:
-        raise BindFailure(IN_THE_WAY, "conflict")

@@ -104,8 +104,12 @@ class EarlyNominationController:
         else:
             self._queue.waits(pod)
         nomination = self.nominations.get(uid)
-        if nomination is not None:
-            self._compare(nomination, pod)
+        named = pod.status.nominated_node_name
+        if nomination is not None and named == nomination.node:
+            nomination.seen = True
+        elif nomination is not None and (nomination.seen or named):
+            self._forget(nomination, "cleared")
+            self._queue.failed(uid)
         self._news.set()
 
     def pod_removed(self, uid: str) -> None:
@@ -143,15 +147,6 @@ class EarlyNominationController:
                 EARLY_NOMINATIONS, "gone" if not node else "bound" if node == nomination.node else "elsewhere"
             )
         self._news.set()
-
-    def _compare(self, nomination: EarlyNomination, pod: Pod) -> None:
-        """Compare the nomination with what the watch shows on the pod."""
-        named = pod.status.nominated_node_name
-        if named == nomination.node:
-            nomination.seen = True
-        elif nomination.seen or named:
-            self._forget(nomination, "cleared")
-            self._queue.failed(nomination.uid)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -59,8 +59,12 @@ def prioritize(view: View, args: ExtenderArgs, tentative_plans: TentativePlans |
             if tentative_plans is not None:
                 _avoid_contested(view, tentative_plans, prefiltered, scores)
             _prefer_by_policy(view, prefiltered, scores)
-            if tentative_plans is not None:
-                _expect_best(view, tentative_plans, prefiltered, scores)
+            best = max(scores.values(), default=0)
+            favourites = [name for name, score in scores.items() if score == best]
+            if tentative_plans is not None and best > 0 and len(favourites) == 1:
+                plan = expected(view, prefiltered, favourites[0])
+                if plan is not None:
+                    tentative_plans.put(plan)
     elif view.placement is not None and (chosen := view.placement.choose(args.Pod, (), names)):
         scores[chosen] = MOST
     return list(map(HostPriority, scores.keys(), scores.values()))
@@ -145,17 +149,6 @@ def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iter
         return isinstance(after.plan(pending.claims, name), Plan)
     except (Deferred, TurnSpent):
         return True
-
-
-def _expect_best(
-    view: View, tentative_plans: TentativePlans, prefiltered: PreFilterState, scores: dict[str, int]
-) -> None:
-    best = max(scores.values(), default=0)
-    favourites = [name for name, score in scores.items() if score == best]
-    if best > 0 and len(favourites) == 1:
-        plan = expected(view, prefiltered, favourites[0])
-        if plan is not None:
-            tentative_plans.put(plan)
 
 
 def expected(view: View, prefiltered: PreFilterState, name: str) -> TentativePlan | None:
