@@ -102,7 +102,7 @@ class Ground:
         }
         self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
         self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
-        self.invariants = Invariants(self.client, self._claims)
+        self.invariants = Invariants(self.client, self._claims, self._pods)
         await self._set_up_nodes()
         for job in (self._pods, self._claims, self.invariants):
             self._tasks.append(asyncio.create_task(job.run()))

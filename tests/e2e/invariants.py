@@ -3,6 +3,9 @@
 Devices held twice are found on every single change of a claim, in the order of the API server. What needs several
 kinds of objects to be told (capacity, counters, pods and their claims) is found when two looks in a row agree, because
 two lists are never of the same moment.
+
+kube-controller-manager may create a claim twice when it loses the reply, and let the pod name the second one even after
+the pod was bound. No scheduler can help that: such pods are left out.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import Resource, resource_claims, resource_slices
+from dra_extender.scheduling.claims import claim_names
 from embedded_cluster.informer import Informer
 from embedded_cluster.invariants import violations
 from embedded_cluster.kubelet import obstacle
@@ -29,13 +33,16 @@ T = TypeVar("T")
 class Invariants:
     """`found` grows; `looks` counts the looks that succeeded."""
 
-    def __init__(self, client: KubeClient, claims: Informer[ResourceClaim]) -> None:
+    def __init__(self, client: KubeClient, claims: Informer[ResourceClaim], pods: Informer[FullPod]) -> None:
         self.found: list[str] = []
         self.looks = 0
         self._client = client
         self._claims = claims
         self._suspects: set[str] = set()
+        self._renamed: set[str] = set()
+        """UIDs of bound pods that name other claims than when they were bound."""
         claims.subscribe(self._claim_changed)
+        pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         """For ever."""
@@ -51,9 +58,13 @@ class Invariants:
             told = violations(self._claims.objects.values(), (), (), {})
             self._remember(sentence for sentence in told if "more than once" in sentence)
 
+    def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
+        if old is not None and new is not None and old.spec.node_name and claim_names(old) != claim_names(new):
+            self._renamed.add(new.metadata.uid)
+
     async def _look(self) -> None:
         # A pod is bound after its claims are reserved: claims listed later are never too old for it.
-        pods = await self._list(PODS)
+        pods = [pod for pod in await self._list(PODS) if pod.metadata.uid not in self._renamed]
         claims = await self._list(resource_claims("v1"))
         slices: list[ResourceSlice] = await self._list(resource_slices("v1"))
         nodes: dict[str, Node] = {node.metadata.name: node for node in await self._list(NODES)}

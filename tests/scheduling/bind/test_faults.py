@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from dra_extender.api.core import Pod, PodResourceClaimStatus, PodStatus
 from dra_extender.api.errors import (
     ApiError,
     ConflictError,
@@ -109,6 +111,31 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
     await world.settle(5.0)
     assert world.api.claim("c").allocation is None
     assert service.extender.view.ledger.holds() == ()
+
+
+@pytest.mark.parametrize("disconnected", [False, True])
+@pytest.mark.parametrize("operation", WRITES)
+async def test_a_pod_that_names_another_claim_meanwhile_is_not_bound_without_it(
+    world: World, small: Objects, operation: str, disconnected: bool
+) -> None:
+    """kube-controller-manager creates a claim twice when it loses the reply, and may name the second one later."""
+    claims = [make_claim(name, pod="p") for name in ("first", "second")]
+    spec = make_pod("p", resourceClaims=[{"name": "t", "resourceClaimTemplateName": "template"}])
+
+    def naming(claim: str) -> Pod:
+        status = PodStatus(resource_claim_statuses=(PodResourceClaimStatus("t", claim),))
+        return msgspec.structs.replace(spec, status=status)
+
+    service = world.service(*small, *claims, naming("first"))
+    if disconnected:
+        service.watch.disconnect([Pod])
+    world.api.hooks[operation] = lambda: world.api.put(naming("second"))
+    assert await service.bind(world.api.pod("p"), "n1") == failure.OTHER_CLAIMS
+    assert world.api.claim("first").allocation is None
+    service.watch.reconnect()
+    await world.settle(5.0)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert len(devices(world.api.claim("second"))) == 1
 
 
 async def test_waiting_ends_when_the_pod_is_deleted(world: World, pending: Objects) -> None:

@@ -4,6 +4,8 @@ Promises
 - The decision and the holds happen in one step of the event loop.
 - Order of writes: finalizer and status of each claim, then the binding. Before the binding the watch has shown these
   writes and no earlier rival, all claims are allocated and reserved for the pod, and all devices are ready.
+- The binding requires a version of the pod that names the claims of the decision: kube-controller-manager may create a
+  claim twice, and name the second one later.
 - The attempt succeeds only when the API server has the binding. While the API server may have it, nothing is rolled
   back.
 - It ends, whatever the API server does: what stays unknown or cannot be rolled back goes to `PendingRollbacks`, with
@@ -64,6 +66,8 @@ class Attempt:
         """The resourceVersion of the pod that the binding requires, from before the claims were written or marked."""
         self._newest = ""
         """The pod's resourceVersion as read last."""
+        self._names: list[str] = []
+        """The claims that the pod named when the decision was made."""
         self._in_doubt_until = 0.0
         """Until then (monotonic seconds) a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
@@ -170,6 +174,7 @@ class Attempt:
             holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
+        self._names = claim_names(decision.prefiltered.pod)
         self._context.expect(pod, decision.statuses, self.node)
         self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
@@ -193,6 +198,7 @@ class Attempt:
     async def _write(self, decision: NodeAllocation) -> None:
         pod, created, requests = decision.prefiltered.pod, self._extended, decision.requests
         pod = self._view.pods.get(self._uid) or pod
+        self._require_same_claims(pod)
         status = patch_of(pod, decision.statuses)
         if created is not None and requests is not None:
             if created.allocation is not None:
@@ -340,7 +346,15 @@ class Attempt:
         self._newest = pod.metadata.resource_version
         if self._is_outdated:
             self._in_doubt_until = 0.0  # what was sent cannot arrive any more
-        return pod.spec.node_name == self.node
+        if pod.spec.node_name == self.node:
+            return True
+        self._require_same_claims(pod)
+        return False
+
+    def _require_same_claims(self, pod: Pod) -> None:
+        """Raises BindFailure when the pod names other claims than those that were allocated for it."""
+        if self._view.uses_devices(pod) and claim_names(pod) != self._names:
+            raise BindFailure(failure.OTHER_CLAIMS, "conflict")
 
     async def _undo(self, problem: BindFailure) -> str:
         """Roll back what the attempt wrote; the error text for the scheduler."""
