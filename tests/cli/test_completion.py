@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.cli.completion import kubectl_words
-from dra_extender.cli.main import app
+from dra_extender.cli.main import app, kubectl_words
 
 ROOT = Path(__file__).parents[2]
 

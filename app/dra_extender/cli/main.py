@@ -1,16 +1,24 @@
-"""All commands under one name. `questions` has the commands that answer questions; each other command has a module."""
+"""All commands under one name. `questions` has the commands that answer questions; each other command has a module.
+
+Promises of completion, for shells and for kubectl, which calls a plugin's `kubectl_complete-…`: typer alone finds the
+completions, from the declared commands; no cluster is read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from typer.completion import get_completion_inspect_parameters
 
-from dra_extender.cli import allocate, completion, demo, questions, serve, snapshot
+from dra_extender.cli import allocate, demo, questions, serve, snapshot
 from dra_extender.cli.questions import Answering, Source, command
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import ErrorPlace, tolerate
@@ -90,15 +98,41 @@ def main() -> None:
     sys.setrecursionlimit(FRAMES)  # for deep selectors
     tolerate(_log_unexpected)
     name = "kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender"
-    asked = completion.variable(name)
+    asked = _variable(name)
     if asked in os.environ:
-        completion.know_shells()
+        get_completion_inspect_parameters()  # registers the shells, as typer does with its own completion options
     app(prog_name=name, complete_var=asked)
 
 
 def kubectl_complete() -> None:
     """The entry point of `kubectl_complete-dra`, which kubectl asks what may follow `kubectl dra …`."""
-    sys.stdout.write(completion.kubectl_words(app, sys.argv[1:]) + "\n")
+    sys.stdout.write(kubectl_words(app, sys.argv[1:]) + "\n")
+
+
+_NO_FILES: Final = ":4"
+"""Cobra's directive at the end of an answer: do not complete file names."""
+_FILES: Final = ":0"
+
+
+def kubectl_words(main: Callable[..., object], words: Sequence[str]) -> str:
+    """The answer that kubectl reads: a line for each word that completes the last one, and a directive."""
+    name = "kubectl-dra"
+    os.environ |= {
+        _variable(name): "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_ARGS": shlex.join([name, *words]),
+    }
+    get_completion_inspect_parameters()
+    found = io.StringIO()
+    with contextlib.redirect_stdout(found), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        main(prog_name=name, complete_var=_variable(name))
+    offered = [line for line in found.getvalue().splitlines() if line.strip()]
+    return "\n".join([*offered, _NO_FILES if offered else _FILES])
+
+
+def _variable(name: str) -> str:
+    """The environment variable in which a shell's script passes its request to the command of this name."""
+    return f"_{name.replace('-', '_').replace(' ', '_').upper()}_COMPLETE"
 
 
 def _log_unexpected(place: ErrorPlace, problem: Exception, about: dict[str, object]) -> None:
