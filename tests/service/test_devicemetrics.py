@@ -200,4 +200,4 @@ async def test_a_refused_pod_is_pending_by_its_rule(world: World, service: Servi
     assert not (await world.filter(service, pod))["NodeNames"]
     await until(lambda: engine.diagnoses.rule(pod["metadata"]["uid"]))
     await engine.device_metrics.count()
-    assert Reading("pending_pods", 1, "offered") in engine.device_metrics.readings()
+    assert Reading("pending_pods", 1, ("offered",)) in engine.device_metrics.readings()

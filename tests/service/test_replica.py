@@ -182,7 +182,7 @@ def test_a_standby_says_who_leads_and_is_fine_where_calls_are_forwarded(forwards
 
 def test_before_there_is_an_engine_the_metrics_say_that_it_is_not_ready() -> None:
     replica = Replica()
-    found = {reading.name: reading.value for reading in replica.readings() if not reading.label}
+    found = {reading.name: reading.value for reading in replica.readings() if not reading.labels}
     assert found == {"ready": 0.0, "leader": 1.0, "set_backs_total": 0.0}
 
 

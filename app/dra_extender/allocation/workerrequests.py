@@ -105,6 +105,13 @@ class Overrun(msgspec.Struct, frozen=True, tag="overrun"):
 WorkerReply = CompileReply | EvaluateReply | SearchReply | Overrun
 
 
+class TimedReply(msgspec.Struct, frozen=True):
+    """A reply, and the seconds of CPU time that it took."""
+
+    reply: WorkerReply
+    seconds: float
+
+
 class Answered(msgspec.Struct, frozen=True, eq=False):
     request: WorkerRequest
     reply: WorkerReply

@@ -204,7 +204,6 @@ def is_sortable(value: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """A value in an error message."""
     if value.__class__ is str:
         return shown(value)
     return f"{value}" if value.__class__ in (int, UInt, float) else type_name(value)

@@ -205,7 +205,6 @@ def _tokens(expression: str) -> list[Token]:
 
 
 def _quoted(word: str) -> str:
-    """As a string of the language."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

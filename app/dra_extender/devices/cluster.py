@@ -313,7 +313,6 @@ class Cluster:
         return self._drop(event.key)
 
     def _drop(self, key: ObjectKey) -> bool:
-        """Remove an object from the inventory, or a PodGroup."""
         drop = self._drops.get(key.kind)
         return drop is not None and drop(key.name)
 

@@ -46,7 +46,6 @@ class ChangeLog:
         return self._first + len(self._notes)
 
     def note(self, node: int) -> None:
-        """The node with this index changed."""
         self._notes.append(node)
         if len(self._notes) > self._capacity:
             kept = self._notes[len(self._notes) // 2 :]

@@ -100,7 +100,6 @@ class PublishedPool:
         return made
 
     def put(self, published: ResourceSlice, device_lists: DeviceLists, rules: TaintRules) -> None:
-        """Add or replace a slice."""
         name = published.metadata.name
         if name in self.slices:
             self._unindex(name)

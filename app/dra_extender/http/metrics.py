@@ -202,8 +202,8 @@ SPECS: Final[tuple[Spec, ...]] = (
 _BY_NAME = {spec.name: spec for spec in SPECS}
 
 
-def _undeclared(name: str, label: object) -> None:
-    unexpected("metrics", ValueError(f"{name} with label {label!r} is not declared"))
+def _undeclared(name: str, labels: tuple[str, ...]) -> None:
+    unexpected("metrics", ValueError(f"{name} with labels {labels} is not declared"))
 
 
 class _Readings(Collector):
@@ -215,7 +215,7 @@ class _Readings(Collector):
         for reading in self._read():
             spec = _BY_NAME.get(reading.name)
             if spec is None or not spec.read or len(reading.labels) != len(spec.labels):
-                _undeclared(reading.name, reading.label)
+                _undeclared(reading.name, reading.labels)
                 continue
             if spec.name not in families:
                 families[spec.name] = _family(spec)
@@ -277,7 +277,7 @@ class Metrics:
         """The series; None if its labels are not declared."""
         series = self._series.get((name, *labels))
         if series is None:
-            _undeclared(name, labels if len(labels) > 1 else labels[0])
+            _undeclared(name, labels)
         return series
 
     def _metric(self, spec: Spec) -> Any:

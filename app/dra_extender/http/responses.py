@@ -75,7 +75,6 @@ async def send_response(send: Send, response: RawResponse, extra: Mapping[bytes,
 
 
 def encoded(answer: msgspec.Struct, status: int = 200) -> Response:
-    """The struct as a JSON response of a FastAPI route."""
     return Response(msgspec.json.encode(answer), status, media_type="application/json")
 
 

@@ -14,8 +14,6 @@ class InvalidRequestError(ValueError):
     def __init__(self, field: str, problem: str, remedy: str = "") -> None:
         super().__init__(f"{problem}: {remedy}" if remedy else problem)
         self.field = field
-        self.problem = problem
-        self.remedy = remedy
 
     @property
     def sentence(self) -> str:

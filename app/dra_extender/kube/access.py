@@ -97,7 +97,6 @@ def permissions_for_extended_resources() -> tuple[Permission, ...]:
 
 
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
-    """What the requeue claim needs."""
     why = "wake pods that were refused"
     return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
 
@@ -112,7 +111,6 @@ def permissions_for_readers() -> tuple[Permission, ...]:
 
 
 def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
-    """What leader election needs."""
     group, why = "coordination.k8s.io", "elect a leader"
     return (
         Permission("create", group, "leases", why, namespace=namespace),

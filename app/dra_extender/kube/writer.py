@@ -59,7 +59,7 @@ class RequeueClaim(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Writes claims, pods and events through one client."""
+    """Writes claims, pods and events through one client, as `scheduling.ports.Ports` describes."""
 
     def __init__(self, client: KubeClient, served: Served, events: EventRecorder, requeue_claim: RequeueClaim) -> None:
         self._client = client
@@ -78,7 +78,6 @@ class Writer:
         return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
 
     async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Take the delete-protection finalizer away; a claim that is being deleted is gone then."""
         finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
         return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
 
@@ -112,7 +111,6 @@ class Writer:
         return await self._patch(claim, {"metadata": _at(claim) | {"annotations": dict(annotations)}})
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
-        """Clear allocation, reservations and device status."""
         cleared = {"allocation": None, "reservedFor": None, "devices": None}
         return await self._patch(claim, {"metadata": _at(claim), "status": cleared}, "status")
 
@@ -123,12 +121,10 @@ class Writer:
             return None
 
     async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
-        """Create a claim from its JSON (metadata and spec), in the version that is served."""
         whole = {"apiVersion": self._claims.api_version, "kind": "ResourceClaim", **body}
         return self._claim(await self._client.create(self._claims.path(namespace), encode(whole)))
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
-        """Delete the claim if it still is the same one. Gone already is fine."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _at(claim)}
         try:
             await self._client.delete(
@@ -140,9 +136,6 @@ class Writer:
     # --- pods
 
     async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
-        """Bind the pod with this UID at this resourceVersion, at any if `version` is empty. ConflictError when it is
-        another pod or version, or already bound (even to the same node).
-        """
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -158,7 +151,6 @@ class Writer:
             return None
 
     async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
-        """Merge these fields into the pod's status if it still is the same pod. None takes away."""
         body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": to_builtins(status)})
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
         return _decoded(PODS, await self._client.patch(path, body, STRATEGIC_PATCH))
@@ -196,9 +188,6 @@ class Writer:
         return found.status.nominated_node_name if same and ours else ""
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
-        """Ask for the pod's end, if it still is the same one. DisruptionBudgetError when a budget forbids it, a
-        NotFoundError when it is gone, a ConflictError when another one has its name. `dry_run`: do nothing.
-        """
         meta = pod.metadata
         eviction = {
             "apiVersion": "policy/v1",
@@ -225,7 +214,6 @@ class Writer:
         *,
         action: str = "Scheduling",
     ) -> None:
-        """Fire and forget."""
         resource: Resource[Any] = PODS if isinstance(regarding, Pod) else self._claims
         reference = ObjectReference(
             kind=resource.kind,

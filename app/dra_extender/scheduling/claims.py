@@ -182,7 +182,9 @@ def examine(
         if in_flight(claim):
             found: Unschedulable | Failure | None = Unschedulable(in_flight_reason(claim), awaiting=claim.metadata.uid)
         elif claim.allocation is not None:
-            found = _full(claim, pod, features)
+            full = len(claim.status.reserved_for) >= MAX_CONSUMERS
+            joins = full and not claim.reserved_for(consumer(claim, pod, features).uid)
+            found = Unschedulable(full_reason(claim)) if joins else None
         else:
             unusable = (_unusable(claim, each, classes, features) for each in claim.spec.devices.requests)
             found = next((each for each in unusable if each is not None), None)
@@ -214,13 +216,6 @@ def unreadable_reason(claim: ResourceClaim) -> str:
 def full_reason(claim: ResourceClaim) -> str:
     """When the claim has no room for another consumer."""
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
-
-
-def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Unschedulable | None:
-    consumers = claim.status.reserved_for
-    if len(consumers) < MAX_CONSUMERS or claim.reserved_for(consumer(claim, pod, features).uid):
-        return None
-    return Unschedulable(full_reason(claim))
 
 
 def _unusable(

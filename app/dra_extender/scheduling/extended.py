@@ -240,17 +240,12 @@ def claim_body(pod: Pod, claim: ResourceClaim) -> dict[str, Any]:
     }
 
 
-def is_extended_claim(claim: ResourceClaim) -> bool:
-    """Whether the claim was made for extended resources."""
-    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
-
-
 def existing_claim(pod: Pod, owned: Iterable[ResourceClaim]) -> ResourceClaim | None:
     """The pod's claim from an earlier attempt. `owned`: the claims whose controller is the pod."""
     for claim in owned:
         owner = claim.metadata.controller
         ours = (claim.metadata.namespace, owner and owner.name) == (pod.metadata.namespace, pod.metadata.name)
-        if ours and is_extended_claim(claim):
+        if ours and claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true":
             return claim
     return None
 
@@ -272,13 +267,11 @@ class ResourceNames:
         """Other names, and since when pods ask for them (monotonic seconds)."""
 
     def class_seen(self, device_class: DeviceClass) -> None:
-        """A class came or changed."""
         if device_class.spec.extended_resource_name:
             self._provided.add(device_class.spec.extended_resource_name)
         self.classes_changed()
 
     def classes_changed(self) -> None:
-        """A class came, changed or went."""
         self._class_names = None
 
     def asked_for(self, names: Iterable[str]) -> None:

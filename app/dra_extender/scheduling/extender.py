@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import msgspec
@@ -49,7 +50,7 @@ from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.setaside import SetAside
 from dra_extender.scheduling.tentativeplans import TentativePlans
-from dra_extender.scheduling.turns import QueryBudgets
+from dra_extender.scheduling.turns import query_budgets
 from dra_extender.scheduling.verbs.filter import FilterVerb
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
@@ -96,7 +97,7 @@ class Extender:
             binding=MappingProxyType(binding),
             clearing=clearing,
             is_abandoned=idle.is_abandoned,
-            budgets=QueryBudgets(replies, config, limited=workers is not None),
+            budgets=partial(query_budgets, replies, config, limited=workers is not None),
             placement=placement.placement if placement is not None else None,
             kept=self.gangs.kept_from,
             values=self.gangs.plans.values,

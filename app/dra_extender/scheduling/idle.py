@@ -83,7 +83,6 @@ class Unseen:
         self._since: dict[str, float] = {}
 
     def replied(self, uid: str) -> None:
-        """A reply brought the claim."""
         self._since.setdefault(uid, self._clock.monotonic())
 
     def looked_up(self, uid: str) -> None:

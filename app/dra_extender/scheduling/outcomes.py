@@ -275,13 +275,8 @@ UNDIAGNOSED: Final = "not diagnosed"
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A value of a metric that is read at a scrape. `label`: the value of its label, or the values of its labels."""
+    """A value of a metric that is read at a scrape. `labels`: the values of its labels."""
 
     name: str
     value: float
-    label: str | tuple[str, ...] = ""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The values of all labels."""
-        return self.label if isinstance(self.label, tuple) else (self.label,) if self.label else ()
+    labels: tuple[str, ...] = ()

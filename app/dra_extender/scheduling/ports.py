@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from dra_extender.allocation.workerrequests import WorkerReply, WorkerRequest
+from dra_extender.allocation.workerrequests import TimedReply, WorkerRequest
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
@@ -78,8 +78,8 @@ class Ports(Protocol):
         """
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
-        """POST an Eviction with the pod's UID as precondition. A budget that forbids it is a DisruptionBudgetError.
-        `dry_run`: whether it would be allowed now.
+        """POST an Eviction with the pod's UID as precondition. A budget that forbids it is a DisruptionBudgetError, a
+        pod that is gone a NotFoundError, another pod of its name a ConflictError. `dry_run`: would it be allowed?
         """
 
     def record_event(
@@ -97,16 +97,6 @@ class Ports(Protocol):
         """Annotate the requeue claim: kube-scheduler then retries all unschedulable pods."""
 
 
-class Worked(Protocol):
-    """What a worker came to, and the seconds of CPU time that it took."""
-
-    @property
-    def reply(self) -> WorkerReply: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-
 class Workers(Protocol):
     """Answers requests that are too large for the event loop."""
 
@@ -114,7 +104,7 @@ class Workers(Protocol):
     def capacity(self) -> int:
         """How many questions are answered at the same time."""
 
-    async def answer(self, question: WorkerRequest) -> Worked:
+    async def answer(self, question: WorkerRequest) -> TimedReply:
         """The answer, `Overrun` when a limit ends the work. Does not raise."""
 
 

@@ -32,7 +32,6 @@ class TentativePlan(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def planned(self) -> Iterator[Planned]:
-        """Each claim with what it would get."""
         return zip(self.claims, self.allocations, strict=True)
 
     @cached_property

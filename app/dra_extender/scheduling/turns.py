@@ -18,8 +18,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final, TypeVar, overload
 
-import msgspec
-
 from dra_extender.allocation.budget import CallState, CountingBudget, Deferred, TurnBudget, TurnSpent, WorkBudget
 from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.scheduling.config import SchedulingConfig
@@ -71,22 +69,16 @@ def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Turns[T]:
     raise ValueError("out of budgets")
 
 
-class QueryBudgets(msgspec.Struct, frozen=True):
-    """Makes the budgets of questions. Questions read the replies of workers, and never defer work to them."""
-
-    replies: WorkerReplies
-    config: SchedulingConfig
-    limited: bool = True
-    """False: one turn suffices for everything, because nothing else runs."""
-
-    def __call__(self) -> Iterator[WorkBudget]:
-        """The budgets of one question, turn by turn. From `call_work` on, what a turn does not decide is Deferred."""
-        while not self.limited:
-            yield CountingBudget()
-        turn_work, ceiling, call = self.config.turn_work, self.config.question_work, CallState()
-        for turn in count(1):
-            last = turn * turn_work >= self.config.call_work
-            yield TurnBudget(self.replies, allowance=turn_work, ceiling=ceiling, last=last, call=call)
+def query_budgets(replies: WorkerReplies, config: SchedulingConfig, *, limited: bool = True) -> Iterator[WorkBudget]:
+    """The budgets of one question, turn by turn. A question reads the replies of workers, and never defers work to
+    them: from `call_work` on, what a turn does not decide is Deferred. Not `limited`: one turn suffices for everything.
+    """
+    while not limited:
+        yield CountingBudget()
+    turn_work, ceiling, call = config.turn_work, config.question_work, CallState()
+    for turn in count(1):
+        last = turn * turn_work >= config.call_work
+        yield TurnBudget(replies, allowance=turn_work, ceiling=ceiling, last=last, call=call)
 
 
 class QueryBudget:

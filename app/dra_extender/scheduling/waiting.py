@@ -28,7 +28,6 @@ class Signals:
         return len(self._waiting)
 
     def notify(self, key: str) -> None:
-        """Something about `key` changed."""
         for event in self._waiting.get(key, ()):
             event.set()
 

@@ -80,7 +80,6 @@ class AllocationAudit:
         self._current = found
 
     async def run(self) -> None:
-        """Check periodically, until cancelled."""
         while True:
             started = time.perf_counter()
             self.check()

@@ -88,7 +88,6 @@ class DeviceMetrics:
         self._readings: tuple[Reading, ...] = ()
 
     async def run(self) -> None:
-        """Count periodically, until cancelled."""
         while True:
             seconds = _USUAL
             try:
@@ -113,7 +112,7 @@ class DeviceMetrics:
     def counting(self) -> Turns[None]:
         counts = yield from counting_devices(self._view)
         rules = yield from self._pending_by_rule()
-        pods = (Reading("pending_pods", count, rule) for rule, count in sorted(rules.items()))
+        pods = (Reading("pending_pods", count, (rule,)) for rule, count in sorted(rules.items()))
         self._readings = (*self._of_devices(counts), *self._of_shares(counts), *pods)
 
     def readings(self) -> tuple[Reading, ...]:

@@ -90,12 +90,12 @@ class WatchHealth:
 
     def readings(self) -> Iterator[Reading]:
         for kind in self._progress():
-            yield Reading("objects", kind.objects, kind.kind)
-            yield Reading("undecodable_objects", kind.undecodable, kind.kind)
-            yield Reading("watch_gap_seconds", kind.behind, kind.kind)
-            yield Reading("lists_total", kind.lists, kind.kind)
-            yield Reading("watches_total", kind.watches, kind.kind)
-            yield Reading("watch_events_total", kind.events, kind.kind)
+            yield Reading("objects", kind.objects, (kind.kind,))
+            yield Reading("undecodable_objects", kind.undecodable, (kind.kind,))
+            yield Reading("watch_gap_seconds", kind.behind, (kind.kind,))
+            yield Reading("lists_total", kind.lists, (kind.kind,))
+            yield Reading("watches_total", kind.watches, (kind.kind,))
+            yield Reading("watch_events_total", kind.events, (kind.kind,))
 
 
 class Engine:

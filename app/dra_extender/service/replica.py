@@ -144,7 +144,7 @@ class Replica:
         if self.engine is not None:
             yield from self.engine.readings()
         for place, number in counts().items():
-            yield Reading("unexpected_errors_total", number, place)
+            yield Reading("unexpected_errors_total", number, (place,))
 
     def unknown(self) -> str:
         """Why the present state of the cluster is not known; empty when it is. A standby knows it."""

@@ -17,11 +17,11 @@ from typing import Final
 
 from dra_extender.allocation.allocator import reply_to
 from dra_extender.allocation.requests import Filters
-from dra_extender.allocation.workerrequests import Overrun, WorkerReply
+from dra_extender.allocation.workerrequests import Overrun, TimedReply, WorkerReply
 from dra_extender.cel import Programs
 from dra_extender.limits import FRAMES
 from dra_extender.unexpected import ErrorPlace, tolerate
-from dra_extender.workers.wire import HEADER, TimedReply, decode_request, encode_reply, length
+from dra_extender.workers.wire import HEADER, decode_request, encode_reply, length
 
 MEMORY: Final = "memory"
 

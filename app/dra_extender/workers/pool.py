@@ -21,9 +21,9 @@ from typing import Final, Self
 import structlog
 
 import dra_extender
-from dra_extender.allocation.workerrequests import Overrun, WorkerRequest, kind_of
+from dra_extender.allocation.workerrequests import Overrun, TimedReply, WorkerRequest, kind_of
 from dra_extender.workers import WorkerLimits
-from dra_extender.workers.wire import HEADER, TimedReply, WireError, decode_reply, encode_request, frame, length
+from dra_extender.workers.wire import HEADER, WireError, decode_reply, encode_request, frame, length
 
 ENDING_SECONDS: Final = 1.0
 """How long a process that closes its output may take to end."""

@@ -27,7 +27,7 @@ from dra_extender.allocation.workerrequests import (
     CompileRequest,
     EvaluateRequest,
     SearchRequest,
-    WorkerReply,
+    TimedReply,
     WorkerRequest,
 )
 from dra_extender.api.features import FeatureGates
@@ -59,13 +59,6 @@ class SearchWire(msgspec.Struct, frozen=True, eq=False):
     view: NodeView
     held: Mapping[PoolID, PoolHoldings]
     filters: int
-
-
-class TimedReply(msgspec.Struct, frozen=True):
-    """A reply, and the seconds of CPU time that it took."""
-
-    reply: WorkerReply
-    seconds: float
 
 
 _UNREADABLE: Final = (pickle.UnpicklingError, EOFError, ImportError, AttributeError, LookupError, TypeError, ValueError)

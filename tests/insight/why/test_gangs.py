@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from dra_extender.insight.why.gangs import trials_of
 from dra_extender.insight.why.text import event_of
 from dra_extender.insight.why.waiting import waiting
 from dra_extender.scheduling.gangs.attributes import SAME
-from dra_extender.scheduling.turns import QueryBudget, QueryBudgets, run_at_once
+from dra_extender.scheduling.turns import QueryBudget, query_budgets, run_at_once
 from tests.support.counting import calls
 from tests.support.diagnosis.gangscenes import (
     CLASS,
@@ -141,7 +142,7 @@ def test_it_is_said_how_many_pods_fit_which_does_not_and_what_helps(
     view = Scene(documents).view()
     pod = view.pods.named("default", MEMBER)
     assert pod is not None
-    in_turns = msgspec.structs.replace(view, budgets=QueryBudgets(WorkerReplies(), view.config))
+    in_turns = msgspec.structs.replace(view, budgets=partial(query_budgets, WorkerReplies(), view.config))
     for found in (diagnose(view, pod), diagnose(in_turns, pod)):
         assert (found.state, found.rule) == ("refused", "gang")
         assert found.summary == f"gang default/g: {reason}"

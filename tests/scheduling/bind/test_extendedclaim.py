@@ -9,7 +9,7 @@ from dra_extender.api.errors import ConflictError, OutcomeUnknownError, Rejected
 from dra_extender.api.events import Undecodable
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import EXTENDED_RESOURCE_CLAIM_ANNOTATION, ResourceClaim
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.config import SchedulingConfig
@@ -38,7 +38,8 @@ def nodes(**allocatable: str) -> Objects:
 
 
 def made(world: World) -> list[ResourceClaim]:
-    return [claim for claim in world.api.all(ResourceClaim) if extended.is_extended_claim(claim)]
+    claims = world.api.all(ResourceClaim)
+    return [claim for claim in claims if EXTENDED_RESOURCE_CLAIM_ANNOTATION in claim.metadata.annotations]
 
 
 async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.insight.manifests import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.turns import QueryBudgets
+from dra_extender.scheduling.turns import query_budgets
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import view_of
@@ -28,7 +29,7 @@ POD: Final = "p"
 def served(objects: Iterable[KubernetesObject]) -> View:
     """The state of a service with these objects, whose questions have the budgets of a service."""
     config = SchedulingConfig()
-    return view_of(objects, FeatureGates(), config, budgets=QueryBudgets(WorkerReplies(), config))
+    return view_of(objects, FeatureGates(), config, budgets=partial(query_budgets, WorkerReplies(), config))
 
 
 # --- the hostile things of the catalogue ------------------------------------------------------------------------------

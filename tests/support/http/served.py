@@ -72,7 +72,7 @@ class Served:
         self.unavailable = ""
         self.checks = [Check(name="sync", ok=True)]
         self.kubernetes = ("v1.36.2", "v1", "http://api")
-        self.metrics.read_from(lambda: [Reading("ready", 1.0), Reading("objects", 3.0, "Node")])
+        self.metrics.read_from(lambda: [Reading("ready", 1.0), Reading("objects", 3.0, ("Node",))])
         self.url = ""
 
     def live(self) -> Sequence[Check]:

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 
 from dra_extender.allocation.allocator import reply_to
-from dra_extender.allocation.workerrequests import Overrun, RequestKind, WorkerRequest, kind_of
-from dra_extender.workers.wire import HEADER, TimedReply, decode_reply, decode_request, encode_reply, encode_request
+from dra_extender.allocation.workerrequests import Overrun, RequestKind, TimedReply, WorkerRequest, kind_of
+from dra_extender.workers.wire import HEADER, decode_reply, decode_request, encode_reply, encode_request
 
 NEVER = -1.0
 

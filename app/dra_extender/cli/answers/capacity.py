@@ -25,7 +25,6 @@ SCHEDULER: Final = "dra-scheduler"
 
 
 async def answer_headroom(given: HeadroomOptions) -> int:
-    """Print how many more pods fit. Returns the exit status."""
     if bool(given.device_class) == bool(given.filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
     text = text_of_option(given.filename)
@@ -46,7 +45,6 @@ async def answer_headroom(given: HeadroomOptions) -> int:
 
 
 async def answer_what_if(given: WhatIfOptions) -> int:
-    """Print which pods would fit. Returns the exit status."""
     if given.pod and given.filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     namespace = given.namespace or given.default_namespace()
@@ -80,7 +78,6 @@ def added_node(text: str) -> tuple[str, int]:
 
 
 async def answer_compact(given: CompactOptions) -> int:
-    """Print which pods to evict. Returns the exit status."""
     if bool(given.pod) == bool(given.filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)

@@ -48,7 +48,6 @@ Paint = Callable[[int, str], str]
 
 
 async def list_devices(given: DevicesOptions) -> int:
-    """Print the devices. Returns the exit status."""
     wanted = msgspec.convert({**_filter(given), "states": given.state or ()}, DeviceQuery)
     cluster = await cluster_of(given)
     found = _report(cluster, wanted)
@@ -58,7 +57,6 @@ async def list_devices(given: DevicesOptions) -> int:
 
 
 async def sum_devices(given: TopOptions) -> int:
-    """Print the sums. Returns the exit status."""
     wanted = msgspec.convert(_filter(given), DeviceQuery)
     cluster = await cluster_of(given)
     found = _report(cluster, wanted)
@@ -103,7 +101,6 @@ def _listed(found: DeviceReport, *, wide: bool) -> str:
 
 
 async def audit(given: AuditOptions) -> int:
-    """Print what is allocated twice. Returns the exit status."""
     cluster = await cluster_of(given)
     ledger = cluster.ledger
     found = ledger.violations()
@@ -195,6 +192,5 @@ def _count(totals: DeviceTotals, state: DeviceState) -> int:
 
 
 def summed(totals: DeviceTotals) -> str:
-    """The totals in words."""
     parts = [f"{_count(totals, state)} {state}" for state in STATES if _count(totals, state)]
     return f"{counted(totals.devices, 'device')}: {', '.join(parts)}; {totals.fill:.0f}% taken"

@@ -39,7 +39,6 @@ class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def answer(given: SelectorOptions) -> int:
-    """Print which devices match. Returns the exit status."""
     if given.batch:
         return _batch()
     if given.expression is None:

@@ -40,7 +40,6 @@ _KINDS: Final = ("pod", "pods", "po")
 
 
 async def answer(given: WhyOptions) -> int:
-    """Print why the pods are not scheduled. Returns the exit status."""
     if given.pod and given.filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     listing = not given.pod and not given.filename

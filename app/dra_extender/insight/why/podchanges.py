@@ -204,7 +204,6 @@ def _kind(resource: str) -> str:
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
-    """The same amount of another resource."""
     name, resources = resource.name, resource.resources
     requests = {other if key == name else key: amount.text for key, amount in resources.requests.items()}
     limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}

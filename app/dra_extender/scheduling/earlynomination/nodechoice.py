@@ -55,7 +55,6 @@ class NodeList:
         return list(self._by_score[max(self._by_score)]) if self._by_score else ()
 
     def drop(self, name: str) -> None:
-        """The pods no longer fit on the node."""
         for score, names in self._by_score.items():
             if name in names:
                 names.remove(name)

@@ -169,7 +169,6 @@ class EarlyNominationQueue:
         self._tried.pop(uid, None)
 
     def tried(self, pod: Pod) -> None:
-        """A scheduler asks about the pod."""
         uid = pod.metadata.uid
         if len(self._callers) < CALLERS:
             self._callers.add(pod.spec.scheduler_name)
@@ -209,11 +208,9 @@ class EarlyNominationQueue:
         view, uid = self._view, pod.metadata.uid
         if uid not in self._waiting or uid in self._tried or uid in view.binding:
             return False
+        if self._stale.get(uid) == pod.metadata.resource_version or not self._pauses.over(uid):
+            return False
         if self._has_preempted(uid) or not self._may_be_eligible(pod):
-            return False
-        if self._stale.get(uid) == pod.metadata.resource_version:
-            return False
-        if not self._pauses.over(uid):
             return False
         return view.clock.wall().timestamp() - self._waiting.since(uid) >= QUEUED_SECONDS
 

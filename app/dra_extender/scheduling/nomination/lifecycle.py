@@ -105,7 +105,6 @@ class Evictions:
         return victim.metadata.uid in self._refused
 
     def evicted(self, victim_uid: str) -> bool:
-        """True when the API server accepted the eviction."""
         return victim_uid in self._evicted
 
     async def evict(self, victim: Pod, preemptor: Pod, node: str, devices: Sequence[DeviceID]) -> bool:
