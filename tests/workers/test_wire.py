@@ -114,7 +114,7 @@ def test_what_is_known_of_selectors_goes_with_a_search() -> None:
     sent = decode_request(sent_bytes(question))
     assert isinstance(sent, SearchRequest)
     first = sent.prepared.requests[0].asks[0].filter
-    assert all(first in device.model.memo for device in sent.view.devices)
+    assert all(first.key in device.model.memo for device in sent.view.devices)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"type":"who"}', b'{"type":"compile"}', b"[" * 100_000])

@@ -60,10 +60,10 @@ _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 class DeviceFilter:
     """The conditions of one request on single devices; requests with equal conditions share it.
 
-    `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object, so caches use the
-    filter as a key. `begun` has the selectors that are compiled so far, and `compiled` has them when all are compiled.
-    `reads`: what each expression reads. So a turn of a call continues where the previous turn stopped. `signatures` is
-    made from all reads. `answers`: the answers of the filter by signature.
+    `class_selectors` and `selectors` are expressions. Equal filters of one `Filters` are one object. Objects that may
+    live longer remember answers by its `key`. `begun` has the selectors that are compiled so far, and `compiled` has
+    them when all are compiled. `reads`: what each expression reads. So a turn of a call continues where the previous
+    turn stopped. `signatures` is made from all reads. `answers`: the answers of the filter by signature.
 
     `programs` remembers compiled selectors.
 
@@ -71,8 +71,8 @@ class DeviceFilter:
     """
 
     __slots__ = (
-        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "programs",
-        "reads", "room", "selectors", "signatures", "size", "tolerations",
+        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "key",
+        "programs", "reads", "room", "selectors", "signatures", "size", "tolerations",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class DeviceFilter:
         owner: Filters,
     ) -> None:
         self._owner = ref(owner)
+        self.key: Hashable = object()
         self.programs = owner.programs
         self.class_selectors = class_selectors
         self.selectors = selectors

@@ -85,8 +85,8 @@ def candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMI
     """The devices of the view that pass the filter. The view remembers them. Raises TurnSpent; raises Deferred after
     all requests to workers are deferred.
     """
-    found: Candidates | None = view.memo.get(filter)
-    return found if found is not None else view.remember(filter, _candidates(view, filter, budget), filter.room)
+    found: Candidates | None = view.memo.get(filter.key)
+    return found if found is not None else view.remember(filter.key, _candidates(view, filter, budget), filter.room)
 
 
 def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Candidates:
@@ -123,8 +123,8 @@ def _candidates(view: NodeView, filter: DeviceFilter, budget: WorkBudget) -> Can
 
 def suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget = UNLIMITED) -> Suitability:
     """The answer of the filter for the model; remembered by the model. Raises TurnSpent and Deferred."""
-    found: Suitability | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _known(model, filter, budget), filter.room)
+    found: Suitability | None = model.memo.get(filter.key)
+    return found if found is not None else model.remember(filter.key, _known(model, filter, budget), filter.room)
 
 
 def _known(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
@@ -214,7 +214,7 @@ def losses(view: NodeView, filter: DeviceFilter, budget: WorkBudget = UNLIMITED)
     """The devices that the static rules leave out, by the rule that takes them away first. The view remembers them.
     Raises what the budget does.
     """
-    key = "losses", filter
+    key = "losses", filter.key
     known: Mapping[Rule, int] | None = view.memo.get(key)
     if known is not None:
         return known

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
+from weakref import ref
 
 from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
@@ -52,16 +53,16 @@ class FreeDevices(Memo):
     def supply(self, need: Need, budget: WorkBudget) -> Supply | None:
         """None when the need cannot be met. Raises TooCostly and TurnSpent."""
         try:
-            found: Supply | None = self.memo[Supply, need]
+            found: Supply | None = self.memo[Supply, ref(need)]
         except KeyError:
-            found = self.remember((Supply, need), self._supply(need, budget), REMEMBERED)
+            found = self.remember((Supply, ref(need)), self._supply(need, budget), REMEMBERED)
         return found
 
     def _supply(self, need: Need, budget: WorkBudget) -> Supply | None:
-        budget.spend(1 + len(need) * len(self.groups) // 8)
+        budget.spend(1 + len(need.demands) * len(self.groups) // 8)
         touch, copies = 0.0, float("inf")
-        for demand in need:
-            for filter, count in demand.alternatives:
+        for demand in need.demands:
+            for filter, count in demand:
                 found = self._supply_of(filter, count, budget)
                 if found is not None:
                     touch += found.touch
@@ -86,14 +87,14 @@ class FreeDevices(Memo):
         """What a pod with this need may leave of it, each once; the same devices when the pod cannot come. Charges each
         device that is taken from each remainder. Raises TooCostly and TurnSpent.
         """
-        found: tuple[FreeDevices, ...] | None = self.memo.get((FreeDevices, need))
+        found: tuple[FreeDevices, ...] | None = self.memo.get((FreeDevices, ref(need)))
         if found is None:
-            found = self.remember((FreeDevices, need), self._remaining(need, budget), REMEMBERED)
+            found = self.remember((FreeDevices, ref(need)), self._remaining(need, budget), REMEMBERED)
         return found
 
     def _remaining(self, need: Need, budget: WorkBudget) -> tuple[FreeDevices, ...]:
         sets: tuple[FreeDevices, ...] = (self,)
-        for demand in need:
+        for demand in need.demands:
             found = {left.number: left for devices in sets for left in devices.after(demand, budget)}
             if not found:
                 return (self,)
@@ -102,7 +103,7 @@ class FreeDevices(Memo):
 
     def after(self, demand: DeviceDemand, budget: WorkBudget) -> tuple[FreeDevices, ...]:
         """What may be left of it after one request; none when the request cannot be met."""
-        for filter, count in demand.alternatives:
+        for filter, count in demand:
             if self._supply_of(filter, count, budget) is not None:
                 return self._all_gone(filter, budget) if count == EVERY else self._some_gone(filter, count, budget)
         return ()

@@ -26,7 +26,6 @@ from dra_extender.placement.podshape import Loads
 from dra_extender.placement.policies import Fragmentation, PlacementStrategy, Scarcity, Workload, plain
 
 REMEMBERED_PODS: Final = 50_000
-
 EAGER: Final = 64
 """Weights are renewed for each of the first pods,"""
 INTERVAL: Final = 400
@@ -41,11 +40,10 @@ class PlacementLearner:
     def __init__(
         self, cluster: Cluster, strategy: PlacementStrategy = FIRST_FIT, filters: Filters | None = None
     ) -> None:
-        filters = filters if filters is not None else Filters()
         self._loads = Loads()
         self.free_states = free = FreeStates(cluster.inventory.nodes, cluster.ledger, self._loads, cluster.features)
         self.workload, self.fragmentation = Workload(), Fragmentation()
-        self.placement = Placement(cluster, strategy, free, self.fragmentation, filters)
+        self.placement = Placement(cluster, strategy, free, self.fragmentation, filters or Filters())
         """For questions."""
         self._weighing = _Weighing(self.workload, self.placement, free, self.fragmentation)
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)

@@ -66,11 +66,11 @@ class PartitionGroup(Memo):
 
     def rate(self, filter: DeviceFilter, budget: WorkBudget) -> Rate:
         """Remembered. Raises TooCostly and TurnSpent."""
-        found: Rate | None = self.memo.get(filter)
+        found: Rate | None = self.memo.get(filter.key)
         if found is not None:
             return found
         try:
-            return self.remember(filter, self._rate(filter, budget), REMEMBERED)
+            return self.remember(filter.key, self._rate(filter, budget), REMEMBERED)
         except Deferred:
             raise TooCostly(filter) from None
 
@@ -105,8 +105,7 @@ class SingleDevice(PartitionGroup):
         )
         if copies <= 0:
             return _NOTHING
-        for name, amount in takes:
-            used[name] = used.get(name, 0) + amount.nano
+        used |= {name: used.get(name, 0) + amount.nano for name, amount in takes}
         return Rate(self.free, copies, (self._groups.device(self._model, used, shared=True),))
 
 
@@ -210,22 +209,19 @@ class PartitionGroups:
 
     def gone(self) -> PartitionGroup:
         """A device, or a group of linked ones, of which nothing is free."""
-        found = self._by_content.get(None)
-        return found or self._keep(None, PartitionGroup(len(self), free=0.0, unfragmented=0.0))
+        return self._by_content.get(None) or self._keep(None, PartitionGroup(len(self), free=0.0, unfragmented=0.0))
 
     def device(self, model: DeviceModel, amounts: Amounts | None, *, shared: bool) -> PartitionGroup:
         """A device without counters, for one claim or `shared`, with what shares take of it."""
         used = None if amounts is None else tuple(sorted(amounts.items()))
         key = model, used, shared
-        found = self._by_content.get(key)
-        return found or self._keep(key, SingleDevice(self, model, used, shared=shared))
+        return self._by_content.get(key) or self._keep(key, SingleDevice(self, model, used, shared=shared))
 
     def counted(self, tie: CounterTie, members: Sequence[Partition], left: tuple[int, ...]) -> PartitionGroup:
         """Devices linked by counters, of which these members are not allocated."""
         able = tuple(member for member in members if all(left[counter] >= amount for counter, amount in member.charge))
         key = tie, able, left
-        found = self._by_content.get(key)
-        return found or self._keep(key, CountedDevices(self, tie, able, left))
+        return self._by_content.get(key) or self._keep(key, CountedDevices(self, tie, able, left))
 
     def _keep(self, key: Hashable, group: PartitionGroup) -> PartitionGroup:
         self._by_content[key] = group

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import chain
 from math import inf
 from typing import Final, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from cachetools import LRUCache
 
@@ -28,7 +28,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.devicechooser import DeviceChooser
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
-from dra_extender.placement.podshape import PodShape, filters_of, load_of, shape_of
+from dra_extender.placement.podshape import REMEMBERED_BYTES, PodShape, filters_of, load_of, shape_of
 from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
 
 T = TypeVar("T")
@@ -40,8 +40,6 @@ TURN: Final = 10_000
 CEILING: Final = 2_000
 """and one selector on one device."""
 
-REMEMBERED_BYTES: Final = 2**25
-"""What the filters of remembered shapes may keep, with their compiled selectors."""
 RANKED_SHAPES: Final = 512
 PORTION: Final = 250_000
 """Work of one question, some 30 milliseconds."""
@@ -81,7 +79,7 @@ class Ranking:
         self.evaluations = 0
         """How often states of a node were compared."""
         self._free_states = free_states
-        self._rows: LRUCache[PodShape, _ShapeCosts] = LRUCache(RANKED_SHAPES)
+        self._rows: LRUCache[ref[PodShape], _ShapeCosts] = LRUCache(RANKED_SHAPES)
 
     def best(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int], budget: WorkBudget) -> str:
         """The cheapest node for the pod, of those with these names and indexes; empty without nodes."""
@@ -146,9 +144,9 @@ class Ranking:
         """The row, without what changed."""
         free_states = self._free_states
         free_states.catch_up()
-        row = self._rows.get(shape)
+        row = self._rows.get(ref(shape))
         if row is None:
-            row = self._rows[shape] = _ShapeCosts()
+            row = self._rows[ref(shape)] = _ShapeCosts()
         wanted = free_states.size
         noted = free_states.changes.since(row.position)
         if row.epoch != free_states.epoch or noted is None:
@@ -164,10 +162,6 @@ class Ranking:
             row.current = 0
         row.epoch, row.version, row.position = free_states.epoch, self.policy.version, free_states.changes.position
         return row
-
-
-def _size(shape: PodShape) -> int:
-    return min(REMEMBERED_BYTES, 1_000 + sum(filter.size for filter in filters_of(shape)))
 
 
 class Placement:
@@ -190,7 +184,7 @@ class Placement:
         """Of no worker: which selectors are too large for a question."""
         policies: tuple[Policy, ...] = (Pack(), Spread(), fragmentation)
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
-        self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_BYTES, _size)
+        self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_BYTES, lambda shape: shape.size)
         self.costly: WeakSet[DeviceFilter] = WeakSet()
         """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
         self._forced = ""

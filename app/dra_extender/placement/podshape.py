@@ -92,38 +92,44 @@ class Loads:
         self.changed(name)
 
 
+REMEMBERED_BYTES: Final = 2**25
+"""What the filters of remembered shapes may keep, with their compiled selectors; and those of the workload."""
+
 EVERY: Final = -1
 """The count of mode All."""
 
 
-class DeviceDemand(msgspec.Struct, frozen=True):
-    """One request: its alternatives in order of preference, as (filter, count)."""
-
-    alternatives: tuple[tuple[DeviceFilter, int], ...]
+DeviceDemand = tuple[tuple[DeviceFilter, int], ...]
+"""One request: its alternatives in order of preference, as (filter, count)."""
 
 
-Need = tuple[DeviceDemand, ...]
-"""The devices of a pod."""
+class Need(msgspec.Struct, frozen=True, weakref=True):
+    """The devices of a pod. A cache has weak references to needs and shapes as keys, so that filters do not stay."""
+
+    demands: tuple[DeviceDemand, ...] = ()
 
 
-class PodShape(msgspec.Struct, frozen=True):
-    """`cpu` in millicores, `memory` in bytes."""
+class PodShape(msgspec.Struct, frozen=True, weakref=True):
+    """`cpu` in millicores, `memory` in bytes. `size`: how many bytes it counts for, with its filters."""
 
     cpu: int
     memory: int
-    need: Need = ()
+    need: Need = Need()
+    size: int = 0
 
 
 def shape_of(load: Load, prepared: PreparedClaims) -> PodShape:
     """The shape of a pod with this load and these claims."""
-    need = tuple(
-        DeviceDemand(tuple((ask.filter, EVERY if ask.all else ask.count) for ask in request.asks))
+    demands = tuple(
+        tuple((ask.filter, EVERY if ask.all else ask.count) for ask in request.asks)
         for request in prepared.requests
         if not all(ask.admin for ask in request.asks)
     )
-    return PodShape(load.cpu, load.memory, need)
+    filters = {filter for demand in demands for filter, _ in demand}
+    size = min(REMEMBERED_BYTES, 1_000 + sum(filter.size for filter in filters))
+    return PodShape(load.cpu, load.memory, Need(demands), size)
 
 
 def filters_of(shape: PodShape) -> frozenset[DeviceFilter]:
     """All filters of its requests."""
-    return frozenset(filter for demand in shape.need for filter, _ in demand.alternatives)
+    return frozenset(filter for demand in shape.need.demands for filter, _ in demand)

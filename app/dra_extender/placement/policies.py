@@ -15,6 +15,7 @@ that CPU and memory cannot feed, and exact costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -23,12 +24,12 @@ from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.placement.freedevices import FreeDevices
 from dra_extender.placement.freestates import NodeFreeState
-from dra_extender.placement.podshape import Need, PodShape, filters_of
+from dra_extender.placement.podshape import REMEMBERED_BYTES, Need, PodShape, filters_of
 
 MOST_PODS: Final = 1 << 16
 """When this many pods are counted, all counts are halved."""
 MOST_SHAPES: Final = 512
-"""Shapes that are counted; when more come, the rarest half is forgotten."""
+"""Shapes that are counted; when more come, or those with more than `REMEMBERED_BYTES`, the rarest half is forgotten."""
 MOST_FILTERS: Final = 16
 MOST_PARTS: Final = 64
 """Filters, and requests with their alternatives, of one shape; a shape with more is not counted."""
@@ -66,15 +67,16 @@ class Workload:
     def count(self, shape: PodShape) -> None:
         """A pod of this shape has come. Pods without devices do not matter, and those with too many parts."""
         self.pods += 1
-        parts = sum(len(demand.alternatives) for demand in shape.need)
+        parts = sum(map(len, shape.need.demands))
         if not 0 < parts <= MOST_PARTS or len(filters_of(shape)) > MOST_FILTERS:
             return
         self._counts[shape] = self._counts.get(shape, 0.0) + 1
         if sum(self._counts.values()) > MOST_PODS:
             self._counts = {known: count / 2 for known, count in self._counts.items() if count > 1}
-        elif len(self._counts) > MOST_SHAPES:
+        elif len(self._counts) > MOST_SHAPES or sum(known.size for known in self._counts) > REMEMBERED_BYTES:
             kept = sorted(self._counts, key=lambda known: -self._counts[known])[: MOST_SHAPES // 2]
-            self._counts = {known: self._counts[known] for known in kept}
+            sizes = zip(kept, accumulate(known.size for known in kept), strict=True)
+            self._counts = {known: self._counts[known] for known, size in sizes if size <= REMEMBERED_BYTES // 2}
 
     def forget(self, filter: DeviceFilter) -> bool:
         """No shape with this filter counts any more. False when none did."""
@@ -109,7 +111,7 @@ class Scarcity:
         self._nodes = list(nodes)
         self._usable = [[0.0] * len(row.shapes) for row in self._rows]
         self._free = 0.0
-        parts = sum(len(demand.alternatives) for row in self._rows for demand in row.need)
+        parts = sum(len(demand) for row in self._rows for demand in row.need.demands)
         self._work = _HARD * sum(len(row.shapes) for row in self._rows) + parts
 
     def step(self, budget: WorkBudget) -> int:

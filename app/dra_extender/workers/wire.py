@@ -149,7 +149,7 @@ def _parts(request: SearchRequest) -> Iterator[object]:
     )
     models = _models(view)
     for filter in filters:
-        yield [model.memo.get(filter) for model in models]
+        yield [model.memo.get(filter.key) for model in models]
 
 
 def _filters(prepared: PreparedClaims) -> Sequence[DeviceFilter]:
@@ -175,5 +175,5 @@ def _search(found: SearchWire, known: Sequence[Sequence[Suitability | None]], fi
     for filter, suited in zip(_filters(prepared), known, strict=True):
         for model, suitability in zip(models, suited, strict=True):
             if suitability is not None:
-                model.remember(filter, suitability)
+                model.remember(filter.key, suitability)
     return SearchRequest(prepared, found.view, found.held, NodeHoldings(found.view, found.held))
