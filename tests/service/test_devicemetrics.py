@@ -35,7 +35,7 @@ def counted(view: View, refused: tuple[str, ...] = (), rules: dict[str, BindingR
 
 
 def values(found: DeviceMetrics, name: str) -> dict[tuple[str, ...], float]:
-    return {reading.labels: reading.value for reading in found.readings() if reading.name == name}
+    return {reading.labels: reading.value for reading in found.readings if reading.name == name}
 
 
 def test_devices_are_those_of_the_census() -> None:
@@ -71,7 +71,7 @@ def test_pods_are_counted_by_the_rule_that_refuses_them() -> None:
 
 
 def test_before_the_first_count_there_is_nothing_to_read() -> None:
-    assert DeviceMetrics(scene().view(), lambda: (), lambda uid: "").readings() == ()
+    assert DeviceMetrics(scene().view(), lambda: (), lambda uid: "").readings == ()
 
 
 # --- names
@@ -113,7 +113,7 @@ def large(nodes: int) -> View:
 
 def scrape(found: DeviceMetrics) -> int:
     metrics = Metrics()
-    metrics.read_from(found.readings)
+    metrics.read_from(lambda: found.readings)
     return calls(metrics.exposition)
 
 
@@ -200,4 +200,4 @@ async def test_a_refused_pod_is_pending_by_its_rule(world: World, service: Servi
     assert not (await world.filter(service, pod))["NodeNames"]
     await until(lambda: engine.diagnoses.rule(pod["metadata"]["uid"]))
     await engine.device_metrics.count()
-    assert Reading("pending_pods", 1, ("offered",)) in engine.device_metrics.readings()
+    assert Reading("pending_pods", 1, ("offered",)) in engine.device_metrics.readings

@@ -97,16 +97,13 @@ class Decisions:
         self._step_budget = step_budget
         self._share_ids = share_ids
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
-        self._caches = _Caches(Filters(), ClaimSignatures())
+        self.filters = Filters()
+        """Of claims and classes."""
+        self._caches = _Caches(self.filters, ClaimSignatures())
         self._overlay = Overlay(cluster)
         self._values: Values = ()
         self.budget: WorkBudget = UNLIMITED
         """What the caller charges its own work to, as well."""
-
-    @property
-    def filters(self) -> Filters:
-        """The filters of claims and classes."""
-        return self._caches.filters
 
     @property
     def searches(self) -> int:

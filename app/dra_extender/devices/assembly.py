@@ -9,6 +9,7 @@ concerns all nodes in 1.36, and in 1.37 the nodes that it selects, like any othe
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
@@ -42,29 +43,22 @@ class GatherError(ValueError):
 class Generations:
     """Counts the slices of a pool in the whole cluster by generation, and lists the slices that concern counters."""
 
-    __slots__ = ("_counts", "_with_counters", "newest")
+    __slots__ = ("counts", "newest", "with_counters")
 
     def __init__(self, slices: Iterable[ResourceSlice], features: FeatureGates) -> None:
         self.newest = 0
         """The newest generation."""
-        self._counts: dict[int, int] = {}
-        self._with_counters: dict[int, list[ResourceSlice]] = {}
+        self.counts: Counter[int] = Counter()
+        self.with_counters: defaultdict[int, list[ResourceSlice]] = defaultdict(list)
+        """The slices that define counters, or have devices that consume them."""
         for item in slices:
             if is_ignored(item, features):
                 continue
             generation = item.spec.pool.generation
             self.newest = max(self.newest, generation)
-            self._counts[generation] = self._counts.get(generation, 0) + 1
+            self.counts[generation] += 1
             if item.spec.shared_counters or any(device.consumes_counters for device in item.spec.devices):
-                self._with_counters.setdefault(generation, []).append(item)
-
-    def count(self, generation: int) -> int:
-        """How many slices the generation has."""
-        return self._counts.get(generation, 0)
-
-    def with_counters(self, generation: int) -> Sequence[ResourceSlice]:
-        """The slices of the generation that define counters, or have devices that consume them."""
-        return self._with_counters.get(generation, ())
+                self.with_counters[generation].append(item)
 
 
 def gather_pool(
@@ -97,11 +91,11 @@ def gather_pool(
         everywhere = generations() if generations is not None else Generations(slices, features)
         if everywhere.newest > generation:
             return None
-        if not is_complete(wanted, everywhere.count(generation)):
+        if not is_complete(wanted, everywhere.counts[generation]):
             gaps = [gap for item in slices if (gap := gap_of(item, features))]
             return Pool(id, incomplete=True, gap=gaps[0]) if gaps else Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in everywhere.with_counters(generation) if item.metadata.name not in names]
+        others = [item for item in everywhere.with_counters[generation] if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, features, devices_of)
 

@@ -90,6 +90,7 @@ class KubeClient:
 
     def __init__(self, credentials: Credentials, settings: ClientSettings) -> None:
         self.credentials = credentials
+        self.server = credentials.server
         self._timeout = settings.timeout
         self._token_headers = ("Authorization", *[FORWARDED_TOKEN] * settings.forwards_token)
         self._connections = Connections()
@@ -124,10 +125,6 @@ class KubeClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @property
-    def server(self) -> str:
-        return self.credentials.server
 
     async def get(
         self, path: str, params: Params | None = None, *, timeout: float | None = None, most: int | None = None

@@ -37,6 +37,8 @@ class RequeueTrigger:
         self._requeued = -1
         self._unknown_pods = False
         self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
+        self.pods: Mapping[str, int] = self._refused
+        """The refused pods by UID, with the revision of the state of their last refusal."""
         self._oldest_forgotten = -2
         """The oldest revision of a refusal that made room for others and has not been requeued."""
         self._awaited: set[str] = set()
@@ -91,11 +93,6 @@ class RequeueTrigger:
     def forget(self, pod_uid: str) -> None:
         """The pod no longer waits: it fits, is bound, or is gone."""
         self._refused.pop(pod_uid, None)
-
-    @property
-    def pods(self) -> Mapping[str, int]:
-        """The refused pods by UID, with the revision of the state of their last refusal."""
-        return self._refused
 
     @property
     def waiting(self) -> bool:

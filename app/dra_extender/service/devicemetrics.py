@@ -85,7 +85,8 @@ class DeviceMetrics:
         self._drivers = Labels(MOST_DRIVERS)
         self._classes = Labels(MOST_CLASSES)
         self._capacities = Labels(MOST_CAPACITIES)
-        self._readings: tuple[Reading, ...] = ()
+        self.readings: tuple[Reading, ...] = ()
+        """The result of the last count; empty before the first one."""
 
     async def run(self) -> None:
         while True:
@@ -113,11 +114,7 @@ class DeviceMetrics:
         counts = yield from counting_devices(self._view)
         rules = yield from self._pending_by_rule()
         pods = (Reading("pending_pods", count, (rule,)) for rule, count in sorted(rules.items()))
-        self._readings = (*self._of_devices(counts), *self._of_shares(counts), *pods)
-
-    def readings(self) -> tuple[Reading, ...]:
-        """The result of the last count; empty before the first one."""
-        return self._readings
+        self.readings = (*self._of_devices(counts), *self._of_shares(counts), *pods)
 
     def _pending_by_rule(self) -> Turns[Counter[str]]:
         found: Counter[str] = Counter()

@@ -208,7 +208,7 @@ class Engine:
             "events_dropped_total": self.events.dropped,
         }
         yield from (Reading(name, value) for name, value in values.items())
-        yield from self.device_metrics.readings()
+        yield from self.device_metrics.readings
 
     async def _lead(self) -> None:
         """Run the controllers while this replica leads and the watches are synced. Raises what they raise."""
