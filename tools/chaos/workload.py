@@ -178,7 +178,9 @@ class Workload:
         self._later(self._instantiate, pod.metadata.uid, most=self._dice.choice([0.01, 5.0]))
 
     def _instantiate(self, pod_uid: str) -> None:
-        """The claim controller makes the claim, and tells the pod its name a moment later."""
+        """The claim controller makes the claim, and tells the pod its name a moment later. When it has lost the reply, it
+        makes a second claim, and the pod may name that one even later.
+        """
         pod = next((pod for pod in self.pending() if pod.metadata.uid == pod_uid), None)
         if pod is None or not any(entry.resource_claim_template_name for entry in pod.spec.resource_claims):
             return
@@ -188,17 +190,24 @@ class Workload:
             return
         name = owned[0].metadata.name if owned else f"{pod.metadata.name}-{self._next()}"
         if not owned:
-            claim = make_claim(name, pod=pod.metadata.name, pod_uid=pod_uid, uid=f"uid-{name}")
-            annotations = {"resource.kubernetes.io/pod-claim-name": ENTRY}
-            meta = msgspec.structs.replace(claim.metadata, annotations=annotations)
-            self._api.put(msgspec.structs.replace(claim, metadata=meta))
+            self._make_claim(pod, name)
+            if self._dice.random() < 0.3:
+                second = f"{pod.metadata.name}-{self._next()}"
+                self._make_claim(pod, second)
+                self._later(self._tell, pod_uid, second, True, most=self._dice.choice([0.01, 1.0, 10.0]))
         self._later(self._tell, pod_uid, name, most=self._dice.choice([0.01, 1.0]))
 
-    def _tell(self, pod_uid: str, claim: str) -> None:
-        """Unless the claim is gone again, or the pod has another one by now."""
+    def _make_claim(self, pod: Pod, name: str) -> None:
+        claim = make_claim(name, pod=pod.metadata.name, pod_uid=pod.metadata.uid, uid=f"uid-{name}")
+        annotations = {"resource.kubernetes.io/pod-claim-name": ENTRY}
+        meta = msgspec.structs.replace(claim.metadata, annotations=annotations)
+        self._api.put(msgspec.structs.replace(claim, metadata=meta))
+
+    def _tell(self, pod_uid: str, claim: str, again: bool = False) -> None:
+        """Unless the claim is gone again, or the pod has another one by now. `again`: name it all the same."""
         for pod in self.pending():
             known = [(ResourceClaim, f"default/{name}") in self._api.objects for name in (claim, *claim_names(pod))]
-            if pod.metadata.uid == pod_uid and known[0] and not any(known[1:]):
+            if pod.metadata.uid == pod_uid and known[0] and (again or not any(known[1:])):
                 told = (convert(PodResourceClaimStatus, {"name": ENTRY, "resourceClaimName": claim}),)
                 status = msgspec.structs.replace(pod.status, resource_claim_statuses=told)
                 self._api.put(msgspec.structs.replace(pod, status=status))
