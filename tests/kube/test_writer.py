@@ -96,6 +96,10 @@ WRITES: dict[str, tuple[Callable[[Writer], Awaitable[object]], str, object]] = {
         lambda writer: writer.patch_pod_status(POD, {"extendedResourceClaimStatus": None}), "p/status",
         {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}},
     ),
+    "a pod's status can be for one version": (
+        lambda writer: writer.patch_pod_status(POD, {"conditions": []}, version="7"), "p/status",
+        {"metadata": {"uid": "pu", "resourceVersion": "7"}, "status": {"conditions": []}},
+    ),
     "a nomination is for one version": (
         lambda writer: writer.nominate_pod(POD, "n1"), "p/status",
         {"metadata": POD_AT, "status": {"nominatedNodeName": "n1"}},
@@ -116,7 +120,7 @@ async def test_a_write_is_one_patch_of_its_fields_with_its_preconditions(
     (asked,) = server.asked
     assert asked.json == body
     assert asked.headers["Content-Type"] == (MERGE_PATCH if path[0] == "c" else STRATEGIC_PATCH)
-    assert asked.query == ({"fieldManager": NOMINATOR} if POD_AT in asked.json.values() else {})
+    assert asked.query == ({"fieldManager": NOMINATOR} if "nominatedNodeName" in asked.json.get("status", {}) else {})
 
 
 async def test_allocation_and_reservation_are_one_write(server: ScriptedServer, writer: Writer) -> None:

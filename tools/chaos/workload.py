@@ -178,8 +178,8 @@ class Workload:
         self._later(self._instantiate, pod.metadata.uid, most=self._dice.choice([0.01, 5.0]))
 
     def _instantiate(self, pod_uid: str) -> None:
-        """The claim controller makes the claim, and tells the pod its name a moment later. When it has lost the reply, it
-        makes a second claim, and the pod may name that one even later.
+        """The claim controller makes the claim, and tells the pod its name a moment later. When it has lost the reply,
+        it makes a second claim, and the pod may name that one even later.
         """
         pod = next((pod for pod in self.pending() if pod.metadata.uid == pod_uid), None)
         if pod is None or not any(entry.resource_claim_template_name for entry in pod.spec.resource_claims):

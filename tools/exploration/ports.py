@@ -85,8 +85,8 @@ class Ports:
     async def bind_pod(self, namespace: str, name: str, uid: str, version: str, node: str) -> None:
         await self._ask("bind_pod", namespace, name, uid, version, node)
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
-        patched: Pod = await self._ask("patch_pod_status", pod, dict(status))
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+        patched: Pod = await self._ask("patch_pod_status", pod, dict(status), version=version)
         return patched
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:

@@ -150,8 +150,9 @@ class Writer:
         except NotFoundError:
             return None
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
-        body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": to_builtins(status)})
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+        metadata = {"uid": pod.metadata.uid} | ({"resourceVersion": version} if version else {})
+        body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
         return _decoded(PODS, await self._client.patch(path, body, STRATEGIC_PATCH))
 

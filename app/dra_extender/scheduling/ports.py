@@ -64,8 +64,10 @@ class Ports(Protocol):
         being deleted is a ConflictError.
         """
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
-        """Merge these fields into the pod's status; None takes one away. The precondition is the pod's UID."""
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
+        """Merge these fields into the pod's status; None takes one away. The preconditions are the pod's UID and this
+        resourceVersion, unless it is empty.
+        """
 
     async def nominate_pod(self, pod: Pod, node: str | None) -> None:
         """Set status.nominatedNodeName ahead of the queue, or take it away. The preconditions are the pod's UID and

@@ -103,6 +103,38 @@ async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> No
     assert await service.bind(world.api.pod("p"), "n2") == ""
 
 
+async def test_a_pod_does_not_name_the_claim_of_a_failed_bind_on_a_node_with_a_device_plugin(world: World) -> None:
+    service = world.service(*nodes(**{GPU: "8"}), asking("p"))
+    service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+    assert await service.bind(world.api.pod("p"), "n1") == failure.REFUSED_BINDING
+    assert await service.bind(world.api.pod("p"), "n2") == ""
+    assert world.api.pod("p").status.extended_resource_claim_status is None
+
+
+@pytest.mark.parametrize("operation", ["create_claim", "patch_pod_status"])
+async def test_a_replica_that_was_paused_does_not_write_to_a_pod_that_another_has_bound(
+    world: World, operation: str
+) -> None:
+    paused, other = world.service(*nodes(**{GPU: "8"}), asking("p")), world.service()
+    leads = [paused]
+    paused.extender.check_leadership(lambda: paused in leads)
+
+    def pause() -> None:
+        leads[:] = [other]
+        paused.pause(600)
+
+    paused.client.before[operation] = pause
+    bind = paused.spawn(paused.bind(world.api.pod("p"), "n1"))
+    other.start()
+    await world.settle(1)
+    await other.filter(world.api.pod("p"))
+    await world.settle(120)  # a claim that is in the way goes
+    assert await other.bind(world.api.pod("p"), "n2") == ""
+    assert await bind != ""
+    await world.settle(300)
+    assert world.api.pod("p").status.extended_resource_claim_status is None
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, when: When) -> None:
     service = world.service(*nodes(), asking("p"))

@@ -310,7 +310,7 @@ class Client:
         if name in self.api.too_large:
             raise OutcomeUnknownError(500, "", "etcdserver: request is too large")
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> Pod:
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any], *, version: str = "") -> Pod:
         def commit() -> Pod:
             self._store_more(pod.metadata.name)
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
@@ -318,6 +318,8 @@ class Client:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
             if stored.metadata.uid != pod.metadata.uid:
                 raise RejectedError(422, "Invalid", "uid")
+            if version not in ("", stored.metadata.resource_version):
+                raise ConflictError(409, "Conflict", pod.metadata.key)
             patched = strategy.with_pod_status(stored, to_builtins(status))
             return self.api.put(patched, "patch_pod_status") if patched != stored else stored
 

@@ -4,8 +4,8 @@ Promises
 - The decision and the holds happen in one step of the event loop.
 - Order of writes: finalizer and status of each claim, then the binding. Before the binding the watch has shown these
   writes and no earlier rival, all claims are allocated and reserved for the pod, and all devices are ready.
-- The binding requires a version of the pod that names the claims of the decision: kube-controller-manager may create a
-  claim twice, and name the second one later.
+- The binding requires a version of the pod whose status names the claims of the decision and has what this bind wrote:
+  kube-controller-manager may create a claim twice and name the second one later, and another replica may write there.
 - The attempt succeeds only when the API server has the binding. While the API server may have it, nothing is rolled
   back.
 - It ends, whatever the API server does: what stays unknown or cannot be rolled back goes to `PendingRollbacks`, with
@@ -66,8 +66,8 @@ class Attempt:
         """The resourceVersion of the pod that the binding requires, from before the claims were written or marked."""
         self._newest = ""
         """The pod's resourceVersion as read last."""
-        self._names: list[str] = []
-        """The claims that the pod named when the decision was made."""
+        self._reported: object = None
+        """What the pod's status says of its devices."""
         self._in_doubt_until = 0.0
         """Until then (monotonic seconds) a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
@@ -174,7 +174,6 @@ class Attempt:
             holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
-        self._names = claim_names(decision.prefiltered.pod)
         self._context.expect(pod, decision.statuses, self.node)
         self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
@@ -198,14 +197,19 @@ class Attempt:
     async def _write(self, decision: NodeAllocation) -> None:
         pod, created, requests = decision.prefiltered.pod, self._extended, decision.requests
         pod = self._view.pods.get(self._uid) or pod
-        self._require_same_claims(pod)
         status = patch_of(pod, decision.statuses)
+        told = pod.status.extended_resource_claim_status
         if created is not None and requests is not None:
             if created.allocation is not None:
                 await create(self._context, pod, created, self._check_active)
             status |= requests.status(created.claim.metadata.name)
-        pod = await write_pod_status(self._context, pod, status, self._check_active)
+        elif told is not None and all(told.resource_claim_name != each.claim.metadata.name for each in self._writes):
+            status |= {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
+        pod = await write_pod_status(self._context, self._live, pod, status, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
+        self._reported = _reported(pod)
+        if claim_names(pod) != claim_names(decision.prefiltered.pod):
+            raise BindFailure(failure.STATUS_CHANGED, "conflict")
         for write in self._writes:
             await write.write(self._check_active)
 
@@ -348,13 +352,9 @@ class Attempt:
             self._in_doubt_until = 0.0  # what was sent cannot arrive any more
         if pod.spec.node_name == self.node:
             return True
-        self._require_same_claims(pod)
+        if self._reported is not None and _reported(pod) != self._reported:
+            raise BindFailure(failure.STATUS_CHANGED, "conflict")
         return False
-
-    def _require_same_claims(self, pod: Pod) -> None:
-        """Raises BindFailure when the pod names other claims than those that were allocated for it."""
-        if self._view.uses_devices(pod) and claim_names(pod) != self._names:
-            raise BindFailure(failure.OTHER_CLAIMS, "conflict")
 
     async def _undo(self, problem: BindFailure) -> str:
         """Roll back what the attempt wrote; the error text for the scheduler."""
@@ -390,3 +390,9 @@ class Attempt:
         """Rollbacks are retried as long as a request of this bind may still arrive."""
         config = self._view.config
         return RetryPolicy(until=self.deadline + config.doubt_seconds, refusals=config.write_attempts)
+
+
+def _reported(pod: Pod) -> object:
+    """What the pod's status says of its devices: kubelet starts the pod with these."""
+    status = pod.status
+    return claim_names(pod), status.extended_resource_claim_status, status.node_allocatable_resource_claim_statuses

@@ -28,7 +28,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold
-from dra_extender.scheduling.bind.context import BindContext
+from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import (
     REPLACED,
     SET_BACK,
@@ -344,20 +344,33 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
             return
 
 
-async def write_pod_status(context: BindContext, pod: Pod, status: Mapping[str, Any], check_active: CheckActive) -> Pod:
-    """Write what kubelet reads of the pod's devices, if anything, and return the pod as stored. Writing it twice is
-    harmless. Raises BindFailure.
+async def write_pod_status(
+    context: BindContext, live: LivePod, pod: Pod, status: Mapping[str, Any], check_active: CheckActive
+) -> Pod:
+    """Write what kubelet reads of the pod's devices, if anything, and return the pod as stored. It is written at the
+    pod's version, so that it never reaches a pod that another replica has bound. Raises BindFailure.
     """
-    if not status:
-        return pod
-    try:
-        pod = await answered(lambda: context.ports.patch_pod_status(pod, status), context.view.config, check_active)
-    except (NotFoundError, ConflictError):
-        raise BindFailure(REPLACED, "cancelled") from None
-    except ApiError as error:
-        log.warning("the status of a pod was refused", pod=pod.metadata.key, error=repr(error))
-        raise BindFailure("the API server refused the pod's status") from None
-    context.event_handler.replied(pod)
+    config, found = context.view.config, pod
+    for _ in range(config.write_attempts if status else 0):
+        check_active()
+        write = partial(context.ports.patch_pod_status, found, status, version=found.metadata.resource_version)
+        try:
+            stored = await answered(write, config, check_active)
+        except ConflictError:
+            newer = await live.read(check_active)
+            if newer is None or newer.spec.node_name:
+                break
+            found = newer
+        except NotFoundError:
+            break
+        except ApiError as error:
+            log.warning("the status of a pod was refused", pod=pod.metadata.key, error=repr(error))
+            raise BindFailure("the API server refused the pod's status") from None
+        else:
+            context.event_handler.replied(stored)
+            return stored
+    if status:
+        raise BindFailure(REPLACED, "cancelled")
     return pod
 
 

@@ -219,9 +219,9 @@ class Rollback:
             if claim is not None:  # the pod's next attempt cannot use it
                 await self._context.clearer.discard(claim)
         pod = self._view.pods.get(self.pod.uid)
-        if self._bind.reported and pod is not None and (cleared := patch_of(pod, ())):
+        if self._bind.reported and pod is not None and not pod.spec.node_name and (cleared := patch_of(pod, ())):
             try:
-                await self._context.ports.patch_pod_status(pod, cleared)
+                await self._context.ports.patch_pod_status(pod, cleared, version=pod.metadata.resource_version)
             except ApiError as error:  # the next bind replaces them
                 log.info("amounts in a pod's status were not cleared", pod=self.pod.key, error=repr(error))
         if self._bind.writes and pod is not None:
