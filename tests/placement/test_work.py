@@ -7,7 +7,7 @@ from weakref import ref
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.budget import UNLIMITED
+from dra_extender.allocation.budget import UNLIMITED, CountingBudget
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
@@ -220,6 +220,59 @@ def test_an_attribute_that_gets_too_many_values_later_counts_no_more(
     assert len(set(states.own_groups("more", UNLIMITED).values())) == 1
     learned = [filter for shape, _ in made.learner.workload.frequencies() for filter in filters_of(shape)]
     assert [filter for filter in learned if SERIAL in filter.selectors] == []
+
+
+def published_again(made: GpuNodes, name: str, devices: list[Json]) -> None:
+    made.add_node(name, devices)
+    made.names.remove(name)
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+def test_values_that_no_device_has_any_more_do_not_count(monkeypatch: pytest.MonkeyPatch, policy: PolicyName) -> None:
+    """A boot ID has few values at a time, and many over the years."""
+    monkeypatch.setattr(freestates, "VALUES_OF_ATTRIBUTE", 8)
+    made = with_serials(policy, nodes=2)
+    states, epochs = made.learner.free_states, set[int]()
+    for number in range(20):
+        claim = selecting(f"{SERIAL} && {number} >= 0")
+        made.learner.learn(made.pod(f"p{number}"), [claim])
+        assert made.choose(made.pod("p"), claim) != ""
+        assert len(set(states.own_groups("n00", UNLIMITED).values())) == 4
+        epochs.add(states.epoch)
+        published_again(made, "n00", [device(n, serial=100 * number + n) for n in range(4)])
+    assert len(epochs) == 1
+    assert len(states._values[DRIVER, "serial"]) <= 8 + 4
+
+
+def test_an_attribute_with_too_many_values_changes_nothing_for_others_while_values_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(freestates, "VALUES_OF_ATTRIBUTE", 8)
+    made = with_serials("pack")
+    assert looked_at(made, "first") > 0
+    for number in range(20):
+        published_again(made, f"n{number % NODES:02d}", [device(n, serial=100 * number + n) for n in range(4)])
+        odd = selecting(f"{SERIAL} && {number} >= 0")
+        assert made.choose(made.pod("odd"), odd) == ""
+        assert looked_at(made, "second") <= 1
+
+
+@pytest.mark.parametrize(("serials", "refused"), [(4, False), (4 * NODES, True)])
+def test_counting_the_values_that_devices_have_is_charged(
+    monkeypatch: pytest.MonkeyPatch, serials: int, refused: bool
+) -> None:
+    """It ends with the value that is one too many."""
+    monkeypatch.setattr(freestates, "VALUES_OF_ATTRIBUTE", 8)
+    made = with_serials("pack")
+    looked_at(made, "first")
+    for number in range(NODES):
+        published_again(made, f"n{number:02d}", [device(n, serial=(4 * number + n) % serials) for n in range(4)])
+    looked_at(made, "second")
+    budget, read = CountingBudget(), frozenset({(DRIVER, "serial")})
+    count = lines(lambda: made.learner.free_states.read(read, budget), 10**5, "freestates", "models")
+    assert (read <= made.learner.free_states._reads) is not refused
+    assert count <= LINES_PER_UNIT * budget.used
+    assert budget.used == ((NODES + 12) // 4 if refused else 5 * NODES // 4)
 
 
 def test_reading_what_no_device_publishes_looks_at_nothing_again() -> None:

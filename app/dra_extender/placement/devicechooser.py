@@ -114,7 +114,7 @@ class DeviceChooser:
         budget: WorkBudget,
         beside: Sequence[ResourceClaim] = (),
     ) -> None:
-        free_states.catch_up()
+        free_states.catch_up(budget)
         self._policy = policy
         self._free_states = free_states
         self._shape = shape

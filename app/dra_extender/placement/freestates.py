@@ -36,7 +36,7 @@ from dra_extender.placement.partitiongroups import CounterTie, Partition, Partit
 from dra_extender.placement.podshape import Load, Loads, PodShape, allocatable
 
 Values = dict[tuple[str, str], set[DeviceAttribute]]
-"""The values that devices publish, by the keys of `AttributeReads`. An attribute with too many has some of them."""
+"""The values that devices have published, by the keys of `AttributeReads`. An attribute with too many has some."""
 
 
 class _Linked(NamedTuple):
@@ -245,11 +245,11 @@ class FreeStates:
         self._states: list[NodeFreeState | None] = []
         self._position = -1
 
-    def read(self, reads: AttributeReads) -> bool:
+    def read(self, reads: AttributeReads, budget: WorkBudget) -> bool:
         """From now on these attributes are part of the signatures of devices. False when there are too many of them, or
-        one has too many values: then they are not.
+        one has too many values: then they are not. Raises TurnSpent.
         """
-        if reads is None or len(reads) > MOST_READS or not all(map(self._has_few_values, reads)):
+        if reads is None or len(reads) > MOST_READS or not all(self._has_few_values(read, budget) for read in reads):
             return False
         if more := reads - self._reads:
             kept = self._reads if len(self._reads) < MOST_READS else self._reads & self._values.keys()
@@ -259,8 +259,28 @@ class FreeStates:
                 self.start_over()
         return True
 
-    def _has_few_values(self, read: tuple[str, str]) -> bool:
+    def _has_few_values(self, read: tuple[str, str], budget: WorkBudget) -> bool:
+        """Whether devices have few values of the attribute. Raises TurnSpent."""
+        if len(self._values.get(read, ())) > VALUES_OF_ATTRIBUTE:
+            budget.spend(0)
+            self._values[read] = self._present_values(*read, budget)
         return len(self._values.get(read, ())) <= VALUES_OF_ATTRIBUTE
+
+    def _present_values(self, domain: str, identifier: str, budget: WorkBudget) -> set[DeviceAttribute]:
+        """The values that devices have now, or some if there are too many. Charges them afterwards: a question that
+        stops halfway would leave the next one where it began.
+        """
+        looked, values = len(self._nodes), set[DeviceAttribute]()
+        pools = (item.pool for seen in self._nodes.seen.values() for item in seen.pools if item.pool is not None)
+        for pool in dict.fromkeys(pools):
+            names = (f"{domain}/{identifier}", identifier) if pool.id[0] == domain else (f"{domain}/{identifier}",)
+            published = [model.traits.attributes for model in pool.models]
+            values.update([found[name] for name in names for found in published if name in found])
+            looked += len(published)
+            if len(values) > VALUES_OF_ATTRIBUTE:
+                break
+        budget.spend(looked // PER_UNIT)
+        return values
 
     def node_seen(self, node: Node) -> None:
         """A version of a node. Most differ in their heartbeat only."""
@@ -276,9 +296,9 @@ class FreeStates:
             self._states[index] = None
             self.changes.note(index)
 
-    def catch_up(self) -> None:
-        """Notice what changed. Call it before a series of questions."""
-        reads = frozenset(filter(self._has_few_values, self._reads))
+    def catch_up(self, budget: WorkBudget) -> None:
+        """Notice what changed. Call it before a series of questions. Raises TurnSpent."""
+        reads = frozenset(read for read in self._reads if self._has_few_values(read, budget))
         if reads != self._reads or len(self._sets) > MOST_SETS or len(self._groups) > MOST_SETS:
             self._reads = reads
             self.start_over()
@@ -353,5 +373,5 @@ class FreeStates:
 
     def by_state(self, budget: WorkBudget) -> Iterable[tuple[NodeFreeState, int]]:
         """All states and how many nodes are in each. One look-up for each node. Raises TurnSpent."""
-        self.catch_up()
+        self.catch_up(budget)
         return Counter(self.at(seen.index, budget) for seen in self._nodes.seen.values()).items()

@@ -119,7 +119,7 @@ class _Weighing:
 
     def advance(self, budget: WorkBudget) -> None:
         """Begin when it is time, and do a portion of what has begun. Raises TooCostly and TurnSpent."""
-        self.free_states.catch_up()
+        self.free_states.catch_up(budget)
         if self._epoch != self.free_states.epoch:
             for shape, _ in self._workload.frequencies():
                 self._placement.read(shape, budget)

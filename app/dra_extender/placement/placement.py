@@ -85,7 +85,7 @@ class Ranking:
         """The cheapest node for the pod, of those with these names and indexes; empty without nodes."""
         if not names:
             return ""
-        row = self._row(shape)
+        row = self._row(shape, budget)
         most = self.policy.work + PORTION
         costs = self._costs(row, shape, indexes, most, budget)
         with suppress(TurnSpent):
@@ -140,10 +140,10 @@ class Ranking:
         row.costs[index] = min(self.policy.cost(state, state.after(devices, shape), budget) for devices in left)[0]
         row.versions[index] = row.version
 
-    def _row(self, shape: PodShape) -> _ShapeCosts:
-        """The row, without what changed."""
+    def _row(self, shape: PodShape, budget: WorkBudget) -> _ShapeCosts:
+        """The row, without what changed. Raises TurnSpent."""
         free_states = self._free_states
-        free_states.catch_up()
+        free_states.catch_up(budget)
         row = self._rows.get(ref(shape))
         if row is None:
             row = self._rows[ref(shape)] = _ShapeCosts()
@@ -274,7 +274,7 @@ class Placement:
         for filter in filters_of(shape):
             budget.spend(1)
             try:
-                if filter in self.costly or not self._free_states.read(reads_of((filter,), (), budget)):
+                if filter in self.costly or not self._free_states.read(reads_of((filter,), (), budget), budget):
                     raise TooCostly(filter)
             except Deferred:
                 raise TooCostly(filter) from None
