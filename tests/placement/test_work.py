@@ -142,6 +142,23 @@ def test_choosing_devices_is_linear_in_the_devices_of_a_node(group: int) -> None
     assert choosing(numbered(256), gpus()) < 6 * choosing(numbered(64), gpus())
 
 
+def test_each_device_is_compared_once_and_charged_however_many_requests_may_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = gpus()
+    (request,) = many.spec.devices.requests
+    requests = tuple(replace(request, name=f"r{number}") for number in range(32))
+    many = replace(many, spec=replace(many.spec, devices=replace(many.spec.devices, requests=requests)))
+    numbered = [device(n) for n in range(256)]
+    assert choosing(numbered, many) < 2 * choosing(numbered, gpus())
+
+    made, budget = GpuNodes("pack"), CountingBudget()
+    made.add_node("n", numbered)
+    made.plan(made.pod("first"), "n", many)
+    monkeypatch.setattr(made.placement, "budget", lambda: budget)
+    assert lines(lambda: made.plan(made.pod("p"), "n", many), 10**7, "placement") < LINES_PER_UNIT * budget.used
+
+
 def unlike(count: int, wanted: int) -> tuple[GpuNodes, ResourceClaim]:
     """Devices no two of which are alike for the claim."""
     made = GpuNodes("pack")

@@ -41,6 +41,8 @@ KINDS: Final[Mapping[str, str]] = {
 
 MOST_ORDERS: Final = 16
 """How many orders are tried, one of them by cost alone."""
+PER_UNIT: Final = 2
+"""Devices that a request may have, per unit of work."""
 _NO_GROUP: Final = 1 << 30
 
 
@@ -190,20 +192,21 @@ class DeviceChooser:
         found: dict[int, Cost] = {}
         groups = self._free_states.own_groups(self._node, self._budget)
         known: dict[Hashable, Cost] = {}
-        for request in prepared.requests:
-            for ask in request.asks:
-                wanted = 0 if ask.admin else candidates(view, ask.filter, self._budget).usable & ~self._owned
-                for bit in _bits(wanted):
-                    if bit not in found:
-                        _, _, name = (device := view.devices[bit]).id
-                        takes = suitability(device.model, ask.filter, self._budget).takes or ()
-                        several = device.model.traits.multi and self._free_states.shares
-                        part: PartUse = ("one", dict(takes)) if several else (None, {})
-                        group = groups.get(device.id)
-                        key = device.id if group is None else (group.number, takes)
-                        if key not in known:
-                            known[key] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
-                        found[bit] = known[key]
+        left = ~self._owned
+        for ask in (ask for request in prepared.requests for ask in request.asks if not ask.admin):
+            wanted = candidates(view, ask.filter, self._budget).usable & left
+            left &= ~wanted
+            self._budget.spend(1 + wanted.bit_count() // PER_UNIT)
+            for bit in _bits(wanted):
+                _, _, name = (device := view.devices[bit]).id
+                takes = suitability(device.model, ask.filter, self._budget).takes or ()
+                several = device.model.traits.multi and self._free_states.shares
+                part: PartUse = ("one", dict(takes)) if several else (None, {})
+                group = groups.get(device.id)
+                key = device.id if group is None else (group.number, takes)
+                if key not in known:
+                    known[key] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
+                found[bit] = known[key]
         return found
 
     def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
