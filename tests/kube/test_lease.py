@@ -165,6 +165,22 @@ async def test_a_deposed_leader_notices_and_does_not_take_the_lease_back(
     assert store.spec["holderIdentity"] == "b"
 
 
+async def test_a_leader_that_stops_while_another_leads_is_told_that_it_lost_the_lease_and_that_it_leads_again(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    changes: list[bool] = []
+    first, second = candidate(client, clock, "a", changes), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    clock.now += 16
+    await second.step()
+    clock.now += 5
+    await second.release()
+    await first.step()
+    assert (first.leading, store.spec["leaseTransitions"]) == (True, 4)
+    assert changes == [True, False, True]
+
+
 async def test_a_released_lease_is_taken_at_once(store: LeaseStore, client: KubeClient, clock: Clock) -> None:
     first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
     await first.step()
