@@ -16,6 +16,7 @@ from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
+from dra_extender.limits import PARTS_OF_GANG
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
 """(node name, node labels) -> whether the node matches."""
@@ -36,11 +37,14 @@ class NodeSelectorError(ValueError):
 
 
 def size_of(selector: NodeSelector) -> int:
-    """The cost of matching a selector, in requirements."""
-    requirements = (
-        found for term in selector.node_selector_terms for found in (*term.match_expressions, *term.match_fields)
-    )
-    return sum(1 + len(found.values) // _VALUES for found in requirements)
+    """The cost of matching a selector, in requirements, or terms if these are more. Where no gang may have as many
+    terms, nothing but them is counted.
+    """
+    terms = selector.node_selector_terms
+    if len(terms) > PARTS_OF_GANG:
+        return len(terms)
+    requirements = (found for term in terms for found in (*term.match_expressions, *term.match_fields))
+    return max(len(terms), sum(1 + len(found.values) // _VALUES for found in requirements))
 
 
 def parse(selector: NodeSelector) -> Matcher:

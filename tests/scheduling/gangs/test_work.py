@@ -18,7 +18,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.attributes import SAME
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
-from dra_extender.scheduling.gangs.gang import gang_with_devices
+from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
@@ -216,6 +216,18 @@ async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -
     service = world.service(*nodes(1, 1), make_claim("c"), member("last", "c"), *pods)
     (reason,) = await reasons(service, world, "last")
     assert reason.startswith(f"gang default/g: its pods have more than {PARTS_OF_GANG:,} claims, containers")
+
+
+@pytest.mark.parametrize("term", [{}, {"matchExpressions": [{"key": "a", "operator": "Exists"}]}])
+async def test_the_pods_of_a_gang_that_has_too_many_parts_are_not_all_counted(term: Any, world: World) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * (PARTS_OF_GANG + 1)}}
+    first = member("p-0", affinity={"nodeAffinity": required})
+    pods = [with_metadata(first, name=f"p-{number}", uid=f"p-{number}") for number in range(64)]
+    service = world.service(*nodes(1, 1), *pods)
+    found = gang_of(service.extender.view, first)
+    assert found is not None
+    assert "its pods have more than" in found.problem
+    assert calls(lambda: gang_of(service.extender.view, first)) < 2_000
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])

@@ -7,6 +7,7 @@ number of pods, such as a PodGroup with policy `basic`, does not count as a gang
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -54,7 +55,7 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
         return Gang(
             key, len(members), problem=f"{key} has {len(members)} pods; at most {PODS_OF_GANG} are placed together"
         )
-    if sum(map(parts_of, members)) > PARTS_OF_GANG:
+    if any(parts > PARTS_OF_GANG for parts in accumulate(map(parts_of, members))):
         parts = "claims, containers, tolerations and node requirements"
         return Gang(key, len(members), problem=f"{key}: its pods have more than {PARTS_OF_GANG:,} {parts} together")
     api_group = API_GROUPS.get(key.source)
