@@ -101,3 +101,27 @@ async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_stil
     second.start()
     await world.settle(10.0)
     assert (world.api.evicted, is_preempting(world.api.pod("p"))) == ([], False)
+
+
+async def test_a_replica_that_leads_again_keeps_the_nomination_of_the_leader_in_between(
+    world: World, small: Objects
+) -> None:
+    """As a standby it sees a pod with a nomination that is not its own."""
+    first = await full(world, small, FOUR)
+    second = world.service(config=ON)
+    leader = [first]
+    first.extender.check_leadership(lambda: leader == [first])
+    second.extender.check_leadership(lambda: leader == [second])
+    await world.settle(3.0)
+    leader[:] = [second]
+    second.start()
+    world.api.stopping["a"] = 30.0
+    world.add(*wanting("p", 10))
+    assert not await tried(world, second, "p")
+    await world.settle(5.0)
+    leader[:] = [first]
+    first.spawn(first.extender.preemption.restore())
+    await world.settle(5.0)
+    pod = world.api.pod("p")
+    assert (pod.status.nominated_node_name, is_preempting(pod), world.api.evicted) == ("n1", True, ["a"])
+    assert await until_bound(world, first, "p") == "n1"

@@ -94,13 +94,15 @@ class PreemptionController:
 
     def pod_applied(self, pod: Pod) -> None:
         """The watch shows a pod. Remove a condition without a nomination: our write was stored late."""
-        if self._restored and is_preempting(pod) and pod.metadata.uid not in self._nominations:
+        ours = self._restored and self._handle.leading()
+        if ours and is_preempting(pod) and pod.metadata.uid not in self._nominations:
             self._lifecycle.records.erase(pod.metadata.uid, pod.status.nominated_node_name)
 
     async def restore(self) -> None:
         """Continue with the nominations of the previous leader, by priority."""
         self._restored = False
         self._nominations.clear()
+        self._lifecycle.records.clear()
         for pod in sorted(filter(is_preempting, self._view.pods), key=lambda pod: -pod.spec.priority):
             if pod.metadata.uid not in self._nominations:
                 await self._restore(pod)

@@ -186,6 +186,10 @@ class NominationRecords:
         self._pauses.forget(uid)
         self._leftovers.setdefault(uid, node)
 
+    def clear(self) -> None:
+        """Forget what is still to be removed, when another replica has led in between and may have nominated."""
+        self._leftovers.clear()
+
     async def work(self) -> None:
         """Remove what is still on pods."""
         for uid, node in list(self._leftovers.items()):
