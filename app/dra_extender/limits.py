@@ -116,6 +116,13 @@ DEVICES_OF_NODE: Final = Limit(
     "test_a_node_sees_so_many_devices_and_no_more",
 )
 
+REQUIREMENTS_OF_NODE: Final = Limit(
+    32_768,
+    "requirements in the node selectors of the slices that are no node's own: each node evaluates all in one step; "
+    "beyond it the pools with most are invalid on every node",
+    "test_a_node_evaluates_so_many_requirements_of_node_selectors_and_no_more",
+)
+
 DIGITS_OF_QUANTITY: Final = Limit(
     1_000, "exact arithmetic takes more than linear time", "test_what_does_not_parse_is_named_in_the_error"
 )

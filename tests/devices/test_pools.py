@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from dra_extender.api.core import Node
+from dra_extender.api.core import Node, NodeSelectorRequirement
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
-from dra_extender.devices import nodes, validity
-from dra_extender.devices.inventory import node_view
+from dra_extender.devices import nodes, nodeselection, validity
+from dra_extender.devices.inventory import Inventory, node_view
 from dra_extender.devices.models import traits_of
 from dra_extender.devices.pools import NodeView
-from dra_extender.devices.validity import TOO_MANY, defects, valid_alone
+from dra_extender.devices.validity import TOO_MANY, TOO_SELECTIVE, defects, valid_alone
 
 Json = dict[str, Any]
 
@@ -71,6 +71,40 @@ def test_a_node_sees_so_many_devices_and_no_more(
     found = list(validity.problems_of(("d", "p"), [each for each in decoded if each.spec.pool.name == "p"], ON))
     assert [TOO_MANY in problem.what for problem in found] == [True] * problems
     assert all(pool.problem == TOO_MANY for pool in view(slices).pools if pool.invalid)
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "expected", "evaluated"),
+    [(1, 2, "a:x; b:y", 3), (1, 3, "a:x; b:!", 1), (4, 3, "a:!; b:y", 3), (4, 4, "a:!; b:!", 0)],
+)
+def test_a_node_evaluates_so_many_requirements_of_node_selectors_and_no_more(
+    smaller: int, larger: int, expected: str, evaluated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: dict[int, NodeSelectorRequirement] = {}
+    parse = nodeselection._label
+    monkeypatch.setattr(nodes, "REQUIREMENTS_OF_NODE", 3)
+    monkeypatch.setattr(nodeselection, "_label", lambda found: parse(parsed.setdefault(id(found), found)))
+    inventory = Inventory(ON)
+    node = convert(Node, {"metadata": {"name": "n1", "labels": {"zone": "a"}}})
+    inventory.nodes.put(node)
+    for pool, device, count in (("b", "y", larger), ("a", "x", smaller)):
+        terms = [{"matchExpressions": ZONE_A["nodeSelectorTerms"][0]["matchExpressions"] * count}]
+        content = [{"name": device, "nodeSelector": {"nodeSelectorTerms": terms}}]
+        published = item(pool, pool=pool, content=content, perDeviceNodeSelection=True)
+        inventory.put_slice(convert(ResourceSlice, published))
+    found = inventory.view("n1")
+    assert found is not None
+    shown = [f"{pool.id[1]}:{'!' if pool.invalid else ' '.join(pool.names)}" for pool in found.pools]
+    assert "; ".join(shown) == expected
+    assert len(parsed) == evaluated
+    invalid = [problem for problem in inventory.problems() if TOO_SELECTIVE in problem.what]
+    assert len(invalid) == expected.count("!")
+    inventory.drop_slice("b")
+    inventory.drop_slice("a")
+    inventory.put_slice(convert(ResourceSlice, item("a", "x", pool="a", nodeSelector=ZONE_A)))
+    again = inventory.view("n1")
+    assert again is not None
+    assert not any(pool.problem for pool in again.pools)
 
 
 COUNTERS: Json = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "1"}}}]}

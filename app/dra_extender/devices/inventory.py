@@ -99,8 +99,7 @@ class Inventory:
         return True
 
     def _changed(self, pool: PoolID, *moved: str | None) -> None:
-        self.nodes.pool_changed(pool, *moved)
-        self._unchecked[pool] = None
+        self._unchecked |= dict.fromkeys(self.nodes.pool_changed(pool, *moved))
 
     def put_rule(self, rule: DeviceTaintRule) -> bool:
         before = self._rules.get(rule.metadata.name)
@@ -169,7 +168,8 @@ class Inventory:
                 return
             pool, _ = self._unchecked.popitem()
             published = self.pools.get(pool)
-            found = tuple(problems_of(pool, tuple(published.newest()), self._features)) if published else ()
+            newest, selective = published.newest() if published else (), pool in self.nodes.too_selective
+            found = tuple(problems_of(pool, newest, self._features, too_selective=selective))
             if found:
                 self._problems[pool] = found
             else:

@@ -1,6 +1,7 @@
 """The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
-Promises: a node sees at most `DEVICES_OF_NODE` devices. A node's own slices change that node only; open slices are
+Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates at most `REQUIREMENTS_OF_NODE` requirements of
+node selectors. A node's own slices change that node only; open slices are
 evaluated for each node, and nodes with the same outcome share one pool. `changes` has every node on which the result
 for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
 
@@ -11,8 +12,9 @@ structured/internal/incubating/pools_incubating.go).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
@@ -28,8 +30,8 @@ from dra_extender.devices.models import DeviceList
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
-from dra_extender.devices.validity import TOO_MANY
-from dra_extender.limits import DEVICES_OF_NODE
+from dra_extender.devices.validity import TOO_MANY, TOO_SELECTIVE
+from dra_extender.limits import DEVICES_OF_NODE, REQUIREMENTS_OF_NODE
 
 
 class ChangeLog:
@@ -120,6 +122,8 @@ class Nodes(Mapping[str, Node]):
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
+        self.too_selective: frozenset[PoolID] = frozenset()
+        """The open pools with most requirements, beyond `REQUIREMENTS_OF_NODE` of all. They are invalid."""
         self._deviceless: dict[PoolID, _Ordered] = {}
         """In search order."""
         self._computed: set[PoolID] = set()
@@ -174,8 +178,10 @@ class Nodes(Mapping[str, Node]):
             self.changes.note(seen.index)
         return False
 
-    def pool_changed(self, pool: PoolID, *moved: str | None) -> None:
-        """Slices of the pool changed. `moved`: nodes whose own slices were added or removed."""
+    def pool_changed(self, pool: PoolID, *moved: str | None) -> Collection[PoolID]:
+        """Slices of the pool changed. `moved`: nodes whose own slices were added or removed. The pools that are valid
+        or invalid because of it.
+        """
         published = self._pool_of(pool)
         own = published.own_nodes() if published else frozenset[str]()
         for name in moved:
@@ -194,9 +200,11 @@ class Nodes(Mapping[str, Node]):
             self._deviceless.pop(pool, None)
         elif deviceless is not was_deviceless:
             self._deviceless = dict(sorted({**self._deviceless, pool: deviceless}.items(), key=itemgetter(0)))
+        changed = {pool}
         if was_open is not None or pool in self._open or deviceless is not was_deviceless:
+            changed |= self._measure()
             for seen in self.seen.values():
-                seen.stale.add(pool)
+                seen.stale |= changed
             self._views.clear()
             self.changes.note_all()
         else:
@@ -208,6 +216,15 @@ class Nodes(Mapping[str, Node]):
                         self._views.pop(known.node.name, None)
                         self.changes.note(known.index)
             self._computed.discard(pool)
+        return changed
+
+    def _measure(self) -> Set[PoolID]:
+        """Find the pools that are too selective. The pools for which that is new."""
+        sizes = sorted((published.visibility_size, id) for id in self._open if (published := self._pool_of(id)))
+        totals = zip(accumulate(size for size, _ in sizes), sizes, strict=True)
+        before = self.too_selective
+        self.too_selective = frozenset(id for total, (_, id) in totals if total > REQUIREMENTS_OF_NODE)
+        return before ^ self.too_selective
 
     def _is_open(self, published: PublishedPool) -> bool:
         """Whether each node has to be asked what it sees of open slices: they have devices, or the rules are those of
@@ -261,7 +278,7 @@ class Nodes(Mapping[str, Node]):
 
     def refresh_work(self, seen: SeenNode) -> int:
         """Units of work for bringing the node up to date: four requirements of node selectors are one."""
-        pools = self._open if seen.new else seen.stale & self._open.keys()
+        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.too_selective
         return sum(published.visibility_size for published in map(self._pool_of, pools) if published is not None) // 4
 
     def current(self, seen: SeenNode) -> SeenNode:
@@ -345,7 +362,7 @@ class Nodes(Mapping[str, Node]):
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
-        if not published.visibilities:
+        if pool in self.too_selective or not published.visibilities:
             return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
         visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
@@ -355,6 +372,8 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
+        if published.id in self.too_selective:
+            return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:
             pool = gather_pool(published.id, slices, node, self._features, published.device_list, published.generations)
         except GatherError as problem:

@@ -70,7 +70,6 @@ class PublishedPool:
         "_own",
         "_published",
         "_visibilities",
-        "_visibility_size",
         "_whole",
         "id",
         "slices",
@@ -84,7 +83,8 @@ class PublishedPool:
         self._device_lists: dict[str, DeviceList] = {}
         self._published: dict[str, tuple[ResourceSlice, DeviceList]] = {}
         self._own: dict[str, dict[str, None]] = {}
-        self._open: dict[str, None] = {}
+        self._open: dict[str, int] = {}
+        """The cost of the visibility of each open slice."""
         self._forget()
 
     def copy(self) -> PublishedPool:
@@ -110,7 +110,7 @@ class PublishedPool:
         if is_own(published, self._features):
             self._own.setdefault(published.spec.node_name or "", {})[name] = None
         else:
-            self._open[name] = None
+            self._open[name] = visibility_size(published)
 
     def retaint(self, device_lists: DeviceLists, rules: TaintRules) -> None:
         for name in self._published:
@@ -132,7 +132,6 @@ class PublishedPool:
         self._newest: dict[int, tuple[ResourceSlice, ...]] = {}
         self._whole: dict[str | None, bool] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
-        self._visibility_size: int | None = None
         self._generations: Generations | None = None
         self._newest_open: int | None = None
 
@@ -189,9 +188,7 @@ class PublishedPool:
     @property
     def visibility_size(self) -> int:
         """The cost of all `visibilities` for a node, in requirements of node selectors."""
-        if self._visibility_size is None:
-            self._visibility_size = sum(map(visibility_size, self.open_slices()))
-        return self._visibility_size
+        return sum(self._open.values())
 
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""

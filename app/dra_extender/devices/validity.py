@@ -1,8 +1,8 @@
 """Reasons why a pool is unusable. Decisions and problem reports use the same checks.
 
-Promises: a decision leaves out the devices of a pool exactly if the node sees too many devices, or `is_complete` or
-`defects` finds a reason in the slices that it sees, and reports the first reason; `problems_of` applies `are_too_many`
-to each node's own slices of the pool, and the other checks to all slices.
+Promises: a decision leaves out the devices of a pool exactly if the node sees too many devices, node selectors have too
+many requirements, or `is_complete` or `defects` finds a reason in the slices that it sees. It reports the first reason.
+`problems_of` applies `are_too_many` to each node's own slices of the pool, and the other checks to all slices.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 """
@@ -18,10 +18,11 @@ from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import CounterSet, Device, ResourceSlice
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.usage import PoolID
-from dra_extender.limits import DEVICES_OF_NODE
+from dra_extender.limits import DEVICES_OF_NODE, REQUIREMENTS_OF_NODE
 from dra_extender.plaintext import counted
 
 TOO_MANY = f"the node sees more than {DEVICES_OF_NODE:,} devices"
+TOO_SELECTIVE = f"the node selectors of this and smaller pools have more than {REQUIREMENTS_OF_NODE:,} requirements"
 
 
 class ObjectProblem(msgspec.Struct, frozen=True, order=True):
@@ -122,7 +123,9 @@ def gap_of(item: ResourceSlice, features: FeatureGates) -> str:
     return f"slice {item.metadata.name} has compatibilityGroups, and feature gate DRADeviceCompatibilityGroups is off"
 
 
-def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[ObjectProblem]:
+def problems_of(
+    pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates, *, too_selective: bool = False
+) -> Iterator[ObjectProblem]:
     """The problems of the slices of a pool's newest generation, by name of the slice within each rule."""
     name = "/".join(pool)
     own: dict[str, list[ResourceSlice]] = {}
@@ -149,6 +152,11 @@ def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: Feature
             what = f"pool {name} is invalid on node {node}: {TOO_MANY}"
             yield ObjectProblem(key, what, "its devices are left out: the driver has to publish fewer")
             return
+    if too_selective and newest:
+        key = ObjectKey("ResourceSlice", newest[0].metadata.name)
+        what = f"pool {name} is invalid: {TOO_SELECTIVE}"
+        yield ObjectProblem(key, what, "its devices are left out: the driver has to publish smaller node selectors")
+        return
     for defect in defects(newest, features):
         key = ObjectKey("ResourceSlice", defect.slice)
         yield ObjectProblem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
