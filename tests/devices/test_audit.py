@@ -264,6 +264,44 @@ def test_claims_are_not_looked_into_where_no_counter_is_overdrawn(catalogue: Cat
     assert "other" not in asked
 
 
+def test_the_devices_in_use_in_a_pool_are_summed_once_per_change_however_many_claims_are_looked_at(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod may name 256 allocated claims, and looks at each."""
+    usage, claims = UsageIndex(lambda pool: None), dict[str, tuple[ResourceClaim, Uses]]()
+
+    def use(device: str, version: int) -> None:
+        claim = make_claim(device, version, [f"gpu/n/{device}"])
+        usage.replace(claim.metadata.uid, {}, uses_of(claim.allocation, shares=True))
+        claims[claim.metadata.uid] = claim, uses_of(claim.allocation, shares=True)
+
+    asked: list[str] = []
+    device = catalogue.device
+
+    def counted(name: str, node: str | None = None) -> Device | None:
+        asked.append(name)
+        return device(name, node)
+
+    monkeypatch.setattr(catalogue, "device", counted)
+    auditor = Auditor(usage, lambda pool: catalogue, claims.get)
+
+    def look() -> tuple[int, list[str]]:
+        """How often the other device is asked about, and the rivals."""
+        asked.clear()
+        rivals = [auditor.rivals("uid-p0", claims["uid-p0"][1], "", lambda uid: True) for _ in range(20)]
+        assert all(found == rivals[0] for found in rivals)
+        return asked.count("p1"), rivals[0]
+
+    use("p0", 5)
+    use("p1", 6)
+    assert look() == (1, [])
+    assert look() == (0, [])
+    catalogue._forget()
+    assert look() == (1, []), "the slices have changed"
+    use("p2", 7)
+    assert look()[1] == ["uid-p1", "uid-p2"]
+
+
 class Sharers:
     """Claims that each have `shares` shares of device m, with `memory` each. Counts what is looked into."""
 

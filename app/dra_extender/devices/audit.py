@@ -1,9 +1,10 @@
 """Conflicts between stored allocations, and the claims that are involved.
 
-Promises: `rivals` and `involving` look once at each device of one claim, and, if devices consume counters, at the
-devices in use in their pools. They look at the sharers of a device only if it has an owner, or if all shares together
-exceed a capacity. `violations` looks at everything. None trusts that devices are still published: what is not published
-has no limits.
+Promises: `rivals` and `involving` look once at each device of one claim. If they consume counters, the devices in use
+in their pools are summed once per change of the pool; they are looked at again only if they overdraw a counter.
+`rivals` and `involving` look at the sharers of a device only if it has an owner, or if all shares together exceed a
+capacity. `violations` looks at everything. None trusts that devices are still published: what is not published has no
+limits.
 
 Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
 in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from itertools import chain
 from typing import Literal
 
@@ -86,7 +88,7 @@ class Auditor:
     def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
         mine = {device[2] for device, _ in uses if device[:2] == pool}
         touched = {counter for name in mine for counter, _ in self._consumption((*pool, name), node)}
-        if not touched or touched.isdisjoint(self._overdrawn_counters(pool, node, self._devices_in(pool))):
+        if not touched or touched.isdisjoint(self._overdrawn_in_use(pool, node)):
             return set()  # not even with what is held or was allocated later
         users: dict[str, set[str]] = {}
         for name in self._devices_in(pool):
@@ -161,7 +163,7 @@ class Auditor:
             yield Violation("capacity", subject, self._names(sharers), detail)
 
     def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
-        if not any(self._counter_sets(pool, node)) or not self._overdrawn_counters(pool, node, use.devices):
+        if not any(self._counter_sets(pool, node)) or not self._overdrawn_in_use(pool, node):
             return
         users = {name: found for name in use.devices if (found := set(self._stored_users((*pool, name))))}
         for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():
@@ -241,6 +243,16 @@ class Auditor:
         published = self._pool_of(pool)
         return published.counter_sets(node) if published is not None else ()
 
+    def _overdrawn_in_use(self, pool: PoolID, node: str) -> frozenset[CounterID]:
+        """The counters that all devices in use overdraw, held ones included."""
+        use, published = self._usage.pool(pool), self._pool_of(pool)
+        if use is None or published is None:
+            return frozenset()
+        slices = published.generations()
+        if node not in use.overdrawn or use.overdrawn[node][0] is not slices:
+            use.overdrawn[node] = slices, frozenset(self._overdrawn_counters(pool, node, use.devices))
+        return use.overdrawn[node][1]
+
     def _overdrawn_counters(
         self, pool: PoolID, node: str, devices: Iterable[str]
     ) -> dict[CounterID, tuple[Quantity, Quantity]]:
@@ -253,10 +265,6 @@ class Auditor:
         for counter_set in self._counter_sets(pool, node) if consumed else ():
             for name, limit in counter_set.counters.items():
                 amounts = consumed.get((counter_set.name, name))
-                if amounts:
-                    total = amounts[0]
-                    for amount in amounts[1:]:
-                        total = total + amount
-                    if total > limit.value:
-                        overdrawn[counter_set.name, name] = (total, limit.value)
+                if amounts and sum(amount.nano for amount in amounts) > limit.value.nano:
+                    overdrawn[counter_set.name, name] = reduce(Quantity.__add__, amounts), limit.value
         return overdrawn

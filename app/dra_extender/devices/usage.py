@@ -139,6 +139,10 @@ class PoolUse:
     revision: int = 0
     holdings: PoolHoldings | None = None
     """What the ledger made of the present revision."""
+    overdrawn: dict[str, tuple[object, frozenset[tuple[str, str]]]] = field(default_factory=dict)
+    """By node, what the auditor made of the present revision: the counters that all devices in use overdraw, with the
+    generations of slices that this was found for.
+    """
 
 
 class UsageIndex:
@@ -177,7 +181,7 @@ class UsageIndex:
             entry = self._pools[pool]
             if entry.devices:
                 self._revision += 1
-                entry.revision, entry.holdings = self._revision, None
+                entry.revision, entry.holdings, entry.overdrawn = self._revision, None, {}
             else:
                 del self._pools[pool]
             self._changed(pool)
