@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from dra_extender.api.resource import AllocationResult
-from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
+from dra_extender.scheduling.nomination.nominations import PREEMPTING, Nomination, Nominations, is_preempting
 from tests.support.counting import calls
-from tests.support.scheduling.nominating import FOUR, alive, full, tried, until_bound, wanting
+from tests.support.scheduling.nominating import FOUR, ON, alive, full, tried, until_bound, wanting
 from tests.support.simulation.api import EXTENDED
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_pod
+from tests.support.simulation.strategy import with_pod_status
 from tests.support.simulation.world import World
 
 
@@ -121,3 +122,38 @@ def test_a_pod_has_one_nomination() -> None:
     assert (len(nominations), kept_from(nominations, "other", 0)) == (0, [])
     claim = make_claim("claim-p")
     assert not nominations.promises(claim, make_pod("other"))
+
+
+def nominate_elsewhere(world: World) -> None:
+    """In the moment before the next write of a pod's status, kube-scheduler nominates the pod for another node."""
+    nominated = {"nominatedNodeName": "n2"}
+    world.api.hooks["patch_pod_status"] = lambda: world.api.put(with_pod_status(world.api.pod("p"), nominated))
+
+
+async def test_a_node_that_kube_scheduler_nominates_while_a_nomination_is_removed_stays(
+    world: World, small: Objects
+) -> None:
+    pod = make_pod("p", "of-p", priority=10, preemptionPolicy="Never")
+    nominated = {"nominatedNodeName": "n1", "conditions": [{"type": PREEMPTING, "status": "True"}]}
+    service = world.service(*small, make_claim("of-p"), with_pod_status(pod, nominated), config=ON)
+    nominate_elsewhere(world)
+    service.start()
+    await world.settle(10.0)
+    pod = world.api.pod("p")
+    assert (pod.status.nominated_node_name, is_preempting(pod)) == ("n2", False)
+    assert service.client.calls.count("patch_pod_status") == 2
+
+
+async def test_a_node_that_kube_scheduler_nominates_while_the_node_is_named_again_stays(
+    world: World, small: Objects
+) -> None:
+    service = await full(world, small, FOUR)
+    world.api.stopping["a"] = 20.0
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(5.0)
+    nominate_elsewhere(world)
+    world.api.put(with_pod_status(world.api.pod("p"), {"nominatedNodeName": None}))
+    await world.settle(5.0)
+    assert "patch_pod_status" not in world.api.hooks
+    assert world.api.pod("p").status.nominated_node_name == "n2"

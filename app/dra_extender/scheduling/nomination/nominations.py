@@ -6,8 +6,8 @@ Promises
   nominations, no device is kept and no decision costs more.
 - The condition `PREEMPTING` and status.nominatedNodeName are written in one request before the first victim is evicted.
   Users who may only write pods cannot write either, so the next leader relies on them.
-- Both are removed when the nomination has ended. The removal is retried until it succeeds. A node that kube-scheduler
-  nominated in between is left alone.
+- Both are removed when the nomination has ended. The removal is retried until it succeeds. It is written at the version
+  of the pod, as is a node that is named again: a node that kube-scheduler nominated in between is left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from dra_extender.api.core import Pod
-from dra_extender.api.errors import ApiError, is_passing
+from dra_extender.api.errors import ApiError, ConflictError, is_passing
 from dra_extender.api.groups import group_of
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
@@ -173,7 +173,8 @@ class NominationRecords:
             return
         self._pauses.failed(uid)
         try:
-            await self._ports.patch_pod_status(pod, {"nominatedNodeName": nomination.by_pod[uid]})
+            status = {"nominatedNodeName": nomination.by_pod[uid]}
+            await self._ports.patch_pod_status(pod, status, version=pod.metadata.resource_version)
         except ApiError as error:
             log.info("a nominated node was not written, will try again", pod=pod.metadata.key, error=repr(error))
 
@@ -205,9 +206,9 @@ class NominationRecords:
         if pod.status.nominated_node_name in ("", node):
             status["nominatedNodeName"] = None
         try:
-            await self._ports.patch_pod_status(pod, status)
+            await self._ports.patch_pod_status(pod, status, version=pod.metadata.resource_version)
         except ApiError as error:
-            if is_passing(error) or error.status == FORBIDDEN:
+            if is_passing(error) or error.status == FORBIDDEN or isinstance(error, ConflictError):
                 self._pauses.failed(uid)
                 return
         self._leftovers.pop(uid, None)
