@@ -46,6 +46,12 @@ PARTS_OF_POD: Final = Limit(
     "entries of a list, or requirements of the node affinity, that are compared with every node",
     "test_pods_that_lose_something_or_cannot_be_judged_are_left_alone",
 )
+AMOUNTS_OF_POD: Final = Limit(
+    1_000,
+    "resources of which the requests of a pod count as used on its node: CPU, memory, storage and huge pages before "
+    "others; nodes are compared again and again with what all their pods use",
+    "test_a_pod_uses_so_many_resources_of_its_node_and_no_more",
+)
 PARTS_OF_BUDGETS: Final = Limit(
     2_500,
     "PodDisruptionBudgets of a namespace, with the parts of their selectors, that are compared with every victim; "

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import msgspec
 
 from dra_extender.api.core import Node, Pod, PodStatus
 from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.insight.why.diagnosis import diagnosing
+from dra_extender.limits import AMOUNTS_OF_POD
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.noderules import ResourcesInUse, Wants
+from tests.support.counting import calls, counted_turns
+from tests.support.diagnosis.scene import view_of
 from tests.support.simulation.objects import make_node
 
 NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")
@@ -39,6 +46,50 @@ def test_a_pod_does_not_count_against_itself() -> None:
     occupancy = ResourcesInUse()
     occupancy.expect(pod("b", "8"), "n1")
     assert fits(occupancy, pod("b", "8"))
+
+
+def test_pods_that_are_left_out_use_nothing() -> None:
+    ports = [{"hostPort": 80}], [{"hostPort": 80, "hostIP": "10.0.0.1"}]
+    pods = [pod(f"p{n}", containers=[{"ports": each}], nodeName="n1") for n, each in enumerate(ports)]
+    everything = [*pods, pod("a", nodeName="n1"), pod("b", "2", nodeName="n1")]
+    occupancy = ResourcesInUse(everything)
+    for count in range(len(everything) + 1):
+        for chosen in combinations(everything, count):
+            left_out = {each.metadata.uid for each in chosen}
+            amounts, number, taken = occupancy.used("n1", left_out)
+            alone = ResourcesInUse(each for each in everything if each not in chosen).used("n1")
+            assert ({name: each for name, each in amounts.items() if each}, number, taken) == alone
+
+
+def test_what_a_pod_with_many_amounts_uses_is_added_up_once() -> None:
+    """Of pods that come and go, and are left out: a user can bind pods with 20,000 amounts to a node."""
+    requests = {f"example.com/{number}": "0" for number in range(2_000)}
+    many = [pod(f"p{n}", containers=[{"resources": {"requests": requests}}], nodeName="n1") for n in range(10)]
+    occupancy = ResourcesInUse(many)
+    assert calls(lambda: occupancy.used("n1")) < 500
+    occupancy.put(pod("more", nodeName="n1"))
+    assert calls(lambda: occupancy.used("n1")) < 500
+    assert calls(lambda: occupancy.used("n1", [many[0].metadata.uid])) < 500
+
+
+def test_what_large_pods_use_is_added_up_in_turns() -> None:
+    requests = {f"example.com/{number}": "0" for number in range(2_000)}
+    many = [pod(f"p{n}", containers=[{"resources": {"requests": requests}}], nodeName="n1") for n in range(10)]
+    few = counted_turns(diagnosing(view_of([NODE, *many[:1]], FeatureGates(), SchedulingConfig()), pod("c", "9")))
+    found = counted_turns(diagnosing(view_of([NODE, *many], FeatureGates(), SchedulingConfig()), pod("c", "9")))
+    assert found.result.state == "refused"
+    assert found.turns >= few.turns + 1
+
+
+def test_a_pod_uses_so_many_resources_of_its_node_and_no_more() -> None:
+    requests = {f"example.com/{number:05}": "1" for number in range(AMOUNTS_OF_POD)} | {
+        "hugepages-2Mi": "2",
+        "cpu": "7",
+    }
+    occupancy = ResourcesInUse([pod("a", containers=[{"resources": {"requests": requests}}], nodeName="n1")])
+    amounts = occupancy.used("n1")[0]
+    assert list(amounts)[:3] == ["cpu", "hugepages-2Mi", "example.com/00000"]
+    assert len(amounts) == AMOUNTS_OF_POD
 
 
 def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:

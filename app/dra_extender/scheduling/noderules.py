@@ -2,9 +2,9 @@
 
 Promises: pure. Checks only rules that depend on the node, its pods and the pod: cordons, taints, node selector and
 required node affinity, host ports, number of pods and resources. `unchecked` names the other rules, and the parts of a
-pod that are too large to compare with every node. A watch event of a pod costs two look-ups: what the pods on a node
-use is added up when a caller asks, once until a pod comes or goes. Pods that will probably be bound count when the
-caller expects them.
+pod that are too large to compare with every node. A watch event of a pod costs two look-ups, unless the pod has many
+parts: what the pods on a node use is added up when a caller asks, once until a pod comes or goes. Pods that will
+probably be bound count when the caller expects them.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
 nodeports,noderesources}.
@@ -12,7 +12,7 @@ nodeports,noderesources}.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -21,7 +21,7 @@ import msgspec
 from dra_extender.api.core import Node, NodeSelector, NodeSelectorRequirement, Pod, Taint, Tolerations, requested
 from dra_extender.api.quantity import Format, Quantity
 from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
-from dra_extender.limits import PARTS_OF_POD
+from dra_extender.limits import AMOUNTS_OF_POD, PARTS_OF_POD
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
@@ -48,6 +48,9 @@ UNHEALTHY: Final = "node.kubernetes.io/"
 KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
+
+REMEMBERED: Final = 64
+"""Containers and amounts of a pod whose sum is not remembered."""
 
 TERMS: Final = 4
 """Requirements of a node affinity that are shown."""
@@ -211,8 +214,12 @@ def is_large(pod: Pod) -> bool:
     """True when the pod has more parts than can be compared with nodes in one step."""
     spec = pod.spec
     lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
-    ports = sum(len(each.ports) for each in (*spec.init_containers, *spec.containers))
-    sizes = ports, len(spec.topology_spread_constraints), *map(len, lists)
+    containers = (*spec.init_containers, *spec.containers)
+    ports, amounts = (
+        sum(len(each.ports) for each in containers),
+        sum(len(each.resources.requests) for each in containers),
+    )
+    sizes = ports, amounts, len(spec.topology_spread_constraints), *map(len, lists)
     return max(sizes) > PARTS_OF_POD or _has_large_affinity(pod)
 
 
@@ -248,12 +255,21 @@ Used = tuple[Mapping[str, int], int, frozenset[Port]]
 NOTHING_USED: Final[Used] = ({}, 0, frozenset())
 
 
-def together(used: Used, pods: Iterable[Pod]) -> Used:
+def counted(pod: Pod) -> Amounts:
+    """What the pod uses of its node: what it requests, of at most `AMOUNTS_OF_POD` resources."""
+    asked = {name: amount for name, amount in requested(pod).items() if amount}
+    if len(asked) <= AMOUNTS_OF_POD:
+        return asked
+    ordered = sorted(asked, key=lambda name: (name not in _OWN_RULES, "/" in name))
+    return {name: asked[name] for name in ordered[:AMOUNTS_OF_POD]}
+
+
+def together(used: Used, pods: Iterable[Pod], counted: Callable[[Pod], Amounts] = counted) -> Used:
     """What was used before, and by these pods."""
     amounts, count, taken = dict(used[0]), used[1], set(used[2])
     for pod in pods:
         count += 1
-        for name, amount in requested(pod).items():
+        for name, amount in counted(pod).items():
             amounts[name] = amounts.get(name, 0) + amount
         taken |= taken_by(pod)
     return amounts, count, frozenset(taken)
@@ -267,20 +283,25 @@ class ResourcesInUse:
         self._expected: set[str] = set()
         self._pods: dict[str, dict[str, Pod]] = {}
         self._used: dict[str, Used] = {}
+        self._counted: dict[str, tuple[Pod, Amounts]] = {}
+        """By UID: what pods use that have more parts than `REMEMBERED`."""
         for pod in pods:
             self.put(pod)
 
-    def put(self, pod: Pod) -> None:
-        """The watch shows the pod. It counts on its node, if it has one."""
+    def put(self, pod: Pod) -> int:
+        """The watch shows the pod. It counts on its node, if it has one. Returns the units of work, 0 for most pods."""
         uid = pod.metadata.uid
         if pod.finished:
             self.drop(uid)
         elif pod.spec.node_name:
             self._expected.discard(uid)
             self._place(pod, pod.spec.node_name)
+            return self._add_up(self._pods[pod.spec.node_name][uid])
+        return 0
 
     def drop(self, uid: str) -> None:
         self._expected.discard(uid)
+        self._counted.pop(uid, None)
         node = self._node.pop(uid, None)
         if node is not None:
             pods = self._pods[node]
@@ -310,6 +331,21 @@ class ResourcesInUse:
             self._pods.setdefault(node, {})[uid] = pod
             self._used.pop(node, None)
 
+    def _add_up(self, pod: Pod) -> int:
+        """Remember what the pod uses, if it has many parts. Units of work."""
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        size = sum(1 + len(each.resources.requests) for each in containers)
+        known = self._counted.get(pod.metadata.uid)
+        if size <= REMEMBERED or (known is not None and known[0] is pod):
+            return 0
+        self._counted[pod.metadata.uid] = pod, counted(pod)
+        return size // 2
+
+    def _count(self, pod: Pod) -> Amounts:
+        self._add_up(pod)
+        known = self._counted.get(pod.metadata.uid)
+        return known[1] if known is not None and known[0] is pod else counted(pod)
+
     def on(self, node: str) -> Sequence[Pod]:
         return list(self._pods.get(node, {}).values())
 
@@ -322,11 +358,18 @@ class ResourcesInUse:
         return any(taint.effect == "PreferNoSchedule" and not wants.tolerates(taint) for taint in node.spec.taints)
 
     def used(self, node: str, without: Collection[str] = ()) -> Used:
-        """By the pods on the node, those of these UIDs left out. Linear in the containers of the pods on the node."""
+        """By the pods on the node, those of these UIDs left out, in whose containers it is linear."""
         pods = self._pods.get(node, {})
-        if any(uid in pods for uid in without):
-            return together(NOTHING_USED, (pod for uid, pod in pods.items() if uid not in without))
         known = self._used.get(node)
         if known is None:
-            known = self._used[node] = together(NOTHING_USED, pods.values())
-        return known
+            known = self._used[node] = together(NOTHING_USED, pods.values(), self._count)
+        left_out = [pod for uid, pod in pods.items() if uid in without]
+        if not left_out:
+            return known
+        amounts, taken = dict(known[0]), known[2]
+        for pod in left_out:
+            for name, amount in self._count(pod).items():
+                amounts[name] -= amount
+        if any(map(ports, left_out)):
+            taken = frozenset().union(*(taken_by(pod) for uid, pod in pods.items() if uid not in without))
+        return amounts, known[1] - len(left_out), taken

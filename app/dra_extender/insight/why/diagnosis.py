@@ -68,7 +68,8 @@ def diagnosing(
         for start in range(0, len(pods), PODS):
             portion = pods[start : start + PODS]
             for each in portion:
-                living.put(each)
+                if budget.must_yield(living.put(each)):
+                    yield
             yield from budget.charge(1 + len(portion) // 2)
     known = sorted(view.cluster.nodes) if names is None else list(names)
     nodes = yield from group_nodes(simulated, known, budget, _attributes(simulated))
