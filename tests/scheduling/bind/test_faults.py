@@ -23,7 +23,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
-from tests.support.simulation.objects import Objects, make_claim, make_class, make_pod
+from tests.support.simulation.objects import Objects, make_allocated, make_claim, make_class, make_pod
 from tests.support.simulation.world import World
 
 WRITES = ("add_finalizer", "write_status", "bind_pod")
@@ -337,6 +337,21 @@ async def test_a_status_write_that_comes_late_finds_the_claim_moved_on(world: Wo
     await world.settle(100.0)
     assert world.api.claim("c").allocation is None
     assert world.api.doubles() == []
+
+
+@pytest.mark.parametrize("delay", [1.0, 6.0, 28.0])
+async def test_a_reservation_that_comes_late_finds_the_claim_moved_on(
+    world: World, small: Objects, delay: float
+) -> None:
+    """The claim is allocated, and the pod of another user has it."""
+    user = make_pod("user", "c", node="n1")
+    service = world.service(*small, make_allocated("c", "user"), user, make_pod("p", "c"))
+    service.client.fail("write_status", OutcomeUnknownError(0, "Timeout"), "late", delay=delay)
+    service.client.fail("write_status", RejectedError(403, "Forbidden"))
+    assert await service.bind(world.api.pod("p"), "n1") != ""
+    await world.settle(40.0)
+    assert [entry.name for entry in world.api.claim("c").status.reserved_for] == ["user"]
+    assert service.counted(CLAIM_WRITES_UNDONE, "fenced") == 1
 
 
 async def test_a_pod_that_is_gone_ends_a_lost_binding(world: World, pending: Objects) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -42,6 +42,9 @@ from dra_extender.scheduling.waiting import Pauses
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+FENCED: Final = "dra-extender.dev/fenced"
+"""Annotation of claims: the version for which a reservation of unknown outcome was sent."""
 
 
 class ClaimRollback:
@@ -135,6 +138,9 @@ class ClaimRollback:
             write.learned(await ports.remove_finalizer(claim))
             return "fenced"
         abandoned = self._clear and write.consumer.resource == "pods" and self._view.is_abandoned(claim)
+        if write.in_doubt and not abandoned:  # the same for a reservation
+            write.learned(await ports.annotate(claim, {FENCED: claim.metadata.resource_version}))
+            return "fenced"
         if write.is_taken_over or not (self._may_be_ours() or abandoned):
             return "left"
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
