@@ -249,7 +249,7 @@ GANG_PLANS: Final = LabelledCounter[GangPlanResult](
         "bound": "all pods of the plan are bound",
         "expired": "the next pod was not bound in time",
         "lost": "a pod does not get its place, and no other plan was found",
-        "gone": "a pod of the plan was deleted",
+        "gone": "a pod of the plan was deleted or left its gang",
     },
 )
 

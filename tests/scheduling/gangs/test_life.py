@@ -95,6 +95,15 @@ async def test_a_member_that_is_gone_ends_the_plan(world: World, how: str) -> No
     assert await offered(service, world, "g-0", "single") == [[], ["n1"]]
 
 
+async def test_a_pod_that_leaves_its_gang_gets_the_devices_that_were_held_for_it(world: World) -> None:
+    service = world.service(*nodes(1, 3), *gang("g", 3))
+    assert await offered(service, world, "g-0", "g-1") == [["n1"], ["n1"]]
+    world.api.put(with_metadata(world.api.pod("g-2"), annotations={}))
+    await world.settle(1.0)
+    assert await offered(service, world, "g-2") == [["n1"]]
+    assert service.counted(GANG_PLANS, "gone") == 1
+
+
 async def test_a_member_that_may_not_use_its_node_gets_another_one(world: World) -> None:
     service = world.service(*nodes(3, 1), *gang("g", 2))
     (first,), (second,) = await offered(service, world, "g-0", "g-1")

@@ -158,6 +158,7 @@ class Gangs:
         before = self._read.get(meta.uid)
         if before is not None and before[0] != key:
             del self._read[meta.uid]
+            self.plans.gone(meta.uid)
             self._requeue.ended(str(before[0]))
         if key is None:
             return

@@ -4,9 +4,10 @@ Promises
 - Devices that a plan holds count as in use in every verb, for all pods but the members that get them and pods of
   higher priority: these do not wait for pods that may never be bound, and nothing could be evicted for them.
 - A gang has one plan. A plan holds devices for all members that have to be placed.
-- A plan ends when all members are bound, one of them is deleted, the gang cannot be placed any more, or no member is
-  bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang whose plan ended
-  for want of time gets the next one after a pause, so a gang that is never bound cannot hold devices all the time.
+- A plan ends when all members are bound, one of them is deleted or leaves the gang, the gang cannot be placed any more,
+  or no member is bound within `GangPlans.SECONDS`, and then no further one within `GangPlans.BOUND_SECONDS`. A gang
+  whose plan ended for want of time gets the next one after a pause, so a gang that is never bound cannot hold devices
+  all the time.
 - Plans are not stored. After a restart the allocations of claims are what is known of a gang.
 """
 
@@ -129,7 +130,7 @@ class GangPlans:
                     self._observer.waited(max(0.0, (self._clock.wall() - since).total_seconds()), gang=True)
 
     def gone(self, pod_uid: str) -> None:
-        """The pod was deleted or has ended."""
+        """The pod was deleted, has ended, or has left its gang."""
         for key in [key for key, plan in self._plans.items() if pod_uid in plan.places or pod_uid in plan.bound]:
             self.drop(key, "gone")
 
