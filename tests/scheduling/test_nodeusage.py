@@ -42,6 +42,15 @@ def test_bound_and_expected_pods_count_until_they_are_gone() -> None:
     assert fits(occupancy, pod("c", "8"))
 
 
+def test_a_pod_that_is_resized_counts_with_what_it_asks_for_now() -> None:
+    occupancy = ResourcesInUse()
+    for cpu, resized, left in (("3", False, "5"), ("3", False, "5"), ("4", True, "4"), ("1", True, "7")):
+        assert occupancy.is_resized(pod("a", cpu, nodeName="n1")) is resized
+        occupancy.put(pod("a", cpu, nodeName="n1"))
+        assert fits(occupancy, pod("c", left))
+        assert not fits(occupancy, pod("c", f"{left}001m"))
+
+
 def test_a_pod_does_not_count_against_itself() -> None:
     occupancy = ResourcesInUse()
     occupancy.expect(pod("b", "8"), "n1")

@@ -210,6 +210,8 @@ class Extender:
             pod = event.object
             self._usage.put(pod)
             if self._with_binds is not None:
+                if self._with_binds.is_resized(pod):
+                    self.requeue.improved()
                 self._with_binds.put(pod)
             self.gangs.pod_applied(pod)
             self.preemption.pod_applied(pod)

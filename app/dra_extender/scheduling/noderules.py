@@ -275,8 +275,17 @@ def together(used: Used, pods: Iterable[Pod], counted: Callable[[Pod], Amounts] 
     return amounts, count, frozenset(taken)
 
 
+def _asked(pod: Pod) -> object:
+    """What `requested` and `ports` read of the pod."""
+    spec = pod.spec
+    devices = pod.status.node_allocatable_resource_claim_statuses
+    return spec.containers, spec.init_containers, spec.resources, spec.overhead, devices
+
+
 class ResourcesInUse:
-    """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound."""
+    """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound. A resized pod counts
+    with what its spec requests now.
+    """
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._node: dict[str, str] = {}
@@ -298,6 +307,11 @@ class ResourcesInUse:
             self._place(pod, pod.spec.node_name)
             return self._add_up(self._pods[pod.spec.node_name][uid])
         return 0
+
+    def is_resized(self, pod: Pod) -> bool:
+        """True when the pod is known on its node, and asked for something else before."""
+        known = self._pods.get(pod.spec.node_name, {}).get(pod.metadata.uid)
+        return known is not None and _asked(known) != _asked(pod)
 
     def drop(self, uid: str) -> None:
         self._expected.discard(uid)
@@ -322,7 +336,8 @@ class ResourcesInUse:
 
     def _place(self, pod: Pod, node: str) -> None:
         uid = pod.metadata.uid
-        if self._node.get(uid) != node:
+        known = self._pods.get(node, {}).get(uid)
+        if known is None or _asked(known) != _asked(pod):
             expected = uid in self._expected
             self.drop(uid)
             if expected:

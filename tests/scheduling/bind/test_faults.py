@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from dra_extender.api.core import Pod, PodResourceClaimStatus, PodStatus
 from dra_extender.api.errors import (
     ApiError,
     ConflictError,
@@ -23,7 +21,7 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
-from tests.support.simulation.objects import Objects, make_allocated, make_claim, make_class, make_pod
+from tests.support.simulation.objects import Objects, make_allocated, make_claim, make_pod
 from tests.support.simulation.world import World
 
 WRITES = ("add_finalizer", "write_status", "bind_pod")
@@ -111,33 +109,6 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
     await world.settle(5.0)
     assert world.api.claim("c").allocation is None
     assert service.extender.view.ledger.holds() == ()
-
-
-@pytest.mark.parametrize("disconnected", [False, True])
-@pytest.mark.parametrize("operation", [*WRITES, "create_claim", "patch_pod_status"])
-async def test_a_pod_that_names_another_claim_meanwhile_is_not_bound_without_it(
-    world: World, small: Objects, operation: str, disconnected: bool
-) -> None:
-    """kube-controller-manager creates a claim twice when it loses the reply, and may name the second one later."""
-    claims = [make_claim(name, pod="p") for name in ("first", "second")]
-    template = {"name": "t", "resourceClaimTemplateName": "template"}
-    container = {"name": "main", "resources": {"requests": {"example.com/gpu": "1"}}}
-    spec = make_pod("p", resourceClaims=[template], containers=[container])
-
-    def naming(claim: str) -> Pod:
-        status = PodStatus(resource_claim_statuses=(PodResourceClaimStatus("t", claim),))
-        return msgspec.structs.replace(spec, status=status)
-
-    service = world.service(*small, make_class("other", resource="example.com/gpu"), *claims, naming("first"))
-    if disconnected:
-        service.watch.disconnect([Pod])
-    world.api.hooks[operation] = lambda: world.api.put(naming("second"))
-    assert await service.bind(world.api.pod("p"), "n1") == failure.STATUS_CHANGED
-    assert world.api.claim("first").allocation is None
-    service.watch.reconnect()
-    await world.settle(5.0)
-    assert await service.bind(world.api.pod("p"), "n1") == ""
-    assert len(devices(world.api.claim("second"))) == 1
 
 
 async def test_waiting_ends_when_the_pod_is_deleted(world: World, pending: Objects) -> None:

@@ -88,6 +88,8 @@ class Api:
         """Names of pods that a webhook keeps from being evicted. It does not refuse a dry run."""
         self.too_large: set[str] = set()
         """Names of pods that etcd does not store with one more condition or nominated node."""
+        self.bound_with: dict[str, set[str | None]] = {}
+        """By UID: the claims that the pod named when it was bound. Kubelet starts it with these."""
         self.restores = 0
         """How often it was set back."""
         self.evicted: list[str] = []
@@ -282,6 +284,9 @@ class Api:
         if isinstance(after, ResourceClaim):
             self._check_claim(before, after)
         if isinstance(after, Pod) and after.spec.node_name and not (before and before.spec.node_name):
+            told = after.status.extended_resource_claim_status
+            made = [told.resource_claim_name] if told is not None else []
+            self.bound_with[after.metadata.uid] = {*claim_names(after), *made}
             self._check_binding(after)
 
     def _check_claim(self, before: ResourceClaim | None, after: ResourceClaim) -> None:
@@ -295,8 +300,8 @@ class Api:
         if before.allocation is not None and after.allocation is not None and before.allocation != after.allocation:
             self.violations.append(f"{name}: allocation changed in place")
         if before.metadata.uid == after.metadata.uid and before.allocation is not None and after.allocation is None:
-            if self.running(before):
-                self.violations.append(f"{name}: deallocated under bound pods {self.running(before)}")
+            if users := {uid for uid in self.running(before) if name in self.bound_with.get(uid, {name})}:
+                self.violations.append(f"{name}: deallocated under bound pods {users}")
             self.intrusions = {pair for pair in self.intrusions if after.metadata.uid not in pair}
 
     def running(self, claim: ResourceClaim) -> set[str]:

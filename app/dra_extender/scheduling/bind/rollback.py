@@ -33,6 +33,7 @@ from dra_extender.devices.validity import ObjectProblem
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.context import BindContext, LivePod
 from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
+from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nodeallocatable import patch_of
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
@@ -216,7 +217,7 @@ class Rollback:
     async def run(self, policy: RetryPolicy) -> bool:
         """True when the pod is bound after all and what is stored stays. Raises Unresolved, with the devices held."""
         if self._bind.writes and await self.pod.is_bound_to(self._bind.node, policy):
-            await self._each(lambda each: each.keep(policy))
+            await self._each(lambda each: each.keep(policy) if self._may_be_in_use(each.write) else each.run(policy))
             return True
         await self._each(lambda each: each.run(policy))
         extended = self._bind.extended
@@ -235,6 +236,18 @@ class Rollback:
         if self._context.usage is not None and self.pod.uid not in self._view.binding:
             self._context.usage.give_up(self.pod.uid)  # the bind kept it when it put this off
         return False
+
+    def _may_be_in_use(self, write: ClaimWrite) -> bool:
+        """True unless the pod was bound by a later bind, and names another claim since. A binding of this bind may have
+        come before the pod was named anew.
+        """
+        pod = self._view.pods.get(self.pod.uid)
+        if pod is None or self._bind.in_doubt_until:
+            return True
+        told, names = pod.status.extended_resource_claim_status, claim_names(pod)
+        if told is not None:
+            names.append(told.resource_claim_name)
+        return write.claim.metadata.name in names or (bool(pod.spec.resource_claims) and not names)
 
     async def _each(self, do: Callable[[ClaimRollback], Awaitable[None]]) -> None:
         """Go on with the next claim when one cannot be rolled back. Raises the first Unresolved."""
