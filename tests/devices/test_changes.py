@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.devices.nodes import ChangeLog
+from dra_extender.devices.changelog import ChangeLog
 
 
 def test_a_reader_learns_each_changed_node_once() -> None:

@@ -105,6 +105,18 @@ def is_own(item: ResourceSlice, features: FeatureGates) -> bool:
     return bool(item.spec.node_name) and (features.is_1_37 or not item.spec.shared_counters)
 
 
+def is_of_counters(item: ResourceSlice, features: FeatureGates) -> bool:
+    """Whether all nodes see the slice because it defines counters; then it has no devices."""
+    return bool(item.spec.shared_counters) and not features.is_1_37
+
+
+def is_for_all(item: ResourceSlice, features: FeatureGates) -> bool:
+    """Whether all nodes see the same of the slice."""
+    spec = item.spec
+    differs = spec.node_name or spec.per_device_node_selection or spec.skip_node_operations
+    return is_of_counters(item, features) or (spec.all_nodes is True and not differs)
+
+
 def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:
     spec = item.spec
     if is_ignored(item, features):

@@ -145,8 +145,7 @@ class Inventory:
 
     def pools_seen(self, node: str) -> Iterable[PoolID]:
         """The pools that the node sees; none for an unknown node."""
-        seen = self.nodes.seen.get(node)
-        return self.nodes.current(seen).found if seen is not None else ()
+        return self.nodes.pools_seen(node)
 
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:
         """The slices with this `nodeName`, also those of shared counters, with the taints of rules."""

@@ -1,9 +1,10 @@
 """The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
 Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates at most `REQUIREMENTS_OF_NODE` requirements of
-node selectors. A node's own slices change that node only; open slices are
-evaluated for each node, and nodes with the same outcome share one pool. `changes` has every node on which the result
-for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
+node selectors. A node's own slices change that node only; open slices are evaluated for each node, and nodes with the
+same outcome share one pool. Open slices of a pool that are all for all nodes are evaluated once. `changes` has every
+node on which the result for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node
+is used again.
 
 If the open slices of a pool have only counters, nodes without own slices in the pool have no devices of it. They do not
 see it, unless it is incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
@@ -24,47 +25,14 @@ from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.assembly import GatherError, gather_pool
+from dra_extender.devices.assembly import GatherError, gather_pool, is_for_all, is_of_counters
+from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.holdings import PoolState
-from dra_extender.devices.models import DeviceList
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import TOO_MANY, TOO_SELECTIVE
 from dra_extender.limits import DEVICES_OF_NODE, REQUIREMENTS_OF_NODE
-
-
-class ChangeLog:
-    """The last changes of nodes, `capacity` at most. A position is the number of changes so far."""
-
-    def __init__(self, capacity: int = 1 << 16) -> None:
-        self._capacity = capacity
-        self._first = 0
-        self._notes: list[int] = []
-
-    @property
-    def position(self) -> int:
-        """The position of a reader that knows all changes."""
-        return self._first + len(self._notes)
-
-    def note(self, node: int) -> None:
-        self._notes.append(node)
-        if len(self._notes) > self._capacity:
-            kept = self._notes[len(self._notes) // 2 :]
-            self._first += len(self._notes) - len(kept)
-            self._notes = kept
-
-    def note_all(self) -> None:
-        self._first += len(self._notes) + 1
-        self._notes = []
-
-    def since(self, position: int) -> Iterable[int] | None:
-        """The nodes that changed after `position`, each once; None: every node may have changed."""
-        if position < self._first:
-            return None
-        notes = self._notes[position - self._first :]
-        return notes if len(notes) < 2 else set(notes)
-
 
 KEPT_VIEWS = 512
 HYPOTHETICAL = -1
@@ -94,7 +62,8 @@ _Ordered = tuple[tuple[bool, PoolID], SeenPool]
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
-    `found`: the pools that it sees, by ID. The pools in `stale`, or all pools if `new`, must be computed again.
+    `found`: the pools that it sees, by ID, without those that all nodes see `alike`. The pools in `stale`, or all pools
+    if `new`, must be computed again.
     """
 
     index: int
@@ -102,6 +71,7 @@ class SeenNode:
     pools: tuple[SeenPool, ...] = ()
     error: str = ""
     found: dict[PoolID, SeenPool] = field(default_factory=dict)
+    alike: Container[PoolID] = ()
     stale: set[PoolID] = field(default_factory=set)
     new: bool = True
 
@@ -124,8 +94,11 @@ class Nodes(Mapping[str, Node]):
         self._open: dict[PoolID, set[int]] = {}
         self.too_selective: frozenset[PoolID] = frozenset()
         """The open pools with most requirements, beyond `REQUIREMENTS_OF_NODE` of all. They are invalid."""
+        self._alike: dict[PoolID, None] = {}
+        """Pools of which all nodes without own slices see the same."""
         self._deviceless: dict[PoolID, _Ordered] = {}
-        """In search order."""
+        self._shared: dict[PoolID, _Ordered] | None = None
+        """What nodes without own slices see of the pools in `_alike` and `_deviceless`, in search order."""
         self._computed: set[PoolID] = set()
         """Pools computed for some node since their last change. All other pools are stale on every node."""
         self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
@@ -192,17 +165,24 @@ class Nodes(Mapping[str, Node]):
                 if not self._own[name]:
                     del self._own[name]
         self._seen_pools.pop(pool, None)
-        was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.get(pool)
+        is_open, was_deviceless = pool in self._open or pool in self._alike, self._deviceless.get(pool)
+        self._open.pop(pool, None)
+        self._alike.pop(pool, None)
         if published is not None and self._is_open(published):
-            self._open[pool], published = set(), None
+            if all(is_for_all(item, self._features) for item in published.open_slices()):
+                self._alike[pool] = None
+            else:
+                self._open[pool] = set()
+            published, is_open = None, True
         deviceless = self._without_devices(published, was_deviceless) if published is not None else None
         if deviceless is None:
             self._deviceless.pop(pool, None)
         elif deviceless is not was_deviceless:
-            self._deviceless = dict(sorted({**self._deviceless, pool: deviceless}.items(), key=itemgetter(0)))
+            self._deviceless[pool] = deviceless
         changed = {pool}
-        if was_open is not None or pool in self._open or deviceless is not was_deviceless:
+        if is_open or deviceless is not was_deviceless:
             changed |= self._measure()
+            self._shared = None
             for seen in self.seen.values():
                 seen.stale |= changed
             self._views.clear()
@@ -227,10 +207,8 @@ class Nodes(Mapping[str, Node]):
         return before ^ self.too_selective
 
     def _is_open(self, published: PublishedPool) -> bool:
-        """Whether each node has to be asked what it sees of open slices: they have devices, or the rules are those of
-        Kubernetes 1.37. All nodes see slices without devices in 1.36.
-        """
-        return any(self._features.is_1_37 or not item.spec.shared_counters for item in published.open_slices())
+        """Whether open slices have devices, or the rules are those of Kubernetes 1.37."""
+        return not all(is_of_counters(item, self._features) for item in published.open_slices())
 
     def _without_devices(self, published: PublishedPool, before: _Ordered | None) -> _Ordered | None:
         """The incomplete or invalid pool as nodes without devices in it see it, or None: the same as `before` unless
@@ -239,7 +217,7 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, _NO_NODE, self._features, _no_devices, published.generations)
+        pool = self._gather(published, counters, _NO_NODE).pool
         if pool is None or not (pool.incomplete or pool.invalid):
             return None
         known = before[1].pool if before is not None else None
@@ -249,8 +227,19 @@ class Nodes(Mapping[str, Node]):
     def own_pools(self, name: str) -> Iterable[PoolID]:
         return self._own.get(name, {})
 
+    def pools_seen(self, name: str) -> Iterable[PoolID]:
+        """The pools that the node sees; none for an unknown node."""
+        if name not in self.seen:
+            return ()
+        own, shared = self._own.get(name, {}), self._in_order()
+        alike = (pool for pool in self._alike if pool in shared and pool not in own)
+        return [*self.current(self.seen[name]).found, *alike]
+
     def use_changed(self, pool: PoolID) -> None:
         """Devices of the pool were allocated or released."""
+        if pool in self._alike:
+            self.changes.note_all()
+            return
         seeing = self._open.get(pool)
         if seeing is not None:
             self._note(seeing)
@@ -262,6 +251,9 @@ class Nodes(Mapping[str, Node]):
 
     def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool. Nodes that see only its open slices count unless they are stale."""
+        if pool in self._alike:
+            yield from self.seen
+            return
         indexes = self._open.get(pool)
         if indexes is not None:
             yield from (seen.node.name for index in indexes if (seen := self.by_index[index]) is not None)
@@ -277,9 +269,10 @@ class Nodes(Mapping[str, Node]):
                 self.changes.note(index)
 
     def refresh_work(self, seen: SeenNode) -> int:
-        """Units of work for bringing the node up to date: four requirements of node selectors are one."""
+        """Units of work for bringing the node up to date: four for a pool, one for four requirements of selectors."""
         pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.too_selective
-        return sum(published.visibility_size for published in map(self._pool_of, pools) if published is not None) // 4
+        sizes = (published.visibility_size for published in map(self._pool_of, pools) if published is not None)
+        return 4 * len(pools) + sum(sizes) // 4
 
     def current(self, seen: SeenNode) -> SeenNode:
         if seen.new or seen.stale:
@@ -349,13 +342,22 @@ class Nodes(Mapping[str, Node]):
     def _sort(self, seen: SeenNode, own: Container[PoolID]) -> None:
         """Put the pools of the node in search order."""
         found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
-        if sum(len(item.pool.names) for _, item in found if item.pool is not None) > DEVICES_OF_NODE:
-            found = list(_within_limit(sorted(found, key=itemgetter(0))))
-        found.extend([item for pool, item in self._deviceless.items() if pool not in own])
+        found += [item for pool, item in self._in_order().items() if pool not in own]
         found.sort(key=itemgetter(0))
+        if sum(len(item.pool.names) for _, item in found if item.pool is not None) > DEVICES_OF_NODE:
+            found = list(_within_limit(found))
         errors = [(pool, item.error) for pool, item in seen.found.items() if item.error]
         seen.error = min(errors)[1] if errors else ""
-        seen.pools = () if seen.error else tuple([item for _, item in found])
+        seen.pools, seen.alike = () if seen.error else tuple([item for _, item in found]), self._alike
+
+    def _in_order(self) -> dict[PoolID, _Ordered]:
+        if self._shared is None:
+            found = dict(self._deviceless)
+            for pool in self._alike:
+                if (item := self._see(pool, _NO_NODE)).pool is not None:
+                    found[pool] = item.pool.order, item
+            self._shared = dict(sorted(found.items(), key=lambda item: item[1][0]))
+        return self._shared
 
     def _see(self, pool: PoolID, node: Node) -> SeenPool:
         published = self._pool_of(pool)
@@ -384,16 +386,12 @@ class Nodes(Mapping[str, Node]):
 _NO_NODE: Final = Node(ObjectMeta())
 
 
-def _no_devices(item: ResourceSlice) -> DeviceList:
-    raise AssertionError(f"slice {item.metadata.name} of counters has devices")
-
-
 def _within_limit(found: Iterable[_Ordered]) -> Iterator[_Ordered]:
     """The pools, invalid where the node would see too many devices."""
     devices = 0
     for order, item in found:
-        devices += len(item.pool.names) if item.pool is not None else 0
-        if devices > DEVICES_OF_NODE:
+        devices += (number := len(item.pool.names) if item.pool is not None else 0)
+        if number and devices > DEVICES_OF_NODE:
             pool = Pool(order[1], invalid=TOO_MANY)
             yield pool.order, SeenPool(pool)
         else:

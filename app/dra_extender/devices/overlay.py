@@ -158,7 +158,7 @@ class Overlay:
 
     def differs_for(self, seen: SeenNode) -> bool:
         """True when answers about this node, which is up to date, may not be remembered as those of the cluster."""
-        return seen.node.name in self._nodes or not self.touched.isdisjoint(seen.found)
+        return seen.node.name in self._nodes or any(pool in seen.found or pool in seen.alike for pool in self.touched)
 
     def hypothetical(self, node: str) -> SeenNode | None:
         """The node as `with_nodes` has it."""

@@ -23,11 +23,12 @@ from dra_extender.allocation.signatures import DOMAIN, AttributeReads, PoolSigna
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceAttribute, DeviceID
+from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.content import WeakIdentityDict, digest
 from dra_extender.devices.holdings import NodeHoldings, remaining_counters
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.models import CounterID, DeviceModel
-from dra_extender.devices.nodes import ChangeLog, Nodes, SeenNode, SeenPool
+from dra_extender.devices.nodes import Nodes, SeenNode, SeenPool
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import EVERY_DEVICE, NO_AMOUNTS, Amounts, PoolHoldings, PoolID, together
 from dra_extender.limits import VALUES_OF_ATTRIBUTE

@@ -1,0 +1,37 @@
+"""The log of changed nodes, from which each reader learns what to compute again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ChangeLog:
+    """The last changes of nodes, `capacity` at most. A position is the number of changes so far."""
+
+    def __init__(self, capacity: int = 1 << 16) -> None:
+        self._capacity = capacity
+        self._first = 0
+        self._notes: list[int] = []
+
+    @property
+    def position(self) -> int:
+        """The position of a reader that knows all changes."""
+        return self._first + len(self._notes)
+
+    def note(self, node: int) -> None:
+        self._notes.append(node)
+        if len(self._notes) > self._capacity:
+            kept = self._notes[len(self._notes) // 2 :]
+            self._first += len(self._notes) - len(kept)
+            self._notes = kept
+
+    def note_all(self) -> None:
+        self._first += len(self._notes) + 1
+        self._notes = []
+
+    def since(self, position: int) -> Iterable[int] | None:
+        """The nodes that changed after `position`, each once; None: every node may have changed."""
+        if position < self._first:
+            return None
+        notes = self._notes[position - self._first :]
+        return notes if len(notes) < 2 else set(notes)

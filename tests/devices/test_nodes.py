@@ -1,0 +1,47 @@
+"""Which pools nodes see, and what it costs to find out."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dra_extender.api.core import Node, NodeSelector
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.devices.inventory import Inventory
+from tests.support.counting import calls
+from tests.support.simulation.objects import make_slice
+
+POOLS = 200
+
+
+@pytest.mark.parametrize("devices", [[], ["a"]])
+def test_pools_for_all_nodes_are_evaluated_once_and_not_for_each_node(devices: list[str]) -> None:
+    inventory = Inventory(FeatureGates())
+    for name in ("first", "second"):
+        inventory.nodes.put(Node(ObjectMeta(name=name)))
+        inventory.put_slice(make_slice(name, ["own"]))
+    for number in range(POOLS):
+        inventory.put_slice(make_slice("", devices, pool=f"pool-{number}"))
+    first, second = map(inventory.nodes.seen.__getitem__, ("first", "second"))
+    inventory.nodes.current(first)
+    assert calls(lambda: inventory.nodes.current(second)) < 4 * POOLS
+    assert len(second.pools) == 1 + POOLS
+    assert len(list(inventory.pools_seen("second"))) == 1 + POOLS
+    assert list(inventory.nodes_seeing(("gpu.example.com", "pool-0"))) == ["first", "second"]
+
+
+def test_work_for_a_node_counts_each_pool_that_it_is_compared_with() -> None:
+    inventory = Inventory(FeatureGates())
+    inventory.nodes.put(Node(ObjectMeta(name="n")))
+    for number in range(POOLS):
+        for_all = make_slice("", [], pool=f"pool-{number}")
+        inventory.put_slice(replace(for_all, spec=replace(for_all.spec, all_nodes=None, node_selector=NodeSelector())))
+    seen = inventory.nodes.seen["n"]
+    assert inventory.nodes.refresh_work(seen) == 4 * POOLS
+    inventory.nodes.current(seen)
+    inventory.put_slice(for_all)
+    assert inventory.nodes.refresh_work(seen) == 0
+    assert len(inventory.nodes.current(seen).pools) == 1
+    inventory.put_slice(make_slice("", ["a"], pool="pool-0"))
+    assert len(inventory.nodes.current(seen).pools) == 2
