@@ -167,3 +167,15 @@ async def test_a_search_that_is_too_large_is_not_encoded_to_its_end(monkeypatch:
     assert seconds > 0
     with pytest.raises(WireError):
         frame(payload)
+
+
+async def test_each_claim_is_encoded_in_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 256 claims with selectors of 1.3 MB each, 333 MB were encoded in one turn, and then refused."""
+    selectors = [f"device.driver != '{letter * 1_000}'" for letter in "abcdefgh"]
+    claims = [claim(request("r", 1, text), name=f"c{number}") for number, text in enumerate(selectors)]
+    question = question_of(Scenario(scenario([resource_slice([device("d")])], claims)))
+    assert question is not None
+    assert await turns_of(question) > 2 * len(claims)
+    monkeypatch.setattr(wire, "MOST", 2_000)
+    payload, _ = await encode_request(question)
+    assert len(payload) < 4_000

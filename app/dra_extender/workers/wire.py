@@ -3,8 +3,8 @@ to it; the parent reads JSON, because a worker may have gone wrong.
 
 Promises: what arrives is the same request, down to how an amount was written; only content that decides is sent (no
 opaque parameters). What is known of selectors goes with a search, so that no worker evaluates them again. Encoding a
-request takes one turn of the event loop per filter of a search. `decode` functions raise `WireError` for anything that
-is not theirs.
+request takes one turn of the event loop per claim and filter of a search. `decode` functions raise `WireError` for
+anything that is not theirs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def decode_request(payload: bytes, filters: Filters | None = None) -> WorkerRequ
     unpickler = pickle.Unpickler(stream)
     try:
         found = unpickler.load()
-        while isinstance(found, tuple):  # devices of the search that follows
+        while isinstance(found, tuple | ResourceClaim):  # devices and claims of the search that follows
             found = unpickler.load()
         suited = [unpickler.load() for _ in range(found.filters)] if isinstance(found, SearchWire) else []
     except _UNREADABLE as problem:
@@ -132,14 +132,18 @@ def decode_reply(payload: bytes) -> TimedReply:
 
 
 def _parts(request: SearchRequest) -> Iterator[object]:
-    """Tuples of devices, the search, and what each of its filters says of the models: None where it is not known."""
+    """Tuples of devices, the claims, the search, and what each of its filters says of the models: None where it is not
+    known.
+    """
     prepared, view = request.prepared, request.view
     for first in range(0, len(view.devices), DEVICES_OF_PART):
         yield tuple(view.devices[first : first + DEVICES_OF_PART])
+    claims = tuple(_claim(claim) for claim in prepared.claims)
+    yield from claims
     filters = _filters(prepared)
     classes = {name: found.spec.selectors for claim in prepared.claims for name, found in claim.classes.items()}
     yield SearchWire(
-        claims=tuple(_claim(claim) for claim in prepared.claims),
+        claims=claims,
         classes={name: DeviceClass(ObjectMeta(name=name), DeviceClassSpec(found)) for name, found in classes.items()},
         features=prepared.features,
         values=prepared.values,
