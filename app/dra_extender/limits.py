@@ -83,6 +83,13 @@ REQUESTS_OF_GANG: Final = Limit(
     "test_the_claims_of_a_gang_have_so_many_requests_and_no_more",
 )
 
+CLAIMS_OF_GROUP: Final = Limit(
+    100_000,
+    "pods of a PodGroup, with the claims that they name, among which the pods of a claim are looked for in one step; "
+    "beyond it a claim that is reserved for the group is not released",
+    "test_the_pods_of_a_group_name_so_many_claims_and_no_more",
+)
+
 VICTIMS_OF_GANG: Final = Limit(
     512,
     "claims among which a gang looks for victims: each may take one joint decision",

@@ -26,10 +26,12 @@ from dra_extender.api.resource import (
 )
 from dra_extender.api.scheduling import PodGroup
 from dra_extender.devices.pods import Pods
+from dra_extender.limits import CLAIMS_OF_GROUP
 from dra_extender.scheduling import view
 from dra_extender.scheduling.bind import failure
 from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.extender import CONTROLLER_SECONDS
+from tests.support.counting import calls
 from tests.support.scheduling.leftovers import OURS, report
 from tests.support.simulation.objects import (
     DRIVER,
@@ -295,6 +297,23 @@ async def test_the_claims_of_a_groups_pods_are_listed_once_per_round_and_few_cla
     assert len(listed) == 20
     assert sum(per_turn.values()) >= 20
     assert max(per_turn.values()) <= 2
+
+
+@pytest.mark.parametrize(("more", "known"), [(0, True), (1, False)])
+async def test_the_pods_of_a_group_name_so_many_claims_and_no_more(more: int, known: bool, world: World) -> None:
+    user = ResourceClaimConsumerReference(api_group=POD_GROUP_API, resource="podgroups", name="g", uid="uid-g")
+    claim = replace(group_claim("c"), status=ResourceClaimStatus(reserved_for=(user,)))
+    each = 499
+    first = make_pod("p0", "c", *(f"c{number}" for number in range(each - 1)), **GROUP)
+    count = CLAIMS_OF_GROUP // (each + 1)
+    pods = [with_metadata(first, name=f"p{n}", uid=f"p{n}") for n in range(count)]
+    others = [make_pod(f"m{n}", **GROUP) for n in range(more)]
+    features = FeatureGates(DRAWorkloadResourceClaims=True)
+    service = world.service(*one_device(), claim, *pods, *others, features=features)
+    found = service.extender.view.users(claim)
+    assert len([pod for pod in found if pod is not None]) == (count if known else 0)
+    assert (None in found) is not known
+    assert calls(lambda: service.extender.view.is_being_bound(claim)) < 20
 
 
 async def test_a_claim_is_not_released_under_a_pod_of_its_group_that_cannot_be_decoded(world: World) -> None:

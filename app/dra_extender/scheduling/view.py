@@ -17,11 +17,12 @@ from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.groups import GroupKey
+from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
+from dra_extender.limits import CLAIMS_OF_GROUP
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Lookup, Unschedulable, claim_names, consumer, resolve_claims
@@ -154,9 +155,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def users(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> list[Pod | None]:
         """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
-        the pods of the group that name the claim and are not finished, or None if there are none, and None if a pod of
-        the namespace cannot be decoded. Linear in the pods of the group, and in the names of their claims, which are
-        added to `names`, by UID of the pod, unless known there.
+        the pods of the group that name the claim and are not finished, or None if there are none or the group has too
+        many, and None if a pod of the namespace cannot be decoded. Linear in the pods of the group, and in the names of
+        their claims, which are added to `names`, by UID of the pod, unless known there.
         """
         names = {} if names is None else names
         namespace = claim.metadata.namespace
@@ -166,6 +167,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(self.pods.get(entry.uid))
             else:
                 group = self.pods.members(GroupKey("PodGroup", namespace, entry.name))
+                is_large = sum(1 + len(pod.spec.resource_claims) for pod in group) > CLAIMS_OF_GROUP
+                group = [] if is_large else group
                 found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid, names)] or [None])
                 if self.cluster.undecodable_pods.get(namespace):
                     found.append(None)
@@ -179,9 +182,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_being_bound(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> bool:
         """True while a bind of this service relies on the claim, or rolls it back. `names`: as for `users`."""
-        bound = {pod.metadata.uid: bool(pod.spec.node_name) for pod in self.users(claim, names) if pod is not None}
-        uids = {entry.uid for entry in claim.status.reserved_for if entry.resource == "pods"} | bound.keys()
-        return any(uid in self.binding and not bound.get(uid, False) for uid in uids)
+        known = {} if names is None else names
+        return any(self._is_being_bound_with(claim, uid, self.pods.get(uid), known) for uid in self.binding)
+
+    def _is_being_bound_with(self, claim: ResourceClaim, uid: str, pod: Pod | None, names: dict[str, Set[str]]) -> bool:
+        if pod is None or pod.spec.node_name:
+            return pod is None and any(entry.uid == uid for entry in claim.status.reserved_for)
+        group = group_of(pod)
+        return any(
+            entry.uid == uid
+            if entry.resource == "pods"
+            else group == GroupKey("PodGroup", claim.metadata.namespace, entry.name)
+            and self._is_member(pod, claim, entry.uid, names)
+            for entry in claim.status.reserved_for
+        )
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""

@@ -197,8 +197,11 @@ class Clearer:
         return known is not None and known.metadata.resource_version == claim.metadata.resource_version
 
     def _is_in_use(self, claim: ResourceClaim) -> bool:
-        """True when a pod of the claim is known to be bound, or is being bound by this service."""
-        bound = any(pod is not None and pod.spec.node_name for pod in self._view.users(claim))
+        """True when a pod of the claim is known to be bound, or is being bound by this service; also if the claim is
+        reserved for a PodGroup and not all its pods may be known.
+        """
+        groups = any(entry.resource != "pods" for entry in claim.status.reserved_for)
+        bound = any(pod.spec.node_name if pod is not None else groups for pod in self._view.users(claim))
         return bound or self._view.is_being_bound(claim)
 
     async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
