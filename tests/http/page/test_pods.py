@@ -53,6 +53,18 @@ def test_pods_with_many_claims_are_compared_one_in_a_turn() -> None:
     assert turns[1] - turns[0] >= 19
 
 
+def test_large_pods_are_compared_one_in_a_turn() -> None:
+    turns = []
+    for count in (1, 1_000):
+        terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * count
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        spec = {"affinity": {"nodeAffinity": required}, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+        pods = [pod(f"p{number}") | {"spec": spec} for number in range(20)]
+        updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1), *pods]).view()), clock=lambda: 0.0)
+        turns.append(sum(1 for _ in updates.update()))
+    assert turns[1] - turns[0] >= 20
+
+
 async def test_a_page_that_comes_back_after_the_end_starts_nothing() -> None:
     """Browsers connect again as soon as their stream ends, and listeners may close later than streams."""
     updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1)]).view()))

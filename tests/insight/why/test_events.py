@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,12 +10,14 @@ import msgspec
 import pytest
 
 from dra_extender.api.core import Pod, PodResourceClaimStatus
+from dra_extender.api.decoding import convert
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.text import LONGEST
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.diagnoses import CLAIM_SECONDS, REPORT_SECONDS, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import Service, World
 
 NINE = "claim c: 9 devices of class gpu requested, no node has more than 2; count <= 2 (then it fits 2 nodes)"
@@ -251,3 +254,16 @@ async def test_a_pod_that_is_not_tried_because_its_claim_is_being_deleted_is_tol
     assert await told.diagnoses.diagnose_next() is not None
     text = "claim c is being deleted; create claim c again after it is deleted (then it fits 1 node)"
     assert told.events == [("Pod p", "ClaimLeaving", text), ("ResourceClaim c", "ClaimLeaving", text)]
+
+
+@pytest.mark.parametrize("amounts", [0, 12_000])
+async def test_pods_with_many_amounts_are_searched_one_in_a_turn(amounts: int, world: World, service: Service) -> None:
+    spec = {"requests": {f"hugepages-{number}": "0" for number in range(amounts)}}
+    first = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": spec}]}})
+    world.add(*(with_metadata(first, name=f"p{n}", namespace="default", uid=f"p{n}") for n in range(10)))
+    await world.settle()
+    search, turns = service.spawn(Told(service).diagnoses.diagnose_next()), 0
+    while not search.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (turns >= 10) is bool(amounts)

@@ -55,6 +55,8 @@ PORTION: Final = 500
 """Pods or nodes in one turn."""
 CLAIMS: Final = 50
 """Pods and claims that are compared in one turn, at least."""
+LARGE: Final = 2**15
+"""Bytes of a pod that takes a turn."""
 
 _Claims = tuple[ResourceClaim, ...] | Unschedulable
 
@@ -222,6 +224,8 @@ class PageUpdates:
 def _content(view: View, pod: Pod, claims: _Claims) -> Turns[Sequence[Hashable]]:
     """Equal for pods of a namespace that differ only in their names; with the UID of a pod that is undecided."""
     spec = encode(pod.spec)
+    if len(spec) >= LARGE:
+        yield
     if isinstance(claims, Unschedulable):
         return pod.metadata.namespace, spec, claims.reason
     return pod.metadata.namespace, (yield from content_of(view, pod, spec))
