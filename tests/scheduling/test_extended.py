@@ -11,6 +11,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.meta import OwnerReference
 from dra_extender.api.resource import MAX_REQUESTS, DeviceClass
 from dra_extender.limits import CONTAINERS_OF_POD
+from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extended import (
     ExtendedResources,
@@ -193,6 +194,27 @@ def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have()
     assert len(made.requests) == len(made.mappings) == MAX_REQUESTS + 1
     made = requests_of(pod(*lasting[1:], init=passing), BOTH, frozenset({GPU}))
     assert len(made.mappings) == MAX_REQUESTS + 500 * (MAX_REQUESTS + 1)
+
+
+def test_the_requests_for_a_resource_are_made_once_for_all_kinds_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, looked = pod(*(container(f"c{number}", gpu="1", nic="2") for number in range(9))), list[str]()
+    find, made = extended._needs, dict[str, Requests]()
+
+    def counted(pod: Pod, resource: str) -> Any:
+        looked.append(resource)
+        return find(pod, resource)
+
+    monkeypatch.setattr(extended, "_needs", counted)
+    for kind in (frozenset({GPU}), frozenset({GPU, NIC}), frozenset({NIC})):
+        assert requests_of(given, BOTH, kind, made) == requests_of(given, BOTH, kind)
+    assert len(looked) == 2 + 4
+
+
+def test_requests_after_the_one_that_is_too_many_are_one() -> None:
+    """The allocator's error names the first request that is too many, or the number of all devices."""
+    made = requests_of(pod(*(container(f"c{index}", gpu="2") for index in range(900))), BOTH, frozenset({GPU}))
+    counts = [each.exactly.count for each in made.requests if each.exactly is not None]
+    assert counts == [2] * (MAX_REQUESTS + 1) + [2 * (900 - MAX_REQUESTS - 1)]
 
 
 @pytest.mark.parametrize(("count", "oversized"), [(CONTAINERS_OF_POD, False), (CONTAINERS_OF_POD + 1, True)])

@@ -126,11 +126,17 @@ def is_oversized(pod: Pod) -> bool:
     return len(pod.spec.init_containers) + len(pod.spec.containers) > CONTAINERS_OF_POD
 
 
-def requests_of(pod: Pod, wanted: ExtendedResources, resources: frozenset[str]) -> Requests:
+def requests_of(
+    pod: Pod, wanted: ExtendedResources, resources: frozenset[str], made: dict[str, Requests] | None = None
+) -> Requests:
+    """`made`: the pod's requests for each resource, which sets of resources share."""
+    made = {} if made is None else made
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(resources):
-        more = _requests_of_one(pod, resource, wanted.classes[resource])
+        if resource not in made:
+            made[resource] = _requests_of_one(pod, resource, wanted.classes[resource])
+        more = made[resource]
         requests.extend(more.requests)
         mappings.extend(more.mappings)
     return Requests(requests=tuple(sorted(requests, key=lambda request: request.name)), mappings=tuple(mappings))
@@ -148,11 +154,13 @@ class _Need(msgspec.Struct, frozen=True):
 def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
     """Long-lived containers get requests of their own. Short-lived containers borrow from containers that start later,
     and share one additional request for the largest rest. With more than `MAX_REQUESTS` no claim is made, so borrowing
-    is not computed.
+    is not computed, and one request stands for those after the one that is too many.
     """
     lasting, passing = _needs(pod, resource)
     if len(lasting) > MAX_REQUESTS:
-        passing = []
+        ordered, passing = sorted(lasting, key=lambda need: need.request), []
+        lasting, others = ordered[: MAX_REQUESTS + 1], ordered[MAX_REQUESTS + 1 :]
+        lasting += [msgspec.structs.replace(need, count=sum(each.count for each in others)) for need in others[:1]]
     mappings = [_mapping(need, resource, need.request) for need in lasting]
     extra: _Need | None = None
     borrowed: list[tuple[_Need, list[str], int]] = []

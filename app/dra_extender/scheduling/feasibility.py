@@ -66,6 +66,8 @@ class PreFilterState(msgspec.Struct, frozen=True):
     usable_on: tuple[tuple[ResourceClaim, UsableOn], ...]
     """One entry per allocated claim."""
     amounts: ClaimAmounts = ()
+    made: dict[str, extended.Requests] = msgspec.field(default_factory=dict)
+    """The requests for each extended resource that devices of a node provide."""
 
 
 PreFilterResult = PreFilterState | Unschedulable | Failure
@@ -276,7 +278,7 @@ def _with_extended(
         return Unfit(extended.CANNOT_FIT, 0)
     if extended.is_oversized(prefiltered.pod):
         return Unfit(extended.TOO_MANY, 0)
-    requests = extended.requests_of(prefiltered.pod, wanted, resources)
+    requests = extended.requests_of(prefiltered.pod, wanted, resources, prefiltered.made)
     pending = prefiltered.claims.pending
     if prefiltered.existing is not None:
         if prefiltered.existing.spec.devices.requests != requests.requests:
