@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest import mock
+
 import msgspec
 import pytest
 
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.release.unused import NAMES_PER_TURN, Unblocker
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
@@ -123,3 +128,15 @@ async def test_while_an_allocation_is_being_cleared_no_bind_counts_on_it(world: 
     assert error == "resource claim default/c is in the process of being allocated"
     await world.settle(5.0)
     assert await service.bind(world.api.pod("p"), "n2") == ""
+
+
+async def test_pods_that_are_not_due_yet_are_examined_in_turns(world: World) -> None:
+    service = world.service(config=SchedulingConfig(remembered_pods=3 * NAMES_PER_TURN))
+    unblocker = Unblocker(service.extender.view, mock.create_autospec(Clearer, instance=True))
+    for number in range(3 * NAMES_PER_TURN):
+        unblocker.offer(make_pod(f"p{number}"), ["n1", "n2"], (make_claim("c"),))
+    task, turns = asyncio.create_task(unblocker.work()), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 3

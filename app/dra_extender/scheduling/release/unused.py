@@ -218,10 +218,14 @@ class Unblocker:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
-        """Clear at most one claim per pod. Looks once at the pods of a claim, and at one claim per turn."""
+        """Clear at most one claim per pod. Looks once at the pods of a claim, at one claim per turn, and at
+        `NAMES_PER_TURN` pods.
+        """
         self._useless, self._names = {}, {}
-        for uid, candidate in list(self._candidates.items()):
+        for number, (uid, candidate) in enumerate(list(self._candidates.items()), 1):
             await self._clear_for(uid, candidate)
+            if number % NAMES_PER_TURN == 0:
+                await asyncio.sleep(0)
         for uid, claim in list(self._leftovers.items()):
             owner = claim.metadata.controller
             if owner is not None and owner.uid not in self._view.binding:
