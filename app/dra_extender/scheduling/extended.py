@@ -154,7 +154,7 @@ class _Need(msgspec.Struct, frozen=True):
 def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
     """Long-lived containers get requests of their own. Short-lived containers borrow from containers that start later,
     and share one additional request for the largest rest. With more than `MAX_REQUESTS` no claim is made, so borrowing
-    is not computed, and one request stands for those after the one that is too many.
+    is not computed, and one request replaces all after the first that is too many.
     """
     lasting, passing = _needs(pod, resource)
     if len(lasting) > MAX_REQUESTS:
