@@ -122,7 +122,7 @@ class AttributeSignatures:
         driver, attributes = model.traits.driver, model.traits.attributes
         names = self._names.get(driver)
         if names is None:
-            # With the domain, or without it when it is the driver.
+            # With its domain. Names of the driver need none.
             full = {f"{domain}/{identifier}" for domain, identifier in self._reads if domain != DOMAIN}
             short = {identifier for domain, identifier in self._reads if domain == driver}
             names = self._names[driver] = tuple(sorted(full | short))

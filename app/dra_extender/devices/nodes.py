@@ -62,8 +62,8 @@ _Ordered = tuple[tuple[bool, PoolID], SeenPool]
 class SeenNode:
     """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
-    `found`: the pools that it sees, by ID, without those that all nodes see `alike`. The pools in `stale`, or all pools
-    if `new`, must be computed again.
+    `found`: its pools by ID, except those in `alike`, which all nodes have. The pools in `stale`, or all if `new`, must
+    be computed again.
     """
 
     index: int

@@ -233,7 +233,7 @@ class LeaderElection:
         elif not self._may_take(lease):
             self._renewed_at = None
             return
-        self._report()  # by the clock we may have lost it meanwhile, to a replica that has given it back
+        self._report()  # another replica may have led and released the lease since
         try:
             written = await self._write(lease, self._settings.identity, round(self._settings.lease_duration))
         except ConflictError:  # another was faster, or our own lost reply

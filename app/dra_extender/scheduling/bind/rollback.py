@@ -238,8 +238,8 @@ class Rollback:
         return False
 
     def _may_be_in_use(self, write: ClaimWrite) -> bool:
-        """True unless the pod was bound by a later bind, and names another claim since. A binding of this bind may have
-        come before the pod was named anew.
+        """True unless a later bind has bound the pod, which names another claim since. If this bind may have bound it,
+        its claim is kept: kubelet may have started the pod with it.
         """
         pod = self._view.pods.get(self.pod.uid)
         if pod is None or self._bind.in_doubt_until:
