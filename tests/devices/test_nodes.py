@@ -45,3 +45,16 @@ def test_work_for_a_node_counts_each_pool_that_it_is_compared_with() -> None:
     assert len(inventory.nodes.current(seen).pools) == 1
     inventory.put_slice(make_slice("", ["a"], pool="pool-0"))
     assert len(inventory.nodes.current(seen).pools) == 2
+
+
+def test_a_pool_for_all_nodes_is_seen_only_where_its_newest_generation_is() -> None:
+    inventory, pool = Inventory(FeatureGates()), ("gpu.example.com", "p")
+    for name in ("a", "b"):
+        inventory.nodes.put(Node(ObjectMeta(name=name)))
+    inventory.put_slice(make_slice("", ["d0"], pool="p", count=2, part="-0"))
+    inventory.put_slice(make_slice("a", ["d1"], pool="p", generation=2, part="-1"))
+    assert [list(inventory.pools_seen(name)) for name in ("a", "b")] == [[pool], []]
+    assert list(inventory.nodes_seeing(pool)) == ["a"]
+    inventory.drop_slice("slice-p-1")
+    assert [list(inventory.pools_seen(name)) for name in ("a", "b")] == [[pool], [pool]]
+    assert list(inventory.nodes_seeing(pool)) == ["a", "b"]

@@ -252,7 +252,8 @@ class Nodes(Mapping[str, Node]):
     def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that see the pool. Nodes that see only its open slices count unless they are stale."""
         if pool in self._alike:
-            yield from self.seen
+            shared, nodes = pool in self._in_order(), self.seen.items()
+            yield from (n for n, seen in nodes if pool in seen.found or (shared and pool not in self._own.get(n, ())))
             return
         indexes = self._open.get(pool)
         if indexes is not None:
