@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices import publishedpool
 from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.models import DeviceLists
 from dra_extender.devices.nodeselection import one_node
 from dra_extender.devices.pools import NodeView
+from dra_extender.devices.publishedpool import PublishedPool, TaintRules
 from tests.support.devices.changing import drop, put
 from tests.support.devices.objects import make_claim, make_node, make_slice
 
@@ -173,3 +175,25 @@ def test_slices_of_a_pool_are_counted_once_until_the_pool_changes(
     for _ in range(3):
         assert cluster.inventory.pools["gpu", "p"].is_whole("n1")
     assert counted == [1, 1, 2, 2]
+
+
+def test_the_slices_of_a_pool_are_sorted_once_per_change_however_many_generations_there_are() -> None:
+    """A driver may give each node a generation of its own; the audit looks at the pool from each."""
+
+    class Counted(dict[str, ResourceSlice]):
+        read = 0
+
+        def items(self) -> Any:
+            self.read += len(self)
+            return super().items()
+
+    pool, lists, rules = PublishedPool(("gpu", "p"), FeatureGates()), DeviceLists(), TaintRules()
+    for number in range(20):
+        pool.put(make_slice(f"s{number}", "p", ["d"], generation=number, nodeName=f"n{number}"), lists, rules)
+    slices = pool.slices = Counted(pool.slices)
+    for number in range(20):
+        assert [item.metadata.name for item in pool.newest(f"n{number}")] == [f"s{number}"]
+        assert pool.device("other", f"n{number}") is None
+    assert slices.read == len(slices)
+    pool.put(make_slice("s0", "p", ["d", "e"], generation=19, nodeName="n0"), lists, rules)
+    assert [item.metadata.name for item in pool.newest("n0")] == ["s0", "s19"]

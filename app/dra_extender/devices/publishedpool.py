@@ -9,7 +9,7 @@ node checks whether it sees it (structured/internal/incubating/pools_incubating.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -60,11 +60,11 @@ class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
     __slots__ = (
+        "_by_generation",
         "_by_name",
         "_device_lists",
         "_features",
         "_generations",
-        "_newest",
         "_newest_open",
         "_open",
         "_own",
@@ -129,7 +129,7 @@ class PublishedPool:
     def _forget(self) -> None:
         """Nothing that was derived from the slices holds any more."""
         self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
-        self._newest: dict[int, tuple[ResourceSlice, ...]] = {}
+        self._by_generation: dict[int, list[ResourceSlice]] | None = None
         self._whole: dict[str | None, bool] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
         self._generations: Generations | None = None
@@ -212,13 +212,17 @@ class PublishedPool:
     def _newest_of(self, names: Iterable[str]) -> int:
         return max((self.slices[name].spec.pool.generation for name in names), default=-1)
 
-    def newest(self, node: str | None = None) -> tuple[ResourceSlice, ...]:
+    def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
         """All slices of this generation, also those of other nodes, by name."""
-        generation = self.generation(node)
-        if generation not in self._newest:
-            slices = (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
-            self._newest[generation] = tuple(slices)
-        return self._newest[generation]
+        return self._of(self.generation(node))
+
+    def _of(self, generation: int) -> Sequence[ResourceSlice]:
+        """All slices of the generation, by name."""
+        if self._by_generation is None:
+            self._by_generation = {}
+            for _, item in sorted(self.slices.items()):
+                self._by_generation.setdefault(item.spec.pool.generation, []).append(item)
+        return self._by_generation.get(generation, ())
 
     def is_whole(self, node: str | None = None) -> bool:
         """Whether all slices of this generation are there: for the node, or in the cluster."""
@@ -241,11 +245,10 @@ class PublishedPool:
         """The devices of the node's own slices, or of all slices. An open slice comes before nodes' own slices."""
         devices = self._by_name.get((node, generation))
         if devices is None:
-            names = self.own_names(node) if node else sorted(self.slices, key=lambda name: (name in self._open, name))
-            slices = [self.slices[name] for name in names]
+            slices = [self.slices[name] for name in self.own_names(node)] if node else self._of(generation)
             devices = self._by_name[node, generation] = {
                 device.name: device
-                for item in slices
+                for item in sorted(slices, key=lambda item: item.metadata.name in self._open)
                 if item.spec.pool.generation == generation
                 for device in item.spec.devices
             }

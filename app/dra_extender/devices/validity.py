@@ -167,7 +167,9 @@ def problems_of(
 def _node_selectors(item: ResourceSlice) -> Iterator[ObjectProblem]:
     selections = [("spec.nodeSelector", NodeSelection(item.spec))]
     selections += [
-        (f"spec.devices[{index}].nodeSelector", NodeSelection(device)) for index, device in enumerate(item.spec.devices)
+        (f"spec.devices[{index}].nodeSelector", NodeSelection(device))
+        for index, device in enumerate(item.spec.devices)
+        if device.node_selector is not None
     ]
     for field, selection in selections:
         try:
