@@ -105,7 +105,8 @@ PLANNED_OF_POOL: Final = Limit(
 
 LABELS_OF_OBJECT: Final = Limit(
     1_000,
-    "labels that are kept of one object, and as many annotations: a claim may have 50,000, which take 4 MiB",
+    "labels that are kept of one object, and as many annotations: a claim may have 50,000, which take 4 MiB; of "
+    "more owners only the controller is kept",
     "test_so_many_labels_and_annotations_are_kept_and_no_more",
 )
 

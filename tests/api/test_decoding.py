@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from kubernetes_asyncio.client import models
 
 from dra_extender.api import decoding, resource
-from dra_extender.api.core import Node, Pod
+from dra_extender.api.core import Node, NodeSelector, Pod, PodSpec
 from dra_extender.api.decoding import DecodeError, convert, decode, encode, ignore_fields, to_builtins
 from dra_extender.api.events import partial_allocation
 from dra_extender.api.meta import IGNORED, ObjectMeta, StrictObject
@@ -327,10 +327,62 @@ def test_a_claim_that_another_allocator_has_allocated_holds_its_devices_however_
     assert [result.device for result in found.results] == ["d0"]
 
 
+def affinity(terms: list[Any]) -> dict[str, Any]:
+    """A pod's spec with these terms of required node affinity."""
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": wanted}}
+
+
+def required(spec: PodSpec) -> NodeSelector:
+    assert spec.affinity is not None
+    assert spec.affinity.node_affinity is not None
+    found = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert found is not None
+    return found
+
+
 def test_so_many_tolerations_of_a_pod_are_kept_and_no_more() -> None:
     """60,000 take 8 MiB. A pod with more counts as too large to be nominated or preempted."""
     pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"tolerations": [{"operator": "Exists"}] * 60_000}})
     assert len(pod.spec.tolerations) == PARTS_OF_POD + 1
+
+
+EXISTS = {"key": "a", "operator": "Exists"}
+LONG = {"key": "a", "operator": "In", "values": ["ab"] * 60_000}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"schedulingGates": [{"name": "a"}] * 60_000}, lambda spec: len(spec.scheduling_gates)),
+        ({"nodeSelector": {str(number): "" for number in range(60_000)}}, lambda spec: len(spec.node_selector)),
+        ({"containers": [{"ports": [{"hostPort": 1}] * 60_000}]}, lambda spec: len(spec.containers[0].ports)),
+        (affinity([{"matchExpressions": [EXISTS]}] * 60_000), lambda spec: required(spec).size),
+        (affinity([{"matchExpressions": [LONG]}]), lambda spec: required(spec).size),
+    ],
+)
+def test_so_many_parts_of_a_pod_are_kept_and_no_more(spec: Any, kept: Callable[[PodSpec], int]) -> None:
+    """One more than are compared with nodes, so that the pod counts as too large."""
+    assert kept(convert(Pod, {"metadata": {"name": "p"}, "spec": spec}).spec) == PARTS_OF_POD + 1
+
+
+def test_the_affinity_of_a_pod_that_is_not_too_large_is_kept() -> None:
+    terms = [{"matchExpressions": [EXISTS]}] * PARTS_OF_POD
+    assert required(convert(Pod, {"metadata": {"name": "p"}, "spec": affinity(terms)}).spec).size == PARTS_OF_POD
+
+
+def test_of_many_ports_those_of_the_host_are_kept_first() -> None:
+    ports = [*[{"containerPort": 1}] * 60_000, {"hostPort": 7}]
+    pod = convert(Pod, {"metadata": {"name": "p"}, "spec": {"containers": [{"ports": ports}]}})
+    kept = [port.host_port for port in pod.spec.containers[0].ports]
+    assert kept == [7, *[0] * PARTS_OF_POD]
+
+
+def test_of_many_owners_the_controller_is_kept() -> None:
+    """50,000 take 17 MiB."""
+    owners = [*[{"uid": "b"}] * 50_000, {"uid": "a", "controller": True}]
+    meta = convert(Pod, {"metadata": {"name": "p", "ownerReferences": owners}}).metadata
+    assert [owner.uid for owner in meta.owner_references] == ["a"]
 
 
 def test_so_many_capacity_requests_are_kept_and_no_more() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.core import Taint, Toleration, Tolerations, tolerates
+from dra_extender.api.core import Taint, Toleration
+from dra_extender.api.tolerations import Tolerations, tolerates
 
 EFFECTS = st.sampled_from(("", "NoSchedule", "NoExecute", "PreferNoSchedule"))
 KEYS = st.sampled_from(("", "a", "b"))

@@ -20,8 +20,8 @@ from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selectors import FilterSelector, device_view, filter_selectors
 from dra_extender.allocation.signatures import AttributeReads, AttributeSignatures
-from dra_extender.api.core import tolerates
 from dra_extender.api.resource import DeviceTaint, DeviceToleration
+from dra_extender.api.tolerations import tolerates
 from dra_extender.devices.models import REMEMBERED, DeviceModel, Traits
 from dra_extender.devices.pools import NodeView
 

@@ -47,8 +47,8 @@ from dra_extender.allocation.tally import (
     error_tallies,
 )
 from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption
-from dra_extender.api.core import tolerates
 from dra_extender.api.quantity import Format, Quantity
+from dra_extender.api.tolerations import tolerates
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView

@@ -1,10 +1,11 @@
-"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them; which taints of
-nodes a pod tolerates, and what it requests.
+"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them; and what a pod
+requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -39,6 +40,17 @@ class NodeSelector(Object, frozen=True, gc=False):
     """Terms are ORed."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The cost of matching, in requirements; eight values cost as much as one."""
+        terms = self.node_selector_terms
+        requirements = (found for term in terms for found in (*term.match_expressions, *term.match_fields))
+        return sum(1 + len(found.values) // 8 for found in requirements)
+
+
+LARGE_SELECTOR: Final = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("", "Exists"),) * (PARTS_OF_POD + 1)),))
+"""In place of the node affinity of a pod with more requirements than are compared with nodes."""
 
 
 class Taint(Object, frozen=True, gc=False):
@@ -114,6 +126,11 @@ class Container(Object, frozen=True, gc=False):
     restart_policy: str = ""
     resources: ResourceRequirements = ResourceRequirements()
 
+    def __post_init__(self) -> None:
+        if len(self.ports) > PARTS_OF_POD:
+            host_ports_first = sorted(self.ports, key=lambda port: not port.host_port)
+            force_setattr(self, "ports", tuple(host_ports_first[: PARTS_OF_POD + 1]))
+
 
 class PodSchedulingGroup(Object, frozen=True, gc=False):
     pod_group_name: str | None = None
@@ -136,6 +153,11 @@ class Present(Object, frozen=True, gc=False):
 class NodeAffinity(Object, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+
+    def __post_init__(self) -> None:
+        required = self.required_during_scheduling_ignored_during_execution
+        if required is not None and required.size > PARTS_OF_POD:
+            force_setattr(self, "required_during_scheduling_ignored_during_execution", LARGE_SELECTOR)
 
 
 class PodAffinity(Object, frozen=True, gc=False):
@@ -189,8 +211,11 @@ class PodSpec(Object, frozen=True, gc=False):
     termination_grace_period_seconds: int | None = None
 
     def __post_init__(self) -> None:
-        if len(self.tolerations) > PARTS_OF_POD:  # one more, so that it counts as too large
-            force_setattr(self, "tolerations", self.tolerations[: PARTS_OF_POD + 1])
+        for name in ("tolerations", "scheduling_gates"):
+            if len(parts := getattr(self, name)) > PARTS_OF_POD:  # one more, so that it counts as too large
+                force_setattr(self, name, parts[: PARTS_OF_POD + 1])
+        if len(self.node_selector) > PARTS_OF_POD:
+            force_setattr(self, "node_selector", dict(islice(self.node_selector.items(), PARTS_OF_POD + 1)))
 
 
 class PodResourceClaimStatus(Object, frozen=True, gc=False):
@@ -275,41 +300,6 @@ class ObjectReference(Object, frozen=True, gc=False):
     uid: str = ""
     api_version: str = ""
     resource_version: str = ""
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """core/v1 Toleration.ToleratesTaint, and resourceclaim/devicetoleration.go for devices, Kubernetes 1.36. An empty
-    key with operator Equal matches any key; times play no role.
-    """
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
-
-
-class Tolerations:
-    """Many tolerations together: a taint is looked up, however many there are."""
-
-    __slots__ = ("_equal", "_existing")
-
-    def __init__(self, tolerations: Iterable[Toleration]) -> None:
-        self._existing: set[tuple[str, str]] = set()
-        self._equal: set[tuple[str, str, str]] = set()
-        for item in tolerations:
-            if item.operator == "Exists":
-                self._existing.add((item.key, item.effect))
-            elif item.operator in ("", "Equal"):
-                self._equal.add((item.key, item.value, item.effect))
-
-    def tolerate(self, taint: Taint) -> bool:
-        """Whether one of them does; an empty key or effect stands for any."""
-        key, value, effect = taint.key, taint.value, taint.effect
-        return any((k, e) in self._existing for k in (key, "") for e in (effect, "")) or any(
-            (k, value, e) in self._equal for k in (key, "") for e in (effect, "")
-        )
 
 
 def requested(pod: Pod) -> dict[str, int]:

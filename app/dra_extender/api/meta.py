@@ -47,7 +47,7 @@ class OwnerReference(Object, frozen=True, gc=False):
 
 class ObjectMeta(Object, frozen=True, gc=False):
     """metav1.ObjectMeta, reduced to the fields that are read: managedFields is not among them, and of labels and
-    annotations `LABELS_OF_OBJECT` each.
+    annotations `LABELS_OF_OBJECT` each. Of more owners only the controller is kept.
     """
 
     name: str = ""
@@ -68,6 +68,8 @@ class ObjectMeta(Object, frozen=True, gc=False):
             force_setattr(self, "labels", dict(islice(self.labels.items(), LABELS_OF_OBJECT)))
         if len(self.annotations) > LABELS_OF_OBJECT:
             force_setattr(self, "annotations", dict(islice(self.annotations.items(), LABELS_OF_OBJECT)))
+        if len(self.owner_references) > LABELS_OF_OBJECT:
+            force_setattr(self, "owner_references", tuple(filter(None, (self.controller,))))
 
     @property
     def key(self) -> str:

@@ -16,7 +16,6 @@ from typing import Final
 
 from dra_extender.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dra_extender.api.resource import Device, ResourceSlice, ResourceSliceSpec
-from dra_extender.limits import PARTS_OF_GANG
 
 Matcher = Callable[[str, Mapping[str, str]], bool]
 """(node name, node labels) -> whether the node matches."""
@@ -28,23 +27,8 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _INT64: Final = range(-(2**63), 2**63)
 
 
-_VALUES: Final = 8
-"""Values that cost as much as one requirement."""
-
-
 class NodeSelectorError(ValueError):
     """A node selector that cannot be parsed; the text names the requirement and the problem."""
-
-
-def size_of(selector: NodeSelector) -> int:
-    """The cost of matching a selector, in requirements, or terms if these are more. Where no gang may have as many
-    terms, nothing but them is counted.
-    """
-    terms = selector.node_selector_terms
-    if len(terms) > PARTS_OF_GANG:
-        return len(terms)
-    requirements = (found for term in terms for found in (*term.match_expressions, *term.match_fields))
-    return max(len(terms), sum(1 + len(found.values) // _VALUES for found in requirements))
 
 
 def parse(selector: NodeSelector) -> Matcher:
@@ -186,7 +170,7 @@ def visibility_size(item: ResourceSlice) -> int:
     """The cost of `visibility_of` for a node, in requirements."""
     devices = item.spec.devices if item.spec.per_device_node_selection else ()
     chosen: list[ResourceSliceSpec | Device] = [item.spec, *devices]
-    return sum(size_of(each.node_selector) for each in chosen if each.node_selector is not None)
+    return sum(each.node_selector.size for each in chosen if each.node_selector is not None)
 
 
 def visibility_of(item: ResourceSlice) -> Visibility:

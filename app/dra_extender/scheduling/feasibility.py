@@ -21,7 +21,7 @@ from dra_extender.allocation.plan import NOT_SYNCED, Failure, NodeAmounts, Plan,
 from dra_extender.api.core import Node, NodeAllocatableResourceClaimStatus, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import identity
-from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse, size_of
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, only_node, parse
 from dra_extender.scheduling import extended, readiness
 from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, preempted_reason, unreadable_reason
 from dra_extender.scheduling.nodeallocatable import ClaimAmounts, Demand, Room, demand_of, demand_on, of_allocated
@@ -182,7 +182,7 @@ def _usable_on(view: View, claim: ResourceClaim, parsed: dict[Hashable, UsableOn
     if selector is None:
         return EVERYWHERE._replace(skips=skips)
     if selector not in parsed:
-        only, size = only_node(selector), size_of(selector)
+        only, size = only_node(selector), selector.size
         if only is None:
             view.decisions.budget.spend(size // PER_UNIT)
         parsed[selector] = UsableOn(parse(selector), only, size)

@@ -18,9 +18,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.api.core import Node, NodeSelector, NodeSelectorRequirement, Pod, Taint, Tolerations, requested
+from dra_extender.api.core import Node, NodeSelector, NodeSelectorRequirement, Pod, Taint, requested
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse, size_of
+from dra_extender.api.tolerations import Tolerations
+from dra_extender.devices.nodeselection import Matcher, NodeSelectorError, parse
 from dra_extender.limits import AMOUNTS_OF_POD, PARTS_OF_POD
 
 NodeRule = Literal[
@@ -113,7 +114,7 @@ class Wants:
         self._tolerations = Tolerations(pod.spec.tolerations)
         self._tolerated: dict[Taint, bool] = {}
         required = required_affinity(pod)
-        size = size_of(required) if required is not None else 0
+        size = required.size if required is not None else 0
         self._affinity = _matcher(required) if required is not None and size <= PARTS_OF_POD else None
         self._affinity_text = selector_text(required) if required is not None and size <= TERMS else ""
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
@@ -229,12 +230,12 @@ def parts_of(pod: Pod) -> int:
     parts = len(spec.resource_claims) + len(spec.tolerations) + len(spec.node_selector)
     containers = (*spec.init_containers, *spec.containers)
     parts += sum(1 + len(each.ports) + len(each.resources.requests) for each in containers)
-    return parts + (size_of(required) if required is not None else 0)
+    return parts + (required.size if required is not None else 0)
 
 
 def _has_large_affinity(pod: Pod) -> bool:
     required = required_affinity(pod)
-    return required is not None and size_of(required) > PARTS_OF_POD
+    return required is not None and required.size > PARTS_OF_POD
 
 
 def unchecked(pod: Pod) -> Iterator[str]:

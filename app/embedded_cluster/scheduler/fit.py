@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, tolerates
+from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
+from dra_extender.api.tolerations import tolerates
 from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler.queue import Refuser
 
