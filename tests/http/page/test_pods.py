@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
+
+import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.http.page.updates import CLAIMS, PageUpdates
@@ -11,6 +14,7 @@ from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.turns import Turns, run_at_once
 from dra_extender.scheduling.view import View
+from tests.support.counting import counted_turns
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member, pod
 from tests.support.diagnosis.scene import Scene
 
@@ -63,6 +67,19 @@ def test_large_pods_are_compared_one_in_a_turn() -> None:
         updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1), *pods]).view()), clock=lambda: 0.0)
         turns.append(sum(1 for _ in updates.update()))
     assert turns[1] - turns[0] >= 20
+
+
+AMOUNTS = {f"example.com/r{number}": "1" for number in range(2_000)}
+CONTAINERS = [{"name": "main", "resources": {"requests": AMOUNTS}}]
+
+
+@pytest.mark.parametrize("spec", [{"resourceClaims": []}, {}], ids=["without devices", "with devices"])
+def test_pods_that_ask_for_many_resources_are_read_a_few_in_a_turn(spec: dict[str, Any]) -> None:
+    pods = [pod(f"p{number}", containers=CONTAINERS, **spec) for number in range(40)]
+    updates = PageUpdates(KnownInsight(Scene([CLASS, *host("n0", 1), *pods]).view()), clock=lambda: 0.0)
+    found = counted_turns(updates.update())
+    assert found.turns > 10
+    assert found.largest < 40 * len(AMOUNTS)
 
 
 async def test_a_page_that_comes_back_after_the_end_starts_nothing() -> None:

@@ -12,6 +12,7 @@ from dra_extender.insight.whatif import whatif
 from dra_extender.insight.whatif.whatif import Changes, simulating
 from dra_extender.scheduling.view import View
 from tests.support.counting import counted_turns
+from tests.support.diagnosis.gangscenes import pod as pending
 from tests.support.diagnosis.gpupods import running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.heldcluster import GATES, GPU
@@ -64,6 +65,15 @@ def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counte
     assert (found.left_out, found.complete) == (1, False)
     assert found.work <= 2 * 250
     assert [*found.lines()][-1] == "Not tried: 1 more pod."
+
+
+def test_pods_that_ask_for_many_resources_are_read_a_few_in_a_turn() -> None:
+    amounts = {f"example.com/r{number}": "1" for number in range(2_000)}
+    pods = [pending(f"p{number}", containers=[{"name": "main", "resources": {"requests": amounts}}], resourceClaims=[])
+            for number in range(40)]  # fmt: skip
+    found = counted_turns(simulating(view(1, pods), Changes()))
+    assert found.result.outcomes == ()
+    assert found.largest < 40 * len(amounts)
 
 
 def test_changes_between_two_steps_are_not_seen() -> None:

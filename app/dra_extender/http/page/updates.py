@@ -32,7 +32,7 @@ from dra_extender.http.page.parts import (
     pod_part,
 )
 from dra_extender.http.page.state import PageState, Subscriber
-from dra_extender.insight.why.waiting import content_of
+from dra_extender.insight.why.waiting import content_of, pending_pods
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns, run
@@ -52,7 +52,7 @@ MOST_CLASSES: Final = 50
 SCREEN: Final = 25
 """Pools that are published at once, because they fill a screen."""
 PORTION: Final = 500
-"""Pods or nodes in one turn."""
+"""Nodes in one turn."""
 CLAIMS: Final = 50
 """Pods and claims that are compared in one turn, at least."""
 LARGE: Final = 2**15
@@ -180,12 +180,7 @@ class PageUpdates:
         self._put(NodesPart("nodes", len(nodes), sorted(view.cluster.classes)[:MOST_CLASSES]))
 
     def _update_pods(self, view: View) -> Turns[None]:
-        found: list[Pod] = []
-        for number, pod in enumerate(view.pods):
-            if not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
-                found.append(pod)
-            if number % PORTION == 0:
-                yield
+        found = yield from pending_pods(view)
         found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.key))
         kinds: dict[Hashable, dict[str, Pod]] = {}
         contents: dict[str, tuple[Pod, _Claims, Sequence[Hashable]]] = {}

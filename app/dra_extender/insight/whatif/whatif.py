@@ -25,6 +25,7 @@ from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
 from dra_extender.insight.snapshot import node_like
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
+from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns
@@ -135,14 +136,13 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     validate(view, changes)
     copy = yield from copied(view)
     fresh = list(_fresh(copy.view, changes))
-    concerned = yield from _concerned(copy.view, changes)
-    displaced = {pod.metadata.uid: pod for pod in concerned.displaced}
-    waiting = concerned.waiting
+    waiting, evicted, deleted = yield from _concerned(copy.view, changes)
+    displaced = {pod.metadata.uid: pod for pod in evicted}
     if drafts is not None:
         waiting = [copy.pods.get(item.pod.metadata.uid) or item.pod for item in drafts]
-    moved = displaced.keys() | {pod.metadata.uid for pod in concerned.deleted}
+    moved = displaced.keys() | {pod.metadata.uid for pod in deleted}
     waiting = [pod for pod in waiting if pod.metadata.uid not in moved]
-    pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in concerned.displaced), *waiting]
+    pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in evicted), *waiting]
     left, pods = pods[MOST_PODS:], pods[:MOST_PODS]
     for item in drafts or ():
         for claim in item.claims:
@@ -152,7 +152,7 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     before = Placing(copy, MOST_NODES // 2)
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()
-    yield from _apply(copy, changes, concerned, fresh)
+    yield from _apply(copy, changes, deleted, evicted, fresh)
     after = Placing(copy, MOST_NODES // 2)
     then = yield from _placed(after, pods)
     outcomes = tuple(_outcomes(pods, displaced, now, then))
@@ -168,32 +168,21 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     )
 
 
-class _Concerned(msgspec.Struct, frozen=True):
+def _concerned(view: View, changes: Changes) -> Turns[tuple[list[Pod], list[Pod], list[Pod]]]:
     """Pending pods that use devices, by priority; pods that need another node, by priority; pods that are deleted."""
-
-    waiting: list[Pod]
-    displaced: list[Pod]
-    deleted: list[Pod]
-
-
-def _concerned(view: View, changes: Changes) -> Turns[_Concerned]:
-    found = _Concerned([], [], [])
+    waiting, displaced, deleted = (yield from pending_pods(view)), list[Pod](), list[Pod]()
     without, drained = frozenset(changes.without), frozenset(changes.drained)
     for number, pod in enumerate(view.pods, start=1):
         if pod.metadata.key in without:
-            found.deleted.append(pod)
+            deleted.append(pod)
         elif pod.spec.node_name in drained and not pod.finished:
             owner = pod.metadata.controller
             tied = MIRROR in pod.metadata.annotations or (owner is not None and owner.kind == "DaemonSet")
             leaves = tied or pod.metadata.deletion_timestamp
-            (found.deleted if leaves else found.displaced).append(pod)
-        elif not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
-            found.waiting.append(pod)
+            (deleted if leaves else displaced).append(pod)
         if number % _PODS == 0:
             yield
-    found.waiting.sort(key=_order)
-    found.displaced.sort(key=_order)
-    return found
+    return sorted(waiting, key=_order), sorted(displaced, key=_order), deleted
 
 
 def _order(pod: Pod) -> tuple[int, str]:
@@ -201,15 +190,16 @@ def _order(pod: Pod) -> tuple[int, str]:
 
 
 def _apply(
-    copy: ClusterCopy, changes: Changes, concerned: _Concerned, fresh: Sequence[tuple[Node, list[ResourceSlice]]]
-) -> Turns[None]:
+    copy: ClusterCopy, changes: Changes, deleted: Sequence[Pod], evicted: Sequence[Pod],
+    fresh: Sequence[tuple[Node, list[ResourceSlice]]],
+) -> Turns[None]:  # fmt: skip
     for item in changes.objects:
         copy.put(item)
         yield
-    for pod in concerned.deleted:
+    for pod in deleted:
         copy.remove(pod)
         yield
-    for pod in concerned.displaced:
+    for pod in evicted:
         copy.evict(pod)
         yield
     for name in dict.fromkeys(changes.drained):

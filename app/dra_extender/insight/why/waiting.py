@@ -23,8 +23,8 @@ from dra_extender.insight.why.statements import BindingRule
 from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
 from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.claims import Unschedulable, created_names
-from dra_extender.scheduling.noderules import ResourcesInUse
-from dra_extender.scheduling.turns import Turns, in_turns
+from dra_extender.scheduling.noderules import ResourcesInUse, parts_of
+from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns
 from dra_extender.scheduling.view import View
 
 MOST_DIAGNOSES: Final = 200
@@ -44,6 +44,17 @@ class WaitingGroup(msgspec.Struct, frozen=True):
     reason: str
     pods: tuple[str, ...]
     diagnosis: Diagnosis | None = None
+
+
+def pending_pods(view: View) -> Turns[list[Pod]]:
+    """The pods without a node that use devices."""
+    found, budget = list[Pod](), QueryBudget(view)
+    for pod in view.pods:
+        waits = not pod.spec.node_name and not pod.finished
+        yield from budget.charge(1 + (parts_of(pod) if waits else 0))
+        if waits and view.uses_devices(pod):
+            found.append(pod)
+    return found
 
 
 def content_of(view: View, pod: Pod, spec: bytes) -> Turns[Hashable]:
@@ -75,9 +86,8 @@ def waiting(view: View, namespace: str, names: Sequence[str] | None = None) -> T
     tenants, shared = ResourcesInUse(view.pods), dict[Hashable, Diagnosis]()
     groups: dict[Hashable, tuple[list[str], Diagnosis | None]] = {}
     diagnosed = trials = 0
-    for pod in sorted(view.pods, key=lambda pod: pod.metadata.key):
-        waits = not pod.spec.node_name and not pod.finished and view.uses_devices(pod)
-        if not waits or namespace not in ("", pod.metadata.namespace):
+    for pod in sorted((yield from pending_pods(view)), key=lambda pod: pod.metadata.key):
+        if namespace not in ("", pod.metadata.namespace):
             continue
         content = pod.metadata.namespace, (yield from content_of(view, pod, encode(pod.spec)))
         found = shared.get(content)
