@@ -102,7 +102,9 @@ def page_router(updates: PageUpdates) -> APIRouter:
         """
         if updates.state.subscribers >= MOST_SUBSCRIBERS:
             raise HTTPException(503, f"{MOST_SUBSCRIBERS} pages are open already", {"Retry-After": "10"})
-        return EventStream(messages(updates, last_event_id))
+        stream = messages(updates, last_event_id)
+        await anext(stream)  # it counts from now on
+        return EventStream(stream)
 
     return router
 
@@ -122,13 +124,14 @@ def event(name: str, data: bytes, id: str = "") -> bytes:
 
 
 async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[bytes, None]:
-    """The stream of one subscriber."""
+    """The stream of one subscriber. It counts as open when the first message is taken, which is empty."""
     found = _ID.fullmatch(last_event_id)
     epoch, since = (found[1], int(found[2])) if found else ("", None)
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     end = loop.time() + LIFE
     with updates.subscriber(epoch, since, changed.set) as subscriber:
+        yield b""
         yield event("hello", msgspec.json.encode(Hello(subscriber.resumed, datetime.now(UTC).isoformat())))
         while loop.time() < end and not updates.closed:
             changed.clear()
