@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.gangs.attributes import SAME
+from dra_extender.scheduling.gangs.attributes import SAME, values_of
 from dra_extender.scheduling.gangs.decision import PART, GangDecision
 from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
@@ -144,6 +145,20 @@ async def test_an_attribute_with_a_value_for_each_device_is_decided_in_few_turns
     assert "most frequent values of device attribute" in found.reason
     assert not found.waiting
     assert turns < 5
+
+
+async def test_values_of_an_attribute_are_compared_a_few_hundred_in_a_turn(world: World) -> None:
+    service, call, counts = world.service(*with_uuids(500, 4)), CallState(), list[int]()
+
+    def turn() -> None:
+        budget = TurnBudget(WorkerReplies(), allowance=100, ceiling=20_000, call=call)
+        with suppress(TurnSpent):
+            found.append(values_of(service.extender.view.with_budget(budget), (f"{DRIVER}/uuid",), ()))
+
+    found: list[object] = []
+    while not found:
+        counts.append(calls(turn))
+    assert max(counts) < 3_000
 
 
 async def test_a_turn_reads_what_earlier_turns_of_the_call_have_not_read(world: World) -> None:

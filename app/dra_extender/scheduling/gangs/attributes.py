@@ -9,7 +9,7 @@ counts as one without the attributes, and further values than `MOST_KNOWN` are n
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import nsmallest
 from itertools import product
 from math import prod
@@ -29,6 +29,8 @@ CHARACTERS_OF_ATTRIBUTE: Final = 96
 """A longer name of an attribute does not exist. The reasons of all nodes quote it."""
 MOST_VALUES: Final = 64
 MOST_KNOWN: Final = 2**16
+PORTION: Final = 256
+"""Values that are compared in one step, for four units of work each."""
 
 Tokens = Sequence[Sequence[Token]]
 """The values that a device has, by attribute."""
@@ -58,18 +60,23 @@ def values_of(
     """
     lists, pools = view.features.DRAListTypeAttributes, view.cluster.inventory.pools
     free, devices = _free(view, attributes, lists), tuple(fixed)
-    view.decisions.budget.spend(len(free) + len(devices))
-    allowed = set(free)
+    view.decisions.budget.spend(len(devices))
+    allowed: Set[Values] = free.keys()
     for device in devices:
         known = pools[device[:2]].device(device[2]) if device[:2] in pools else None
         if known is not None:
-            allowed.intersection_update(_values(attributes, _tokens(device[0], known, attributes, lists)))
+            allowed &= set(_values(attributes, _tokens(device[0], known, attributes, lists)))
     names = " and ".join(attributes)
     if not free:
         return {}, f"no device has attribute {names}"
     if not allowed:
         return {}, f"its pods that have devices already have different values of device attribute {names}"
-    chosen = nsmallest(MOST_VALUES, allowed, key=lambda values: (-free[values].total(), repr(values)))
+    left, chosen = view.decisions.budget.found.setdefault((nsmallest, *attributes, *devices), (list(allowed), []))
+    while left:
+        view.decisions.budget.spend(4 * PORTION)
+        some = *chosen, *left[-PORTION:]
+        chosen[:] = nsmallest(MOST_VALUES, some, key=lambda values: (-free[values].total(), repr(values)))
+        del left[-PORTION:]
     which = "no value" if len(chosen) == len(allowed) else f"none of the {MOST_VALUES} most frequent values"
     why = f"{which} of device attribute {names} has room for all pods"
     return {values: free[values] for values in reversed(chosen)}, why
