@@ -210,6 +210,38 @@ async def test_a_bind_whose_rollback_was_put_off_gives_its_room_back(world: Worl
     assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1"]
 
 
+@pytest.mark.parametrize("answered", [False, True], ids=["sent", "answered"])
+@pytest.mark.parametrize("operation", ["read_pod", "deallocate", "patch_pod_status"])
+async def test_a_rollback_leaves_the_room_and_the_status_of_a_bind_that_began_during_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, operation: str, answered: bool
+) -> None:
+    """At each request of the rollback, the next bind begins and ends. The watch does not show its pod yet."""
+    service = world.service(
+        *nodes(maps("3"), maps("3", "b"), n2=[]), make_claim("c"), make_claim("d"), user("p", "c"), user("q", "d"),
+        features=FEATURES,
+    )  # fmt: skip
+    minute, answers, ask = asyncio.get_running_loop().time() + 60, list[str](), getattr(service.client, operation)
+
+    async def slow(*args: Any, **named: Any) -> Any:
+        monkeypatch.setattr(service.client, operation, ask)
+        answers.extend([] if answered else await bound(service, world, "p"))
+        found = await ask(*args, **named)
+        answers.extend(await bound(service, world, "p") if answered else [])
+        return found
+
+    service.client.forbidden.update({"bind_pod": minute, "deallocate": minute})
+    assert NOT_ROLLED_BACK in (await bound(service, world, "p"))[0]
+    await world.settle(60)
+    monkeypatch.setattr(service.client, operation, slow)
+    service.watch.lags[Pod] = 600.0
+    service.start()
+    await world.settle(120)
+    assert len(answers) == 1
+    pod = world.api.pod("p")
+    assert (answers == [""]) == bool(pod.spec.node_name) == bool(statuses(pod))
+    assert (await service.filter(world.api.pod("q"))).NodeNames == ([] if pod.spec.node_name else ["n1"])
+
+
 # --- preemption and placement ----------------------------------------------------------------------------------------
 
 

@@ -290,7 +290,7 @@ class ResourcesInUse:
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._node: dict[str, str] = {}
-        self._expected: set[str] = set()
+        self._expected: dict[str, object] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
         self._used: dict[str, Used] = {}
         self._counted: dict[str, tuple[Pod, Amounts]] = {}
@@ -304,7 +304,7 @@ class ResourcesInUse:
         if pod.finished:
             self.drop(uid)
         elif pod.spec.node_name:
-            self._expected.discard(uid)
+            self._expected.pop(uid, None)
             self._place(pod, pod.spec.node_name)
             return self._add_up(self._pods[pod.spec.node_name][uid])
         return 0
@@ -315,7 +315,7 @@ class ResourcesInUse:
         return known is not None and _asked(known) != _asked(pod)
 
     def drop(self, uid: str) -> None:
-        self._expected.discard(uid)
+        self._expected.pop(uid, None)
         self._counted.pop(uid, None)
         node = self._node.pop(uid, None)
         if node is not None:
@@ -325,24 +325,23 @@ class ResourcesInUse:
             if not pods:
                 del self._pods[node]
 
-    def expect(self, pod: Pod, node: str) -> None:
-        """The pod will probably be bound to the node."""
-        self._expected.add(pod.metadata.uid)
+    def expect(self, pod: Pod, node: str, by: object = None) -> None:
+        """The pod will probably be bound to the node, as `by` says."""
         self._place(pod, node)
+        self._expected[pod.metadata.uid] = by
 
-    def give_up(self, uid: str) -> None:
-        """The pod is no longer expected. It stays when it has been bound."""
-        if uid in self._expected:
-            self.drop(uid)
+    def give_up(self, uid: str, by: object = None) -> bool:
+        """The pod is no longer expected. False when it stays: it has been bound, or another has expected it since."""
+        if uid not in self._expected or self._expected[uid] is not by:
+            return False
+        self.drop(uid)
+        return True
 
     def _place(self, pod: Pod, node: str) -> None:
         uid = pod.metadata.uid
         known = self._pods.get(node, {}).get(uid)
         if known is None or _asked(known) != _asked(pod):
-            expected = uid in self._expected
             self.drop(uid)
-            if expected:
-                self._expected.add(uid)
             self._node[uid] = node
             self._pods.setdefault(node, {})[uid] = pod
             self._used.pop(node, None)

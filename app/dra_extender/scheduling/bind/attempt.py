@@ -39,7 +39,7 @@ from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryP
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
-from dra_extender.scheduling.nodeallocatable import patch_of
+from dra_extender.scheduling.nodeallocatable import patch_of, with_statuses
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from dra_extender.unexpected import unexpected
 
@@ -61,7 +61,7 @@ class Attempt:
         self._pending = pending
         self._args = args
         self._uid = args.PodUID
-        self._live = LivePod(context, args)
+        self.live = LivePod(context, args)
         self._version = ""
         """The resourceVersion of the pod that the binding requires, from before the claims were written or marked."""
         self._newest = ""
@@ -129,7 +129,7 @@ class Attempt:
         """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
         if pod is None and not self._view.pods.is_terminating(self._uid):
-            pod = await self._live.read(self._check_active)
+            pod = await self.live.read(self._check_active)
             if pod is None:
                 raise BindFailure(failure.REPLACED, "cancelled")
         self._check_active()
@@ -174,7 +174,8 @@ class Attempt:
             holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
-        self._context.expect(pod, decision.statuses, self.node)
+        if self._context.usage is not None:
+            self._context.usage.expect(with_statuses(pod, decision.statuses), self.node, self.live)
         self._context.tentative_plans.drop(self._uid)
         for claim in decision.claims:
             self._writes.append(ClaimWrite(self._context, pod, claim, holds.get(claim.metadata.uid)))
@@ -184,7 +185,7 @@ class Attempt:
 
     async def _catch_up(self, pod: Pod) -> Pod:
         """Read what kube-scheduler has seen and these watches have not: the pod's claim names, or its claims."""
-        pod = await self._live.read(self._check_active) or pod
+        pod = await self.live.read(self._check_active) or pod
         namespace = pod.metadata.namespace
         for name in claim_names(pod):
             if self._view.ledger.get(namespace, name) is None:
@@ -205,7 +206,7 @@ class Attempt:
             status |= requests.status(created.claim.metadata.name)
         elif told is not None and all(told.resource_claim_name != each.claim.metadata.name for each in self._writes):
             status |= {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
-        pod = await write_pod_status(self._context, self._live, pod, status, self._check_active)
+        pod = await write_pod_status(self._context, self.live, pod, status, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
         self._reported = _reported(pod)
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
@@ -341,7 +342,7 @@ class Attempt:
         """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when its state
         cannot be read.
         """
-        pod = await self._live.require(self._retry_policy)
+        pod = await self.live.require(self._retry_policy)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
@@ -382,7 +383,7 @@ class Attempt:
         for write in self._writes:
             if write not in written:
                 write.release()
-        bind = FailedBind(self._live, self.node, written, self._extended, self._in_doubt_until, bool(self._version))
+        bind = FailedBind(self.live, self.node, written, self._extended, self._in_doubt_until, bool(self._version))
         return Rollback(self._context, bind, problem)
 
     @property

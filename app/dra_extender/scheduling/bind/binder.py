@@ -80,7 +80,7 @@ class Binder:
                 self._bound[pod_uid] = attempt.node
                 self._context.requeue.forget(pod_uid)
             elif (usage := self._context.usage) is not None and attempt.result != "unfinished":
-                usage.give_up(pod_uid)
+                usage.give_up(pod_uid, attempt.live)
             return error
         except Exception:
             attempt.release()

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from dra_extender.api.core import NodeAllocatableResourceClaimStatus, Pod
+from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.groups import group_of
@@ -35,7 +35,6 @@ from dra_extender.scheduling.bind.failure import (
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.gangs.controller import Gangs
 from dra_extender.scheduling.handle import Handle
-from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
@@ -103,11 +102,6 @@ class BindContext(Handle, frozen=True, kw_only=True):
     """What pods use of nodes besides devices, binds in progress included; None if devices take nothing of it."""
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
-
-    def expect(self, pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...], node: str) -> None:
-        """The pod is being bound: what it and its devices need of the node is in use."""
-        if self.usage is not None:
-            self.usage.expect(with_statuses(pod, statuses), node)
 
     def report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
         """Other claims have a device of `claim`: count, log, and an event on the claim."""

@@ -225,16 +225,15 @@ class Rollback:
             claim = self._view.ledger.by_uid(extended.uid)
             if claim is not None:  # the pod's next attempt cannot use it
                 await self._context.clearer.discard(claim)
-        pod = self._view.pods.get(self.pod.uid)
-        if self._bind.reported and pod is not None and not pod.spec.node_name and (cleared := patch_of(pod, ())):
+        usage, pod = self._context.usage, self._view.pods.get(self.pod.uid)
+        own = (usage is None or usage.give_up(self.pod.uid, self.pod)) and self._bind.reported
+        if own and pod is not None and not pod.spec.node_name and (cleared := patch_of(pod, ())):
             try:
                 await self._context.ports.patch_pod_status(pod, cleared, version=pod.metadata.resource_version)
             except ApiError as error:  # the next bind replaces them
                 log.info("amounts in a pod's status were not cleared", pod=self.pod.key, error=repr(error))
         if self._bind.writes and pod is not None:
             self._context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
-        if self._context.usage is not None and self.pod.uid not in self._view.binding:
-            self._context.usage.give_up(self.pod.uid)  # the bind kept it when it put this off
         return False
 
     def _may_be_in_use(self, write: ClaimWrite) -> bool:
