@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dra_extender.cel import (
     CelCompileError,
+    CelGates,
     CelRuntimeError,
     DeviceView,
     Program,
@@ -99,6 +100,15 @@ def test_each_selection_of_a_chain_is_looked_at_once() -> None:
         return calls(lambda: collect_reads(tree))
 
     assert looks(200) < 3 * looks(100)
+
+
+def test_a_long_selection_is_charged_whatever_it_begins_with() -> None:
+    def units(begin: str) -> int:
+        work = Work(100_000)
+        Programs().compile(f"{begin}{'.a' * 200} == 1", CelGates(), work)
+        return 100_000 - work.left
+
+    assert units("dyn(1)") > 200 * 200 // 8
 
 
 def outcome(program: Program, work: Work) -> str:

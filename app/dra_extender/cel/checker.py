@@ -19,8 +19,6 @@ from dra_extender.cel.work import Work
 
 _COPIED: Final = 64
 """How many variables of a scope are copied per unit of work."""
-_READ: Final = 4
-"""How many characters of a qualified name are put together per unit of work."""
 
 _LITERALS: Final[dict[type, Type]] = {
     bool: types.BOOL, int: types.INT, UInt: types.UINT, float: types.DOUBLE, str: types.STRING, bytes: types.BYTES,
@@ -90,9 +88,8 @@ class _Checker:
         return kind
 
     def _select(self, node: syntax.Select) -> Type:
-        name = None if node.test or node.optional else dotted(node)
+        name = None if node.test or node.optional else dotted(node, self._work)
         if name is not None:
-            self._work.charge(len(name) // _READ)
             found = global_name(name.removeprefix("."))
             if found is not None:
                 kind, node.constant = found
@@ -128,7 +125,7 @@ class _Checker:
         arguments = list(map(self.check, node.args))
         target = node.target
         if target is not None:
-            prefix = dotted(target)
+            prefix = dotted(target, self._work)
             qualified = f"{prefix.removeprefix('.')}.{node.function}" if prefix is not None else ""
             if qualified in self._functions:
                 node.function, node.target, target = qualified, None, None

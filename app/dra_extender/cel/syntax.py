@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from dra_extender.cel.declarations import Overload
 from dra_extender.cel.types import DYN, Type
+from dra_extender.cel.work import Work
 
 
 @dataclass(slots=True, eq=False)
@@ -162,12 +163,13 @@ class Macro(Expr):
     keyed: bool = attribute(default=False, init=False)
 
 
-def dotted(node: Expr) -> str | None:
-    """`a.b.c` as text, if the node is just names and dots."""
+def dotted(node: Expr, work: Work) -> str | None:
+    """`a.b.c` as text, if the node is just names and dots. Four characters are read per unit of work."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:
         parts.append(node.field)
         node = node.operand
+    work.charge(sum(map(len, parts)) // 4)
     if not isinstance(node, Ident):
         return None
     return ".".join((node.name, *reversed(parts)))
