@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_extender.allocation.cache.equivalence import EquivalenceKey, EquivalenceKeys, NodeReads, node_reads
+from dra_extender.allocation.budget import UNLIMITED, CountingBudget, WorkBudget
+from dra_extender.allocation.cache.equivalence import (
+    DEVICES_PER_UNIT,
+    EquivalenceKey,
+    EquivalenceKeys,
+    NodeReads,
+    node_reads,
+)
 from dra_extender.allocation.requests import PreparedClaims, prepare
 from dra_extender.allocation.signatures import PoolSignatures, reads_of
 from dra_extender.api.core import Node
@@ -43,13 +50,22 @@ class Keys:
         self._keys = EquivalenceKeys(reads, pools=pools, states=PoolStates())
         self._ledger = Cluster(ALL).ledger
 
-    def of(self, *devices: Traits) -> EquivalenceKey:
+    def of(self, *devices: Traits, budget: WorkBudget = UNLIMITED) -> EquivalenceKey:
         somewhere = NodeSelection(specimen(ResourceSliceSpec))
         names = tuple(f"d{index}" for index, _ in enumerate(devices))
         pool = Pool(("same", "p"), names, tuple(map(DeviceModel, devices)), tuple(somewhere for _ in devices))
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
         seen.pools = (SeenPool(pool),)
-        return self._keys.of(seen, self._ledger)
+        return self._keys.of(seen, self._ledger, budget=budget)
+
+
+def test_the_state_of_a_pool_is_charged_by_its_devices() -> None:
+    def units(devices: int) -> int:
+        budget = CountingBudget()
+        Keys(reading()).of(*[SAME] * devices, budget=budget)
+        return budget.used
+
+    assert units(6_400) - units(3_200) >= 3_200 // 2 + 3_200 // DEVICES_PER_UNIT
 
 
 CHANGES: dict[str, Any] = field_specimens(Traits)

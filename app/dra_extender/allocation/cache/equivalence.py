@@ -36,6 +36,7 @@ REMEMBERED: Final = 50_000
 
 FILTERS_PER_UNIT: Final = 4
 """The answers of filters are charged when they are computed."""
+DEVICES_PER_UNIT: Final = 16
 
 NOTHING: Final = 0
 """The part of pools that make no difference."""
@@ -166,7 +167,7 @@ class EquivalenceKeys:
                 signature = listed.value if listed is not None else self._pools.of(seen_pool, pool, budget)
                 state = seen_pool.state if overlay is None and seen_pool.revision == revision(pool.id) else None
                 if state is None:
-                    state = self._state(seen_pool, pool, ledger, overlay)
+                    state = self._state(seen_pool, pool, ledger, overlay, budget)
                 known = parts.get(id(signature))
                 part = known.value.parts.get(state) if known is not None else None
                 if part is None:
@@ -175,13 +176,16 @@ class EquivalenceKeys:
                     found.append(part)
         return tuple(found)
 
-    def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None) -> PoolState:
+    def _state(
+        self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None, budget: WorkBudget
+    ) -> PoolState:
         if overlay is not None and pool.id in overlay.touched:
             if pool not in overlay.states:
                 overlay.states[pool] = self._states.of(pool, overlay.holdings(pool.id))
             return overlay.states[pool]
         revision = ledger.revision(pool.id)
         if seen_pool.state is None or seen_pool.revision != revision:
+            budget.spend((len(pool.names) + len(pool.consumers)) // DEVICES_PER_UNIT)
             seen_pool.revision, seen_pool.state = revision, self._states.of(pool, ledger.holdings(pool.id))
         return seen_pool.state
 
