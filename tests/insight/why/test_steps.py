@@ -8,15 +8,21 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
-from dra_extender.insight.why.candidates import LONGEST, near
+from dra_extender.api.core import PodSpec
+from dra_extender.api.features import FeatureGates
+from dra_extender.insight.why.candidates import LONGEST, near, patched, pod_change
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.text import event_of
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.turns import TRIALS, TURN_WORK, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls, counted_turns
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
+from tests.support.diagnosis.scene import view_of
 from tests.support.diagnosis.stage import POD, hostile, served
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tools.hostile import drivers, searches, selectors, shapes, specs
 from tools.hostile.things import Objects, Thing
 
@@ -94,3 +100,36 @@ def test_words_are_compared_a_few_at_a_time() -> None:
     found = counted_turns(near("ab" * (LONGEST // 2 - 1), known, budget))
     assert found.largest <= CALLS_PER_STEP
     assert budget.work >= 10 * TURN_WORK and not budget.complete
+
+
+def test_a_change_of_one_amount_reads_no_other() -> None:
+    amounts = {f"example.com/r{number}": "1" for number in range(2_000)}
+    pod = make_pod("p", containers=[{"name": "main", "resources": {"requests": amounts, "limits": amounts}}])
+    path = "/containers/0/resources/requests/example.com~1r7"
+    change = pod_change(pod, "resources", path, "3")
+    found: list[PodSpec] = []
+    assert calls(lambda: found.append(patched(pod.spec, change))) < 1_000
+    requests = found[0].containers[0].resources.requests
+    assert [(name, amount.text) for name, amount in requests.items() if amount.text != "1"] == [("example.com/r7", "3")]
+    assert len(requests) == len(found[0].containers[0].resources.limits) == len(amounts)
+
+
+def test_a_resource_is_not_compared_with_each_that_nodes_offer() -> None:
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str(self) == other
+
+        __hash__ = str.__hash__
+
+    names = [f"example.com/r{number:03}" for number in range(200)]
+    pod = make_pod("p", "c", containers=[{"name": "main", "resources": {"requests": dict.fromkeys(names, "2")}}])
+    node = make_node("n", **dict.fromkeys(names, "1"))
+    status = replace(node.status, allocatable={Name(name): each for name, each in node.status.allocatable.items()})
+    objects = [make_class(), make_claim("c"), pod, replace(node, status=status), make_slice("n", ["a"])]
+    found = counted_turns(diagnosing(view_of(objects, FeatureGates(), SchedulingConfig()), pod))
+    assert found.result.state == "refused"
+    assert compared < 20 * len(names)

@@ -21,7 +21,7 @@ import yaml
 from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
-from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.decoding import convert
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import RequestedDevices, ResourceClaim
 from dra_extender.insight.snapshot import SimulatedPod
@@ -191,7 +191,7 @@ def patched(spec: T, change: Change, prefix: str = "/spec") -> T:
 
 
 def _patched(value: Any, tokens: Sequence[str], change: Change) -> Any:
-    """Encodes only the innermost struct on the path, because the others can be large."""
+    """Encodes only what the change writes, because the rest can be large."""
     first, *rest = tokens
     if isinstance(value, tuple):
         index = int(first)
@@ -200,18 +200,17 @@ def _patched(value: Any, tokens: Sequence[str], change: Change) -> Any:
         else:
             items = [] if change.op == "remove" else [convert(type(value[index]), change.value)]
         return (*value[:index], *items, *value[index + 1 :])
-    name = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))[first]
-    inner = getattr(value, name)
+    names = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
+    inner, made = getattr(value, names[first]), change.value
     if rest and isinstance(inner, msgspec.Struct | tuple):
-        return replace(value, **{name: _patched(inner, rest, change)})
-    place = document = to_builtins(value)
-    for token in tokens[:-1]:
-        place = place.setdefault(token, {})
-    if change.op == "remove":
-        del place[tokens[-1]]
-    else:
-        place[tokens[-1]] = change.value
-    return convert(type(value), document)
+        return replace(value, **{names[first]: _patched(inner, rest, change)})
+    for token in reversed(rest):
+        made = {token: made}
+    texts = {each: text for each, name in names.items() if isinstance(text := getattr(value, name), str)}
+    others = {each: text for each, text in texts.items() if each != first}
+    made = getattr(convert(type(value), others | ({first: made} if change.op != "remove" else {})), names[first])
+    entries = {key: each for key, each in inner.items() if key != rest[0]} if rest and isinstance(inner, dict) else {}
+    return replace(value, **{names[first]: {**entries, **made} if entries else made})
 
 
 def changes_with(mate: Pod, member: Pod, change: Change) -> bool:

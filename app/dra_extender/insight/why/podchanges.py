@@ -114,7 +114,7 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
     """For each requested resource: smaller amounts that fit some node, and similar names."""
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     yield from budget.charge(sum(map(len, free.values())))
-    offered: Sequence[str] | None = None
+    offered: Collection[str] | None = None
     for path, owner, resources in _of_each(found.pod):
         for name, amount in resources.requests.items():
             if amount.nano <= 0:
@@ -150,7 +150,7 @@ def _host_ports(pod: Pod, taken: Collection[str]) -> Iterator[ChangeList]:
                 yield ChangeList(Order.RESOURCE, edits)
 
 
-def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
+def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[dict[str, None]]:
     """The extended resources that nodes or device classes provide, in order."""
     cluster = found.view.cluster
     names: set[str] = set()
@@ -160,7 +160,7 @@ def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[list[str]]:
     for node in list(cluster.nodes.values()):
         names.update(resource for resource in node.status.allocatable if "/" in resource)
         yield from budget.charge(1 + len(node.status.allocatable) // 4)
-    return sorted(names - {""})
+    return dict.fromkeys(sorted(names - {""}))
 
 
 def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
@@ -187,7 +187,7 @@ def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
 
 
 def _extended(
-    resource: _ContainerResource, amount: Quantity, offered: Sequence[str], budget: QueryBudget
+    resource: _ContainerResource, amount: Quantity, offered: Collection[str], budget: QueryBudget
 ) -> ChangeLists:
     """Smaller amounts of an extended resource; or a resource with a similar name, if no node or class provides it."""
     most = min(amount.value() - 1, UNITS)
