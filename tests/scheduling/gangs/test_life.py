@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -133,6 +135,19 @@ async def test_members_that_share_a_claim_are_bound_at_the_same_time(world: Worl
     assert others == [[node], [node]]
     binds = [service.spawn(service.bind(world.api.pod(name), node)) for name in names("g", 3)]
     assert [await bind for bind in binds] == ["", "", ""]
+    assert len(world.api.claim("shared").status.reserved_for) == 3
+
+
+async def test_a_member_that_comes_later_uses_the_claim_that_it_shares_with_one_that_keeps_its_place(
+    world: World,
+) -> None:
+    pods = [member(name, "shared") for name in names("g", 3)]
+    service = world.service(*nodes(2, 1), make_claim("shared"), *pods[:2])
+    assert await offered(service, world, "g-0") == [["n1"]]
+    world.add(pods[2])
+    await world.settle()
+    assert await offered(service, world, "g-2", "g-1") == [["n1"], ["n1"]]
+    assert await asyncio.gather(*(service.bind(world.api.pod(name), "n1") for name in names("g", 3))) == ["", "", ""]
     assert len(world.api.claim("shared").status.reserved_for) == 3
 
 

@@ -13,11 +13,13 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_extender.allocation.constraints import Values
 from dra_extender.allocation.plan import NO_SOLUTION, Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim
+from dra_extender.devices.ledger import identity
 from dra_extender.limits import REQUESTS_OF_GANG
 from dra_extender.scheduling.claims import Unschedulable, claim_names, known_claims, requests_in
 from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, UsableOn, allocate, pre_filter
@@ -100,13 +102,13 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
     node = known.node if known is not None and known.node in names else ""
     if node and isinstance(allocate(view, prefiltered, node), NodeAllocation):
         return GangDecision(node=node)
-    deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
+    deciding = _Deciding(gang, prefiltered, names, replace(state, places=places))
     refused = deciding.missing()
     for labels in gang.levels if refused is None else ():
         found = deciding.at_level(labels)
         if found.rank and (deciding.is_outdated() or len(_standing(state.free, found.places or {})) < found.rank):
             deciding.found.clear()  # claims changed after an earlier turn
-            deciding = _Deciding(gang, prefiltered, names, msgspec.structs.replace(state, places=places))
+            deciding = _Deciding(gang, prefiltered, names, replace(state, places=places))
             found = deciding.missing() or deciding.at_level(labels)
         if found.error or found.rank:
             return found
@@ -143,6 +145,8 @@ class _Deciding:
         waiting, answered = {pod.metadata.uid for pod in gang.waiting}, state.answered
         others = {uid: each for uid, each in state.places.items() if uid != self._uid}
         self._fixed = {uid: each for uid, each in others.items() if uid in answered or uid not in waiting}
+        self._plans = {identity(each[0]): each for other in self._fixed.values() for each in other.planned}
+        """By identity of the claim: what these members get, also for others that share the claim."""
         self._placed_before = sum(uid in self._fixed for uid in waiting)
         self._needed = gang.needed - self._placed_before
         fixed = frozenset((uid, each.node) for uid, each in self._fixed.items())
@@ -183,9 +187,16 @@ class _Deciding:
         requests = sum(map(requests_in, claims))
         results = sum(len(each.allocation.devices.results) for each in claims if each.allocation is not None)
         free.decisions.budget.spend(PART * parts_of(pod) + requests + results)
-        is_asked = pod.metadata.uid == self._uid
-        able = self._asked if is_asked else pre_filter(free, pod, found, self._usable)
+        known = tuple(map(self._as_planned, claims)) or found
+        is_known = known == found and pod.metadata.uid == self._uid
+        able = self._asked if is_known else pre_filter(free, pod, known, self._usable)
         return pod, found, requests, able, Wants(pod).rules
+
+    def _as_planned(self, claim: ResourceClaim) -> ResourceClaim:
+        """The claim with the devices that a member which keeps its place gets for it."""
+        if identity(claim) not in self._plans or claim.allocation is not None or self._state.free.in_flight(claim):
+            return claim
+        return replace(claim, status=replace(claim.status, allocation=self._plans[identity(claim)][1]))
 
     def missing(self) -> GangDecision | None:
         """Too few members have what they need, on any nodes, or too many claims; None when a decision is possible."""
@@ -205,13 +216,19 @@ class _Deciding:
         tries = (self._once((labels, values), partial(self._with_values, labels, values)) for values in choices)
         best = self._best(tries)
         if best.places:
-            best = msgspec.structs.replace(best, places={**self._fixed, **best.places})
+            places = {uid: self._sharing(each) for uid, each in best.places.items()}
+            best = replace(best, places={**self._fixed, **places})
         if best.error or best.rank or best.waiting or not (labels or gang.attributes):
             return best
         if labels and choices:
             which = self.found.get(("which", labels), "no value")
             why = f"{why}{', or ' if why else ''}{which} of node label {' and '.join(labels)} has room for all pods"
-        return msgspec.structs.replace(best, reason=f"{gang.key}: {why}")
+        return replace(best, reason=f"{gang.key}: {why}")
+
+    def _sharing(self, place: Place) -> Place:
+        """With the plans of the claims that the member shares with others that keep their places."""
+        claims = map(identity, self._examined[place.pod.metadata.uid][1])
+        return replace(place, planned=(*place.planned, *(self._plans[each] for each in claims if each in self._plans)))
 
     def _best(self, tries: Iterable[GangDecision]) -> GangDecision:
         best: GangDecision | None = None
@@ -270,8 +287,7 @@ class _Deciding:
         ledger, pods = self._state.free.ledger, (*self._gang.placed, *self._gang.waiting)
         claims = chain.from_iterable(known_claims(pod, ledger) for pod in pods)
         stored = {claim.metadata.uid: claim.allocation for claim in claims if claim.allocation is not None}
-        planned = [allocation for each in self._fixed.values() for _, allocation in each.planned]
-        for allocation in (*stored.values(), *planned):
+        for allocation in (*stored.values(), *(planned for _, planned in self._plans.values())):
             yield from (result.id for result in allocation.devices.results)
 
     def _among(self, nodes: Sequence[str], values: Values) -> GangDecision:
@@ -289,11 +305,10 @@ class _Deciding:
         """The decision, if `alike` are the nodes for members that want the same of a node as the pod asked about, and
         `nodes` those for the others.
         """
-        gang, asked, fixed, free = self._gang, self._asked, self._fixed, self._state.free.with_values(values)
+        gang, asked, free = self._gang, self._asked, self._state.free.with_values(values)
         free.decisions.budget.spend(len(self._candidates) // NODES_PER_UNIT)
         members, needed = self._members(names, alike, nodes), self._needed
-        planned = [each for other in fixed.values() for each in other.planned]
-        state = free.with_state(free.overlay().holding(planned))
+        state = free.with_state(free.overlay().holding(self._plans.values()))
         where = values, tuple(nodes), alike is names
         found = self._once(where, lambda: place(state, members, max(1, needed), self._room(names)))
         if isinstance(found, Failure):
