@@ -76,7 +76,7 @@ class Overlay:
         shares = self._cluster.features.DRAConsumableCapacity
         for claim, allocation in plans:
             name = identity(claim)
-            if name in added or self._is_decided(claim):
+            if name in added or self.is_decided(claim):
                 continue
             uses = uses_of(allocation, shares=shares)
             free = {use: used for use, used in uses.items() if not self._is_taken(by_pool.pools, *use)}
@@ -118,7 +118,7 @@ class Overlay:
         """True if a plan for this claim was added."""
         return identity(claim) in self._added
 
-    def _is_decided(self, claim: ResourceClaim) -> bool:
+    def is_decided(self, claim: ResourceClaim) -> bool:
         """True when the claim has devices, is about to get some, or was deleted."""
         uid, ledger = identity(claim), self._cluster.ledger
         stored = ledger.by_uid(uid)

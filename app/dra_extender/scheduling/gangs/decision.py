@@ -118,18 +118,12 @@ def decide(view: View, gang: Gang, prefiltered: PreFilterState, names: Sequence[
 
 def _standing(free: View, places: Mapping[str, Place]) -> Mapping[str, Place]:
     """The places whose node exists and whose devices no other claim has taken. Linear in the devices of the gang."""
-    ledger = free.ledger
-    overlay = free.overlay().with_plans(each for place in places.values() for each in place.planned)
-
-    def stands(claim: ResourceClaim) -> bool:
-        known = ledger.by_uid(claim.metadata.uid)
-        has_own = ledger.held(claim.metadata.uid) or (known is not None and known.allocation is not None)
-        return overlay.has(claim) or bool(has_own)
-
+    state = free.overlay().with_plans(each for place in places.values() for each in place.planned)
     return {
         uid: place
         for uid, place in places.items()
-        if place.node in free.cluster.nodes and all(stands(claim) for claim, _ in place.planned)
+        if place.node in free.cluster.nodes
+        and all(state.has(claim) or state.is_decided(claim) for claim, _ in place.planned)
     }
 
 

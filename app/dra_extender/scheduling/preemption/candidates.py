@@ -48,21 +48,15 @@ def pools_seen(view: View, names: Iterable[str]) -> Iterable[PoolID]:
 
 def without_claims(view: View, terms: PreemptionTerms, gone: Collection[ResourceClaim]) -> View:
     """The view once these claims are deallocated. Raises TurnSpent and Deferred."""
-    kept = [plan for plan in view.kept(terms.preemptor) if not _is_decided(view, plan[0])]
+    now = view.overlay()
+    kept = [plan for plan in view.kept(terms.preemptor) if not now.is_decided(plan[0])]
     aside = [*gone, *(claim for claim, _ in kept)]  # kept plans are put back below, on the freed devices too
     charge(view, PER_CLAIM * len(aside))
-    state = view.overlay().without(aside).holding(kept)
+    state = now.without(aside).holding(kept)
     charge(view, sum(len(view.ledger.in_use(pool)) for pool in state.touched))
     users = chain.from_iterable(map(view.users, gone)) if view.features.DRANodeAllocatableResources else ()
     leaving = view.leaving.union(pod.metadata.uid for pod in users if pod is not None)
     return msgspec.structs.replace(view.with_state(state), placement=None, leaving=leaving)
-
-
-def _is_decided(view: View, claim: ResourceClaim) -> bool:
-    """True when the claim has devices: they count instead of what was kept for it."""
-    uid = claim.metadata.uid
-    stored = view.ledger.by_uid(uid)
-    return (stored is not None and stored.allocation is not None) or view.ledger.held(uid) is not None
 
 
 def statuses_without(
