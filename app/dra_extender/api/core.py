@@ -43,13 +43,17 @@ class NodeSelector(Object, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """The cost of matching, in requirements; eight values cost as much as one."""
+        """The cost of matching, in requirements, or terms if these are more; eight values cost as much as one. Where no
+        pod may have as many terms, nothing but them is counted.
+        """
         terms = self.node_selector_terms
+        if len(terms) > PARTS_OF_POD:
+            return len(terms)
         requirements = (found for term in terms for found in (*term.match_expressions, *term.match_fields))
-        return sum(1 + len(found.values) // 8 for found in requirements)
+        return max(len(terms), sum(1 + len(found.values) // 8 for found in requirements))
 
 
-LARGE_SELECTOR: Final = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("", "Exists"),) * (PARTS_OF_POD + 1)),))
+LARGE_SELECTOR: Final = NodeSelector((NodeSelectorTerm(),) * (PARTS_OF_POD + 1))
 """In place of the node affinity of a pod with more requirements than are compared with nodes."""
 
 

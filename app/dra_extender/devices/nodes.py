@@ -1,10 +1,9 @@
 """The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
-Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates at most `REQUIREMENTS_OF_NODE` requirements of
-node selectors. A node's own slices change that node only; open slices are evaluated for each node, and nodes with the
-same outcome share one pool. Open slices of a pool that are all for all nodes are evaluated once. `changes` has every
-node on which the result for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node
-is used again.
+Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates no pool that `Selectiveness` refuses. A node's
+own slices change that node only; open slices are evaluated for each node, and nodes with the same outcome share a pool.
+Open slices of a pool that are all for all nodes are evaluated once. `changes` has every node on which the result for a
+claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
 
 If the open slices of a pool have only counters, nodes without own slices in the pool have no devices of it. They do not
 see it, unless it is incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
@@ -13,9 +12,8 @@ structured/internal/incubating/pools_incubating.go).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
@@ -30,9 +28,10 @@ from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.holdings import PoolState
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
+from dra_extender.devices.selectiveness import Selectiveness
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import TOO_MANY, TOO_SELECTIVE
-from dra_extender.limits import DEVICES_OF_NODE, REQUIREMENTS_OF_NODE
+from dra_extender.limits import DEVICES_OF_NODE
 
 KEPT_VIEWS = 512
 HYPOTHETICAL = -1
@@ -92,8 +91,7 @@ class Nodes(Mapping[str, Node]):
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
-        self.too_selective: frozenset[PoolID] = frozenset()
-        """The open pools with most requirements, beyond `REQUIREMENTS_OF_NODE` of all. They are invalid."""
+        self.selectiveness = Selectiveness()
         self._alike: dict[PoolID, None] = {}
         """Pools of which all nodes without own slices see the same."""
         self._deviceless: dict[PoolID, _Ordered] = {}
@@ -168,11 +166,12 @@ class Nodes(Mapping[str, Node]):
         is_open, was_deviceless = pool in self._open or pool in self._alike, self._deviceless.get(pool)
         self._open.pop(pool, None)
         self._alike.pop(pool, None)
+        size = 0
         if published is not None and self._is_open(published):
             if all(is_for_all(item, self._features) for item in published.open_slices()):
                 self._alike[pool] = None
             else:
-                self._open[pool] = set()
+                self._open[pool], size = set(), published.visibility_size
             published, is_open = None, True
         deviceless = self._without_devices(published, was_deviceless) if published is not None else None
         if deviceless is None:
@@ -181,7 +180,7 @@ class Nodes(Mapping[str, Node]):
             self._deviceless[pool] = deviceless
         changed = {pool}
         if is_open or deviceless is not was_deviceless:
-            changed |= self._measure()
+            changed |= self.selectiveness.change(pool, size)
             self._shared = None
             for seen in self.seen.values():
                 seen.stale |= changed
@@ -197,14 +196,6 @@ class Nodes(Mapping[str, Node]):
                         self.changes.note(known.index)
             self._computed.discard(pool)
         return changed
-
-    def _measure(self) -> Set[PoolID]:
-        """Find the pools that are too selective. The pools for which that is new."""
-        sizes = sorted((published.visibility_size, id) for id in self._open if (published := self._pool_of(id)))
-        totals = zip(accumulate(size for size, _ in sizes), sizes, strict=True)
-        before = self.too_selective
-        self.too_selective = frozenset(id for total, (_, id) in totals if total > REQUIREMENTS_OF_NODE)
-        return before ^ self.too_selective
 
     def _is_open(self, published: PublishedPool) -> bool:
         """Whether open slices have devices, or the rules are those of Kubernetes 1.37."""
@@ -271,9 +262,8 @@ class Nodes(Mapping[str, Node]):
 
     def refresh_work(self, seen: SeenNode) -> int:
         """Units of work for bringing the node up to date: four for a pool, one for four requirements of selectors."""
-        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.too_selective
-        sizes = (published.visibility_size for published in map(self._pool_of, pools) if published is not None)
-        return 4 * len(pools) + sum(sizes) // 4
+        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selectiveness.refused
+        return 4 * len(pools) + sum(self.selectiveness.sizes.get(pool, 0) for pool in pools) // 4
 
     def current(self, seen: SeenNode) -> SeenNode:
         if seen.new or seen.stale:
@@ -365,7 +355,7 @@ class Nodes(Mapping[str, Node]):
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
-        if pool in self.too_selective or not published.visibilities:
+        if pool in self.selectiveness.refused or not published.visibilities:
             return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
         visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
@@ -375,7 +365,7 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
-        if published.id in self.too_selective:
+        if published.id in self.selectiveness.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:
             pool = gather_pool(published.id, slices, node, self._features, published.device_list, published.generations)

@@ -14,7 +14,7 @@ from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import ResourceClaimStatus
-from dra_extender.limits import PARTS_OF_GANG, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
+from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.attributes import SAME, values_of
@@ -226,8 +226,8 @@ async def test_pods_of_different_kinds_fill_nodes_together(world: World) -> None
 
 
 async def test_the_pods_of_a_gang_have_so_many_parts_and_no_more(world: World) -> None:
-    each = PARTS_OF_GANG // 4
-    pods = [member(f"p-{number}", nodeSelector={f"k{index}": "" for index in range(each)}) for number in range(4)]
+    selector = {f"k{index}": "" for index in range(PARTS_OF_POD)}
+    pods = [member(f"p-{number}", nodeSelector=selector) for number in range(PARTS_OF_GANG // PARTS_OF_POD)]
     service = world.service(*nodes(1, 1), make_claim("c"), member("last", "c"), *pods)
     (reason,) = await reasons(service, world, "last")
     assert reason.startswith(f"gang default/g: its pods have more than {PARTS_OF_GANG:,} claims, containers")

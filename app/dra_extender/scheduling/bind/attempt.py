@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
@@ -196,17 +197,21 @@ class Attempt:
         return pod
 
     async def _write(self, decision: NodeAllocation) -> None:
-        pod, created, requests = decision.prefiltered.pod, self._extended, decision.requests
-        pod = self._view.pods.get(self._uid) or pod
-        status = patch_of(pod, decision.statuses)
-        told = pod.status.extended_resource_claim_status
-        if created is not None and requests is not None:
-            if created.allocation is not None:
-                await create(self._context, pod, created, self._check_active)
-            status |= requests.status(created.claim.metadata.name)
-        elif told is not None and all(told.resource_claim_name != each.claim.metadata.name for each in self._writes):
-            status |= {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
-        pod = await write_pod_status(self._context, self.live, pod, status, self._check_active)
+        created, requests = self._extended, decision.requests
+        pod = self._view.pods.get(self._uid) or decision.prefiltered.pod
+        if created is not None and created.allocation is not None:
+            await create(self._context, pod, created, self._check_active)
+        names = [each.claim.metadata.name for each in self._writes]
+
+        def status_of(pod: Pod) -> dict[str, Any]:
+            status, told = patch_of(pod, decision.statuses), pod.status.extended_resource_claim_status
+            if created is not None and requests is not None:
+                status |= requests.status(created.claim.metadata.name)
+            elif told is not None and told.resource_claim_name not in names:
+                status |= {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
+            return status
+
+        pod = await write_pod_status(self._context, self.live, pod, status_of, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
         self._reported = _reported(pod)
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
@@ -332,16 +337,13 @@ class Attempt:
         return bool(self._version) and self._newest != self._version
 
     async def _mark_again(self) -> None:
-        """Raises BindFailure when a claim is released, or about to be."""
         self._version = self._newest
         for write in self._writes:
             await write.mark_again()
         await self._verify()
 
     async def _is_bound(self) -> bool:
-        """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when its state
-        cannot be read.
-        """
+        """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when unknown."""
         pod = await self.live.require(self._retry_policy)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
@@ -378,7 +380,6 @@ class Attempt:
         return f"{rollback.problem.text}; {failure.NOT_ROLLED_BACK}"
 
     def _rollback(self, problem: BindFailure) -> Rollback:
-        """The rollback of everything that is or may be stored. Other holds are released."""
         written = [write for write in self._writes if write.may_be_stored or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
@@ -394,6 +395,6 @@ class Attempt:
 
 
 def _reported(pod: Pod) -> object:
-    """What the pod's status says of its devices: kubelet starts the pod with these."""
+    """What the pod's status says of its devices, for kubelet."""
     status = pod.status
     return claim_names(pod), status.extended_resource_claim_status, status.node_allocatable_resource_claim_statuses
