@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from dra_extender.api.decoding import convert
 from dra_extender.api.errors import RejectedError
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import GROUP, ResourceClaim
-from dra_extender.kube.resources import discover
+from dra_extender.kube.resources import discover, resource_claims
 from embedded_cluster import hardware, manifests
 from tests.e2e.case import Case
 from tests.e2e.ground import NODES, Ground
@@ -169,7 +170,8 @@ def test_a_taint_rule_evicts_and_keeps_away_until_it_is_deleted(sample: Apply, g
 
 
 def claim_of(ground: Ground, namespace: str, name: str) -> ResourceClaim:
-    return next(claim for claim in ground.claims(namespace) if claim.metadata.name == name)
+    """The claim as stored: a watch may still show what was deallocated."""
+    return convert(ResourceClaim, ground.get(resource_claims("v1").path(namespace, name)))
 
 
 def report(ground: Ground, namespace: str, name: str, condition: str) -> str:
