@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
 
 import msgspec
 import structlog
@@ -33,14 +32,14 @@ from dra_extender.api.meta import format_time
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
-from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices, write_pod_status
+from dra_extender.scheduling.bind import failure, podstatus
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices
 from dra_extender.scheduling.bind.context import BindContext, GangMember, LivePod
 from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryPolicy, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
-from dra_extender.scheduling.nodeallocatable import patch_of, with_statuses
+from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from dra_extender.unexpected import unexpected
 
@@ -197,23 +196,15 @@ class Attempt:
         return pod
 
     async def _write(self, decision: NodeAllocation) -> None:
-        created, requests = self._extended, decision.requests
-        pod = self._view.pods.get(self._uid) or decision.prefiltered.pod
+        created, pod = self._extended, self._view.pods.get(self._uid) or decision.prefiltered.pod
         if created is not None and created.allocation is not None:
             await create(self._context, pod, created, self._check_active)
-        names = [each.claim.metadata.name for each in self._writes]
-
-        def status_of(pod: Pod) -> dict[str, Any]:
-            status, told = patch_of(pod, decision.statuses), pod.status.extended_resource_claim_status
-            if created is not None and requests is not None:
-                status |= requests.status(created.claim.metadata.name)
-            elif told is not None and told.resource_claim_name not in names:
-                status |= {"extendedResourceClaimStatus": None}  # an earlier bind to another node has left it
-            return status
-
-        pod = await write_pod_status(self._context, self.live, pod, status_of, self._check_active)
+        names = [write.claim.metadata.name for write in self._writes]
+        extended = created.claim.metadata.name if created is not None else ""
+        patch = partial(podstatus.status_patch, decision=decision, claims=names, extended=extended)
+        pod = await podstatus.write(self._context, self.live, pod, patch, self._check_active)
         self._version = self._newest = pod.metadata.resource_version
-        self._reported = _reported(pod)
+        self._reported = podstatus.reported(pod)
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         for write in self._writes:
@@ -337,13 +328,16 @@ class Attempt:
         return bool(self._version) and self._newest != self._version
 
     async def _mark_again(self) -> None:
+        """Raises BindFailure when a claim is released, or about to be."""
         self._version = self._newest
         for write in self._writes:
             await write.mark_again()
         await self._verify()
 
     async def _is_bound(self) -> bool:
-        """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when unknown."""
+        """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when its state
+        cannot be read.
+        """
         pod = await self.live.require(self._retry_policy)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
@@ -355,7 +349,7 @@ class Attempt:
             self._in_doubt_until = 0.0  # what was sent cannot arrive any more
         if pod.spec.node_name == self.node:
             return True
-        if self._reported is not None and _reported(pod) != self._reported:
+        if self._reported is not None and podstatus.reported(pod) != self._reported:
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         return False
 
@@ -380,6 +374,7 @@ class Attempt:
         return f"{rollback.problem.text}; {failure.NOT_ROLLED_BACK}"
 
     def _rollback(self, problem: BindFailure) -> Rollback:
+        """The rollback of everything that is or may be stored. Other holds are released."""
         written = [write for write in self._writes if write.may_be_stored or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
@@ -392,9 +387,3 @@ class Attempt:
         """Rollbacks are retried as long as a request of this bind may still arrive."""
         config = self._view.config
         return RetryPolicy(until=self.deadline + config.doubt_seconds, refusals=config.write_attempts)
-
-
-def _reported(pod: Pod) -> object:
-    """What the pod's status says of its devices, for kubelet."""
-    status = pod.status
-    return claim_names(pod), status.extended_resource_claim_status, status.node_allocatable_resource_claim_statuses

@@ -38,6 +38,7 @@ class Binder:
         )
 
     def __len__(self) -> int:
+        """How many binds are in progress."""
         return len(self._running)
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:

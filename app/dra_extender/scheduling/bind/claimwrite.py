@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -28,11 +27,9 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold
-from dra_extender.scheduling.bind.context import BindContext, LivePod
+from dra_extender.scheduling.bind.context import BindContext
 from dra_extender.scheduling.bind.failure import (
-    REPLACED,
     SET_BACK,
-    STATUS_CHANGED,
     TAKEN,
     UNANSWERED,
     BindFailure,
@@ -343,42 +340,6 @@ async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active
                 raise BindFailure(IN_THE_WAY, "conflict")
             write.use_created(existing)
             return
-
-
-async def write_pod_status(
-    context: BindContext,
-    live: LivePod,
-    pod: Pod,
-    status_of: Callable[[Pod], Mapping[str, Any]],
-    check_active: CheckActive,
-) -> Pod:
-    """Write what kubelet reads of the pod's devices, and return the pod as stored. `status_of`: the patch for a version
-    of the pod, empty when there is nothing to write. The patch requires this version, so that it never reaches a pod
-    that another replica has bound. Raises BindFailure.
-    """
-    config, found = context.view.config, pod
-    for _ in range(config.write_attempts):
-        status = status_of(found)
-        if not status:
-            return found
-        check_active()
-        write = partial(context.ports.patch_pod_status, found, status, version=found.metadata.resource_version)
-        try:
-            stored = await answered(write, config, check_active)
-        except ConflictError:
-            newer = await live.read(check_active)
-            if newer is None or newer.spec.node_name:
-                raise BindFailure(REPLACED, "cancelled") from None
-            found = newer
-        except NotFoundError:
-            raise BindFailure(REPLACED, "cancelled") from None
-        except ApiError as error:
-            log.warning("the status of a pod was refused", pod=pod.metadata.key, error=repr(error))
-            raise BindFailure("the API server refused the pod's status") from None
-        else:
-            context.event_handler.replied(stored)
-            return stored
-    raise BindFailure(STATUS_CHANGED, "conflict")
 
 
 def _refused(pod: Pod, error: ApiError) -> BindFailure:
