@@ -328,12 +328,11 @@ def configuration(
     entries = *_of_classes(claim, chosen), *_of_claim(claim, chosen)
     if not features.is_1_37:
         return entries
-    return tuple(
-        replace(entry, requests=())
-        if all(ask.parent in entry.requests or ask.name in entry.requests for ask in chosen)
-        else entry
-        for entry in entries
-    )
+    return tuple(replace(entry, requests=()) if _covers(entry.requests, chosen) else entry for entry in entries)
+
+
+def _covers(requests: Sequence[str], chosen: Sequence[Ask]) -> bool:
+    return all(ask.parent in requests or ask.name in requests for ask in chosen)
 
 
 def _of_classes(claim: PreparedClaim, chosen: Sequence[Ask]) -> list[DeviceAllocationConfiguration]:

@@ -9,7 +9,7 @@ concerns all nodes in 1.36, and in 1.37 the nodes that it selects, like any othe
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
@@ -49,7 +49,7 @@ class Generations:
         self.newest = 0
         """The newest generation."""
         self.counts: Counter[int] = Counter()
-        self.with_counters: defaultdict[int, list[ResourceSlice]] = defaultdict(list)
+        self.with_counters: dict[int, list[ResourceSlice]] = {}
         """The slices that define counters, or have devices that consume them."""
         for item in slices:
             if is_ignored(item, features):
@@ -58,7 +58,7 @@ class Generations:
             self.newest = max(self.newest, generation)
             self.counts[generation] += 1
             if item.spec.shared_counters or any(device.consumes_counters for device in item.spec.devices):
-                self.with_counters[generation].append(item)
+                self.with_counters.setdefault(generation, []).append(item)
 
 
 def gather_pool(
@@ -95,7 +95,7 @@ def gather_pool(
             gaps = [gap for item in slices if (gap := gap_of(item, features))]
             return Pool(id, incomplete=True, gap=gaps[0]) if gaps else Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in everywhere.with_counters[generation] if item.metadata.name not in names]
+        others = [item for item in everywhere.with_counters.get(generation, ()) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, features, devices_of)
 

@@ -167,7 +167,7 @@ class Inventory:
                 return
             pool, _ = self._unchecked.popitem()
             published = self.pools.get(pool)
-            newest, selective = published.newest() if published else (), pool in self.nodes.selectiveness.refused
+            newest, selective = published.newest() if published else (), pool in self.nodes.selector_limit.refused
             found = tuple(problems_of(pool, newest, self._features, too_selective=selective))
             if found:
                 self._problems[pool] = found

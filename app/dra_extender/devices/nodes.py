@@ -1,9 +1,9 @@
 """The pools that each node sees, in search order. They are computed on demand and kept until a slice or label changes.
 
-Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates no pool that `Selectiveness` refuses. A node's
-own slices change that node only; open slices are evaluated for each node, and nodes with the same outcome share a pool.
-Open slices of a pool that are all for all nodes are evaluated once. `changes` has every node on which the result for a
-claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
+Promises: a node sees at most `DEVICES_OF_NODE` devices, and evaluates no pool that `NodeSelectorLimit` refuses. A
+node's own slices change that node only; open slices are evaluated for each node, and nodes with the same outcome share
+one pool. Open slices of a pool that are all for all nodes are evaluated once. `changes` has every node on which the
+result for a claim may have changed. Indexes of nodes are small numbers; the index of a removed node is used again.
 
 If the open slices of a pool have only counters, nodes without own slices in the pool have no devices of it. They do not
 see it, unless it is incomplete or invalid: then requests for all devices fail on every node (Kubernetes 1.36,
@@ -26,9 +26,9 @@ from dra_extender.api.resource import ResourceSlice
 from dra_extender.devices.assembly import GatherError, gather_pool, is_for_all, is_of_counters
 from dra_extender.devices.changelog import ChangeLog
 from dra_extender.devices.holdings import PoolState
+from dra_extender.devices.nodeselectorlimit import NodeSelectorLimit
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.selectiveness import Selectiveness
 from dra_extender.devices.usage import PoolID
 from dra_extender.devices.validity import TOO_MANY, TOO_SELECTIVE
 from dra_extender.limits import DEVICES_OF_NODE
@@ -91,7 +91,7 @@ class Nodes(Mapping[str, Node]):
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
-        self.selectiveness = Selectiveness()
+        self.selector_limit = NodeSelectorLimit()
         self._alike: dict[PoolID, None] = {}
         """Pools of which all nodes without own slices see the same."""
         self._deviceless: dict[PoolID, _Ordered] = {}
@@ -180,7 +180,7 @@ class Nodes(Mapping[str, Node]):
             self._deviceless[pool] = deviceless
         changed = {pool}
         if is_open or deviceless is not was_deviceless:
-            changed |= self.selectiveness.change(pool, size)
+            changed |= self.selector_limit.change(pool, size)
             self._shared = None
             for seen in self.seen.values():
                 seen.stale |= changed
@@ -262,8 +262,8 @@ class Nodes(Mapping[str, Node]):
 
     def refresh_work(self, seen: SeenNode) -> int:
         """Units of work for bringing the node up to date: four for a pool, one for four requirements of selectors."""
-        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selectiveness.refused
-        return 4 * len(pools) + sum(self.selectiveness.sizes.get(pool, 0) for pool in pools) // 4
+        pools = (self._open.keys() if seen.new else seen.stale & self._open.keys()) - self.selector_limit.refused
+        return 4 * len(pools) + sum(self.selector_limit.sizes.get(pool, 0) for pool in pools) // 4
 
     def current(self, seen: SeenNode) -> SeenNode:
         if seen.new or seen.stale:
@@ -355,7 +355,7 @@ class Nodes(Mapping[str, Node]):
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
-        if pool in self.selectiveness.refused or not published.visibilities:
+        if pool in self.selector_limit.refused or not published.visibilities:
             return self._gather(published, published.slices_for(name), node)  # no other node sees these slices
         visible = own, node.may_skip_operations, *[visibility(name, labels) for visibility in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
@@ -365,7 +365,7 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
-        if published.id in self.selectiveness.refused:
+        if published.id in self.selector_limit.refused:
             return SeenPool(Pool(published.id, invalid=TOO_SELECTIVE))
         try:
             pool = gather_pool(published.id, slices, node, self._features, published.device_list, published.generations)

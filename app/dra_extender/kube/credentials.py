@@ -78,6 +78,7 @@ class Credentials:
         return getattr(self._configuration, "proxy", None) or None
 
     async def authorization(self) -> str | None:
+        """The value of the Authorization header, or None."""
         if self._configuration is None:
             return None
         if self._refresh is not None and time.monotonic() - self._refreshed > REFRESH_PERIOD:

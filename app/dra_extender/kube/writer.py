@@ -247,6 +247,7 @@ class Writer:
 
 
 def _at(claim: ResourceClaim) -> dict[str, Any]:
+    """The preconditions: this claim, at this version."""
     return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
 
 

@@ -216,10 +216,8 @@ def is_large(pod: Pod) -> bool:
     spec = pod.spec
     lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
     containers = (*spec.init_containers, *spec.containers)
-    ports, amounts = (
-        sum(len(each.ports) for each in containers),
-        sum(len(each.resources.requests) for each in containers),
-    )
+    ports = sum(len(each.ports) for each in containers)
+    amounts = sum(len(each.resources.requests) for each in containers)
     sizes = ports, amounts, len(spec.topology_spread_constraints), *map(len, lists)
     return max(sizes) > PARTS_OF_POD or _has_large_affinity(pod)
 

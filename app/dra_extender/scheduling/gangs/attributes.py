@@ -71,7 +71,7 @@ def values_of(
         return {}, f"no device has attribute {names}"
     if not allowed:
         return {}, f"its pods that have devices already have different values of device attribute {names}"
-    left, chosen = view.decisions.budget.found.setdefault((nsmallest, *attributes, *devices), (list(allowed), []))
+    left, chosen = view.decisions.budget.found.setdefault(("values", *attributes, *devices), (list(allowed), []))
     while left:
         view.decisions.budget.spend(4 * PORTION)
         some = *chosen, *left[-PORTION:]

@@ -46,6 +46,7 @@ class Gang(msgspec.Struct, frozen=True):
 
 
 def gang_of(view: View, pod: Pod) -> Gang | None:
+    """The gang of the pod; None for a pod without one."""
     key = group_of(pod)
     if key is None:
         return None
@@ -77,6 +78,7 @@ def gang_of(view: View, pod: Pod) -> Gang | None:
 
 
 def gang_with_devices(view: View, pod: Pod) -> Gang | None:
+    """The gang of the pod; None for a pod without one, and for a gang that uses no devices."""
     gang = gang_of(view, pod)
     return gang if gang is not None and any(map(view.uses_devices, (pod, *gang.waiting))) else None
 

@@ -67,6 +67,7 @@ class GangPlans:
         return len(self._plans)
 
     def __contains__(self, pod_uid: str) -> bool:
+        """True when a plan has a node for the pod."""
         return self._of(pod_uid) is not None
 
     def get(self, key: GroupKey) -> GangPlan | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.devices import selectiveness
-from dra_extender.devices.selectiveness import Selectiveness
+from dra_extender.devices import nodeselectorlimit
+from dra_extender.devices.nodeselectorlimit import NodeSelectorLimit
 from tests.support.counting import calls
 
 SMALL, LARGE, OTHER = ("d", "a"), ("d", "b"), ("e", "a")
 
 
 def test_the_largest_pools_of_a_driver_are_refused_and_those_of_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selectiveness, "REQUIREMENTS_OF_NODE", 10)
-    pools = Selectiveness()
+    monkeypatch.setattr(nodeselectorlimit, "REQUIREMENTS_OF_NODE", 10)
+    pools = NodeSelectorLimit()
     assert pools.change(LARGE, 9) == set()
     assert pools.change(OTHER, 10) == set()
     assert pools.change(SMALL, 2) == {LARGE}
@@ -24,7 +24,7 @@ def test_the_largest_pools_of_a_driver_are_refused_and_those_of_others_are_not(m
 
 
 def test_a_change_of_one_of_many_pools_looks_at_no_other() -> None:
-    pools = Selectiveness()
+    pools = NodeSelectorLimit()
     for number in range(1_000):
         pools.change(("d", f"{number}"), 1)
     assert calls(lambda: pools.change(SMALL, 2)) < 10

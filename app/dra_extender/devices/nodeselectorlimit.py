@@ -15,7 +15,7 @@ from dra_extender.devices.usage import PoolID
 from dra_extender.limits import REQUIREMENTS_OF_NODE
 
 
-class Selectiveness:
+class NodeSelectorLimit:
     """`refused`: the pools with too many requirements."""
 
     def __init__(self) -> None:
