@@ -3,7 +3,7 @@ take of the node.
 
 Promises: a write requires the version of the pod that it was made for. So it never reaches a pod that another replica
 has bound. After a conflict the pod is read, and the patch is made again. A pod that is bound without a claim for
-extended resources no longer names that of an earlier bind.
+extended resources no longer names the claim of an earlier bind.
 """
 
 from __future__ import annotations
