@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from dra_extender.api.meta import format_time
@@ -33,6 +34,27 @@ async def test_a_fresh_claim_takes_three_writes_in_order(world: World, pending: 
     assert devices(claim) == {("gpu.example.com", "n1", "a")}
     assert [entry.name for entry in claim.status.reserved_for] == ["p"]
     assert ("DevicesAllocated", "claim c: allocated gpu.example.com/n1/a on node n1") in service.client.events
+
+
+async def test_a_pod_that_changes_before_its_claim_is_allocated_takes_no_further_requests(
+    world: World, pending: Objects
+) -> None:
+    """kube-scheduler writes the node of a pod that waits at Permit into its status, just before it calls bind."""
+    service, pod = world.service(*pending, lag=0.0), world.api.pod("p")
+    status = msgspec.structs.replace(pod.status, nominated_node_name="n1")
+    world.api.hooks["add_finalizer"] = lambda: world.api.put(msgspec.structs.replace(pod, status=status))
+    assert await service.bind(pod, "n1") == ""
+    assert service.client.calls == ["add_finalizer", "write_status", "bind_pod"]
+
+
+async def test_a_pod_that_changes_while_its_claim_is_allocated_is_bound_after_the_claim_is_marked(
+    world: World, pending: Objects
+) -> None:
+    """Whoever changed it may be about to release the claim."""
+    service, pod = world.service(*pending), world.api.pod("p")
+    world.api.hooks["write_status"] = lambda: world.api.put(pod)
+    assert await service.bind(pod, "n1") == ""
+    assert service.client.calls[2:] == ["bind_pod", "read_pod", "annotate", "bind_pod"]
 
 
 async def test_rivals_of_different_claims_are_looked_for_in_different_turns(

@@ -208,7 +208,16 @@ class Attempt:
         if claim_names(pod) != claim_names(decision.prefiltered.pod):
             raise BindFailure(failure.STATUS_CHANGED, "conflict")
         for write in self._writes:
-            await write.write(self._check_active)
+            await write.write(self._check_active if write is not self._writes[0] else self._take_version)
+
+    def _take_version(self) -> None:
+        """Before the first claim is written: `_check_active`, and require the newest version of the pod. kube-scheduler
+        changes its status shortly before it calls bind.
+        """
+        self._check_active()
+        pod = self._view.pods.get(self._uid)
+        if pod is not None and not pod.spec.node_name and podstatus.reported(pod) == self._reported:
+            self._version = self._newest = pod.metadata.resource_version
 
     async def _verify(self) -> None:
         """Raises BindFailure when an earlier writer has one of the devices: of two writers the later one rolls back."""
