@@ -265,6 +265,11 @@ class Ledger:
         record = self._records.get(claim_uid)
         return record.hold if record else None
 
+    def is_decided(self, claim_uid: str) -> bool:
+        """True when the claim has devices, or is about to get some."""
+        record = self._records.get(claim_uid)
+        return record is not None and (record.hold is not None or bool(record.claim and record.claim.allocation))
+
     def holds(self) -> Sequence[Hold]:
         return tuple(record.hold for record in self._records.values() if record.hold is not None)
 

@@ -119,11 +119,9 @@ class Overlay:
         return identity(claim) in self._added
 
     def is_decided(self, claim: ResourceClaim) -> bool:
-        """True when the claim has devices, is about to get some, or was deleted."""
-        uid, ledger = identity(claim), self._cluster.ledger
-        stored = ledger.by_uid(uid)
-        allocated = stored is not None and stored.allocation is not None
-        return uid not in self._removed and (allocated or ledger.held(uid) is not None)
+        """As `Ledger.is_decided`, in this state."""
+        uid = identity(claim)
+        return uid not in self._removed and self._cluster.ledger.is_decided(uid)
 
     def _is_taken(self, by_pool: Mapping[PoolID, Uses], device: DeviceID, share: str | None) -> bool:
         """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked.

@@ -113,8 +113,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def holding(self, plans: Sequence[Planned]) -> View:
         """The same; the devices of these plans count as allocated, but for those of claims that were deleted."""
-        kept = [each for each in plans if not self._is_deleted(each[0])]
-        return self.with_state(self.overlay().holding(kept)) if kept else self
+        state = self.overlay()
+        kept = [each for each in plans if not (state.is_decided(each[0]) or self._is_deleted(each[0]))]
+        return self.with_state(state.holding(kept)) if kept else self
 
     def _is_deleted(self, claim: ResourceClaim) -> bool:
         """A claim without a UID, or one for extended resources, does not exist yet."""

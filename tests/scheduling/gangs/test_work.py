@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,7 @@ from dra_extender.allocation.workerrequests import WorkerReplies
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.groups import GANG, GANG_SIZE
 from dra_extender.api.resource import ResourceClaimStatus
+from dra_extender.devices.overlay import Planned
 from dra_extender.limits import PARTS_OF_GANG, PARTS_OF_POD, PODS_OF_GANG, REQUESTS_OF_GANG, REQUESTS_OF_POD
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
@@ -23,7 +25,7 @@ from dra_extender.scheduling.gangs.gang import gang_of, gang_with_devices
 from dra_extender.scheduling.gangs.topology import PREFERRED, REQUIRED
 from tests.support.counting import calls, lines
 from tests.support.devices.objects import make_allocation
-from tests.support.scheduling.gangs import gang, member, nodes, offered, reasons
+from tests.support.scheduling.gangs import gang, member, names, nodes, offered, reasons
 from tests.support.simulation.objects import (
     DRIVER,
     Objects,
@@ -317,3 +319,33 @@ async def test_a_turn_does_not_rely_on_claims_that_changed_after_an_earlier_one(
     assert found is not None
     assert found.node == ""
     assert "1 of 2 pods can be placed" in found.reason
+
+
+async def test_claims_that_another_gang_is_being_bound_with_cost_few_calls(world: World) -> None:
+    """kube-scheduler asks about the next gang while pods of the last ones are bound."""
+    size = 40
+    service = world.service(*nodes(8, 10), *gang("g", size), make_claim("c"), make_pod("p", "c"))
+    view, pod = service.extender.view, world.api.pod("p")
+    before = calls(lambda: view.with_pod(pod))
+    places = zip(names("g", size), await offered(service, world, *names("g", size)), strict=True)
+    planned = calls(lambda: view.with_pod(pod)) - before
+    service.client.latency = 5.0
+    for name, (node,) in places:
+        service.spawn(service.bind(world.api.pod(name), node))
+    await world.settle(1.0)
+    assert calls(lambda: view.with_pod(pod)) - before < 6 * size < planned
+
+
+async def test_the_bind_of_a_planned_member_decides_once(world: World) -> None:
+    service = world.service(*nodes(1, 4), *gang("g", 2))
+    await offered(service, world, *names("g", 2))
+    decided: list[str] = []
+    view = service.extender.view
+
+    def kept(pod: Pod) -> Sequence[Planned]:
+        decided.append(pod.metadata.name)
+        return view.kept(pod)
+
+    service.extender.deferred._view = msgspec.structs.replace(view, kept=kept)
+    assert await service.bind(world.api.pod("g-0"), "n1") == ""
+    assert decided == ["g-0"]

@@ -169,9 +169,9 @@ class GangMember:
 
     async def plan(self, seconds: float) -> None:
         """Plan the pod's gang if it has no plan. Raises BindFailure when the pod cannot be on the node then."""
-        if not self._has_group:
-            return
         gangs = self._context.gangs
+        if not self._has_group or self._pod.metadata.uid in gangs.plans:
+            return
         plan = partial(gangs.plan_for_bind, node=self._node)
         found = await self._context.deferred.decide_within(seconds, self._pod, plan)
         if found is not None:

@@ -248,7 +248,7 @@ class _Deciding:
     def _domains(self, labels: Level, values: Values) -> Sequence[Sequence[str]]:
         nodes, free = self._state.free.cluster.nodes, self._state.free.with_values(values)
         having = self._once(("having", values), lambda: self._having(values))
-        names = [name for name in having if name in nodes]
+        names = list(nodes) if having is nodes else [name for name in having if name in nodes]
         if not labels:
             return (names,)
         places = self._once(values, lambda: capacities(free, self._members(*[names] * 3)))

@@ -262,14 +262,15 @@ class _JointSearch:
         """
         self._charge(STEP + len(kind.caps) // NODES_OF_UNIT)
         used = [name for name in kind.caps if name in self._on]
-        fresh = sorted((name for name in kind.caps if name not in self._on), key=lambda name: -kind.caps[name])
+        fresh = [name for name in kind.caps if name not in self._on]
+        fresh.sort(key=kind.caps.__getitem__, reverse=True)
         order: list[str] = list(used)
         left = wanted - sum(kind.caps[name] for name in used)
         while fresh and left > 0 and kind.caps[fresh[0]] < left:
             left -= kind.caps[fresh[0]]
             order.append(fresh.pop(0))
         if fresh and left > 0:
-            least = min(kind.caps[name] for name in fresh if kind.caps[name] >= left)
+            least = min([kind.caps[name] for name in fresh if kind.caps[name] >= left])
             chosen = next(name for name in fresh if kind.caps[name] == least)
             fresh.remove(chosen)
             order.append(chosen)

@@ -13,7 +13,8 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -39,7 +40,7 @@ class GangPlan(msgspec.Struct):
 
     places: dict[str, Place]
     until: float
-    held: Sequence[tuple[Planned, int]] = ()
+    held: Mapping[str, tuple[Planned, int]] = {}
     values: Values = ()
     sampled: bool = False
     answered: set[str] = msgspec.field(default_factory=set)
@@ -147,23 +148,21 @@ class GangPlans:
 
     def kept_from(self, pod: Pod) -> Sequence[Planned]:
         """What is held for other pods: the claims of the pod itself are left out."""
-        if not self._plans:
-            return ()
         key = group_of(pod)
         own = self._plans.get(key) if key is not None else None
         place = own.places.get(pod.metadata.uid) if own is not None else None
         mine = {identity(claim) for claim, _ in place.planned} if place is not None else ()
-        return [planned for planned in self.kept_beside(None, pod) if identity(planned[0]) not in mine]
+        return self.kept_beside(None, pod, mine)
 
-    def kept_beside(self, key: GroupKey | None, pod: Pod) -> Sequence[Planned]:
-        """What is held for pods of groups other than `key`, unless their priority is lower than the pod's."""
-        least, plans = pod.spec.priority, (plan for other, plan in self._plans.items() if other != key)
-        return [planned for plan in plans for planned, priority in plan.held if priority >= least]
+    def kept_beside(self, key: GroupKey | None, pod: Pod, mine: Container[str] = ()) -> Sequence[Planned]:
+        """What is held for pods of other groups than `key` whose priority is not lower, without the claims `mine`."""
+        held = chain.from_iterable(plan.held.items() for other, plan in self._plans.items() if other != key)
+        return [planned for claim, (planned, least) in held if least >= pod.spec.priority and claim not in mine]
 
 
-def _held(places: Iterable[Place]) -> Sequence[tuple[Planned, int]]:
-    """Each claim once, with the highest priority of its pods: pods of a gang may share it."""
+def _held(places: Iterable[Place]) -> Mapping[str, tuple[Planned, int]]:
+    """By identity of the claim, with the highest priority of its pods: pods of a gang may share it."""
     found: dict[str, tuple[Planned, int]] = {}
     for place in sorted(places, key=lambda each: each.pod.spec.priority):
         found.update((identity(each[0]), (each, place.pod.spec.priority)) for each in place.planned)
-    return tuple(found.values())
+    return found
