@@ -133,8 +133,7 @@ class Bench:
             cores=cores,
             strangers=strangers,
             calls={
-                result: grown.of("dra_extender_filter_results_total", result=result)
-                for result in ("repeated", "refused", "fits")
+                result: grown.of("dra_extender_filter_results_total", result=result) for result in ("refused", "fits")
             },
             attempt=attempts.mean("scheduler_scheduling_attempt_duration_seconds", result="unschedulable"),
             answer=grown.mean("dra_extender_verb_duration_seconds", verb="filter"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from dra_extender.insight.why.text import fully
-from dra_extender.scheduling.outcomes import FILTER_RESULTS
 from tests.support.questions import diagnose
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
@@ -61,17 +60,6 @@ async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, p
     service.extender.requeue.ended("uid-c")
     assert service.extender.requeue.revision == generation + 1
     service.cluster.ledger.release(hold)
-
-
-async def test_explaining_forgets_no_refusal(world: World, small: Objects) -> None:
-    service, bind = await during_a_bind(world, small)
-    for pod in ("p", "q", "big"):
-        explain(service, pod)
-    assert await bind == ""
-    await world.settle(10.0)
-    repeated = service.counted(FILTER_RESULTS, "repeated")
-    assert (await service.filter(world.api.pod("big"))).NodeNames == []
-    assert service.counted(FILTER_RESULTS, "repeated") == repeated + 1
 
 
 async def test_explaining_leaves_no_plan_and_no_hold_behind(world: World, pending: Objects) -> None:

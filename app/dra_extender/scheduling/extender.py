@@ -233,7 +233,6 @@ class Extender:
         self.tentative_plans.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
         self.preemption.withdraw(pod_uid)
-        self._filter.forget(pod_uid)
 
     def learn_running_pods(self) -> Iterator[None]:
         """Count the running pods in the workload, one at a step: the workload is not stored."""

@@ -22,7 +22,7 @@ class LabelledCounter(msgspec.Struct, Generic[L], frozen=True):
     values: dict[L, str]
 
 
-FilterResult = Literal["untouched", "fits", "refused", "repeated", "error"]
+FilterResult = Literal["untouched", "fits", "refused", "error"]
 
 FILTER_RESULTS: Final = LabelledCounter[FilterResult](
     "filter_results_total",
@@ -32,7 +32,6 @@ FILTER_RESULTS: Final = LabelledCounter[FilterResult](
         "untouched": "the pod uses no devices",
         "fits": "",
         "refused": "no node fits",
-        "repeated": "refused as before, answered from memory",
         "error": "",
     },
 )

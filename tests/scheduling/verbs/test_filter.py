@@ -11,7 +11,7 @@ from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS
 from tests.support.counting import garbage
 from tests.support.marked import MARK, is_harmless
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -124,15 +124,16 @@ async def test_a_claim_that_could_not_be_read_is_counted_and_logged(
     assert (captured.out + captured.err).count("default/c") == 1
 
 
-async def test_a_refusal_is_remembered_until_something_improves(world: World, small: Objects) -> None:
+async def test_a_pod_that_is_refused_again_costs_no_search(world: World, small: Objects) -> None:
     service = world.service(*small, make_claim("c", count=3), make_claim("other"))
     pod = make_pod("p", "c")
     first = await service.filter(pod, "n1", "n2")
     assert first.FailedAndUnresolvableNodes == {"n1": NO_ROOM, "n2": NO_ROOM}
+    searches = service.decisions.searches
     world.api.set_status("other")
     again = await service.filter(pod, "n2", "n1")
     assert again.FailedAndUnresolvableNodes == first.FailedAndUnresolvableNodes
-    assert service.counted(FILTER_RESULTS, "repeated") == 1
+    assert service.decisions.searches == searches
     world.add(make_slice("n2", ["a", "b", "c"], generation=2))
     await world.settle()
     assert (await service.filter(pod, "n1", "n2")).NodeNames == ["n2"]

@@ -45,7 +45,6 @@ from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.tentativeplans import TentativePlan, TentativePlans
 from dra_extender.scheduling.verbs.prioritize import Offers, expected
-from dra_extender.scheduling.verbs.refusals import Refusals, Signature, signature
 from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
@@ -59,12 +58,9 @@ MOST_READS: Final = 8
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision, on the state of `revision`. `key`: of the pod's claims; `likely`: the plan for the only node that
-    is offered.
-    """
+    """One decision, on the state of `revision`. `likely`: the plan for the only node that is offered."""
 
     revision: int
-    key: Signature
     claims_missing: bool
     prefiltered: PreFilterResult
     statuses: NodeStatuses
@@ -98,7 +94,6 @@ class FilterVerb:
         self._sweeper = sweeper
         self._gangs = gangs
         self._preemption = preemption
-        self._refusals = Refusals()
         self._offers = Offers()
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
             REMEMBERED_ABSENCES, view.config.missing_seconds, timer=view.clock.monotonic
@@ -116,9 +111,6 @@ class FilterVerb:
         answer = await self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
         self._offer_leftover(pod)
         return answer
-
-    def forget(self, pod_uid: str) -> None:
-        self._refusals.forget(pod_uid)
 
     async def _learn_missing(self, pod: Pod) -> None:
         """Read the first few claims that the pod names and no watch has shown: the scheduler's watch may be ahead.
@@ -179,8 +171,6 @@ class FilterVerb:
         else:
             tentative_plans.drop(pod.metadata.uid)
             self._refused(pod, found, names)
-            if found.key and not statuses.error:
-                self._refusals.remember(pod.metadata.uid, found.key, found.revision, statuses.refused, found.resolvable)
         if open_:  # kube-scheduler may reject the offered nodes, and other nodes may fit once the work is done
             self._handle.requeue.refused(pod.metadata.uid, found.revision, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
@@ -200,11 +190,6 @@ class FilterVerb:
             return self._only(uid, view.binding[uid], names)
         revision = self._handle.requeue.revision
         claims = view.claims_of(pod)
-        key = signature(() if isinstance(claims, Unschedulable) else claims)
-        known = self._refusals.recall(uid, key, revision, names) if key else None
-        if known is not None:
-            self._observer.count(FILTER_RESULTS, "repeated")
-            return self._result(pod, [], known, self._refusals.resolvable(uid))
         prefiltered = pre_filter(view, pod, claims)
         gang = gang_with_devices(view, pod)
         if gang is not None and isinstance(prefiltered, PreFilterState):
@@ -219,7 +204,6 @@ class FilterVerb:
             likely = planned or expected(view, prefiltered, offered[0])
         return _Decided(
             revision=revision,
-            key=key,
             claims_missing=isinstance(claims, Unschedulable),
             prefiltered=prefiltered,
             statuses=statuses,
@@ -229,16 +213,13 @@ class FilterVerb:
         )
 
     def _decide_gang(self, view: View, gang: Gang, prefiltered: PreFilterState, names: tuple[str, ...]) -> _Decided:
-        """A refusal is not remembered: it depends on the claims of all members. It is of the revision of the first
-        turn, because later turns use what this one has found.
-        """
+        """The decision is of the revision of the first turn, because later turns use what this one has found."""
         revision = view.decisions.budget.found.setdefault(FilterVerb, self._handle.requeue.revision)
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
         refused = dict.fromkeys(names, found.reason) if not fits and not found.error else {}
         return _Decided(
             revision=revision,
-            key=(),
             claims_missing=False,
             prefiltered=prefiltered,
             statuses=NodeStatuses(fits, refused, found.error, awaiting=str(gang.key), waiting=found.waiting),
@@ -297,7 +278,6 @@ class FilterVerb:
         self._unblocker.withdraw(uid)
         if self._preemption is not None:
             self._preemption.withdraw(uid)
-        self._refusals.forget(uid)
         if likely is not None:
             self._tentative_plans.put(likely)
 
