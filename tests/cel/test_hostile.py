@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import tracemalloc
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from ipaddress import IPv6Address
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dra_extender.api.quantity import Quantity
 from dra_extender.cel import (
     CelCompileError,
     CelGates,
@@ -21,14 +27,24 @@ from dra_extender.cel import (
     remembered_bytes,
     unlimited,
 )
+from dra_extender.cel.calls import members
+from dra_extender.cel.checker import check
+from dra_extender.cel.environment import environment
 from dra_extender.cel.errors import LONGEST
 from dra_extender.cel.library import regexes, strings
+from dra_extender.cel.parser import parse
+from dra_extender.cel.program import fold
+from dra_extender.cel.syntax import Call
 from dra_extender.cel.work import Meter
+from tests.support.cel.devices import view_of
 from tests.support.cel.expressions import bound
-from tests.support.counting import calls
+from tests.support.counting import calls, lines
 
 LOOP = 20_000
 """Units of work that an event loop allows."""
+
+
+VIEW = view_of("ab", {}, {})
 
 
 def grown(count: int) -> str:
@@ -45,6 +61,76 @@ def charged(program: Program, view: DeviceView) -> int:
     before = work.left
     program.evaluate(view, work)
     return before - work.left
+
+
+# --- Keys whose hashes can be known ----------------------------------------------------------------------------------
+
+MODULUS = sys.hash_info.modulus
+"""Numbers that differ by a multiple of it have one hash."""
+LINES_PER_UNIT = 40
+"""Of evaluations. Usual look-ups run 30."""
+
+
+def doubles_of_one_hash(dice: Random) -> list[float]:
+    """The hash of a double is a rotation of its 53 bits. Six ones among zeros have many rotations of 53 bits."""
+    bits = sum(1 << place for place in (0, *(9 * number + dice.randrange(2) for number in range(1, 6))))
+    found = set()
+    for turned in range(61):
+        whole = (bits << turned | bits >> (61 - turned)) & MODULUS
+        number = float(whole)
+        if number == whole:
+            found |= {math.ldexp(number, 61 * times - turned) for times in range(-16, 16)}
+    return sorted(number for number in found if hash(number) == bits)
+
+
+def addresses_of_one_hash(dice: Random) -> list[str]:
+    rest = dice.randrange(MODULUS)
+    return [str(IPv6Address(rest + times * MODULUS)) for times in dice.sample(range(2**40), 150)]
+
+
+def instants_of_one_hash(dice: Random) -> list[str]:
+    rest, found = dice.randrange(MODULUS), []
+    for times in range(-26, 109):
+        seconds, nanos = divmod(rest + times * MODULUS, 10**9)
+        found.append(f"{datetime(1970, 1, 1) + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{nanos:09}Z")
+    return [text.rjust(30, "0") for text in found]
+
+
+ONE_HASH: dict[str, Callable[[Random], list[str]]] = {
+    "ip": lambda dice: [f"ip('{text}')" for text in addresses_of_one_hash(dice)],
+    "cidr": lambda dice: [f"cidr('{text}/128')" for text in addresses_of_one_hash(dice)],
+    "timestamp": lambda dice: [f"timestamp('{text}')" for text in instants_of_one_hash(dice)],
+    "double": lambda dice: list(map(repr, doubles_of_one_hash(dice))),
+}
+
+
+@pytest.mark.parametrize("kind", ONE_HASH)
+@pytest.mark.parametrize("seed", range(2))
+def test_looking_up_a_key_is_no_more_work_whatever_the_hashes_of_keys_are(kind: str, seed: int) -> None:
+    """170 addresses with one hash took 0.7 s for 16,000 units of work."""
+    dice = Random(seed)
+    keys = ONE_HASH[kind](dice)
+    assert len(keys) > 100
+    dice.shuffle(keys)
+    entries = ", ".join(f"{key}: 1" for key in keys[1:])
+    text = f"cel.bind(m, {{{entries}}}, cel.bind(q, {keys[0]}, lists.range(1000).all(i, !(q in m))))"
+    program, work = Program(text), unlimited()
+    before = work.left
+    found = lines(lambda: program.evaluate(VIEW, work), 10**6, "cel")
+    assert program.evaluate(VIEW)
+    assert found <= LINES_PER_UNIT * (before - work.left)
+
+
+def test_the_hashes_of_members_and_amounts_cannot_be_known() -> None:
+    """A list of constants is a set; amounts are told apart by their hashes."""
+    tree = parse(f"1.0 in [{', '.join(map(repr, doubles_of_one_hash(Random(1))))}]")
+    check("", tree, environment(CelGates()), unlimited())
+    tree = fold("", tree, environment(CelGates()).functions, Meter(unlimited()))
+    assert isinstance(tree, Call)
+    found = members(tree)
+    assert found is not None
+    assert len({hash(member) for member in found}) > 100
+    assert len({hash(Quantity(7 + times * MODULUS)) for times in range(100)}) == 100
 
 
 # --- What was measured ----------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Quantity:
         return self.nano == other.nano if isinstance(other, Quantity) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.nano)
+        return hash(hex(self.nano))  # of text: any number of integers have one hash
 
     def __lt__(self, other: object) -> bool:
         return self.nano < other.nano if isinstance(other, Quantity) else NotImplemented

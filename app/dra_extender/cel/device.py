@@ -186,7 +186,7 @@ def _typed(value: Any) -> Hashable:
     if kind is Semver:
         return (Semver, value.text)
     if isinstance(value, Quantity):
-        return (Quantity, value.nano, value.fast, value.scale, value.format)
+        return (Quantity, value, value.fast, value.scale, value.format)
     return (kind, value)
 
 

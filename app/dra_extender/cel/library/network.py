@@ -28,7 +28,7 @@ class Ip(Opaque):
 
     @property
     def identity(self) -> Hashable:
-        return self.address
+        return self.address.packed
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Cidr(Opaque):
 
     @property
     def identity(self) -> Hashable:
-        return self.address, self.bits
+        return self.address.packed, self.bits
 
     @property
     def text(self) -> str:
