@@ -76,10 +76,11 @@ def too_many(field: str) -> str:
 @pytest.mark.parametrize(
     ("verb", "body", "problem"),
     [
-        pytest.param("filter", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
+        pytest.param("filter", WHOLE | {"Nodes": None}, "nodeCacheCapable: true", id="neither nodes nor names"),
         pytest.param("prioritize", WHOLE, "nodeCacheCapable: true", id="whole nodes instead of names"),
         pytest.param("preempt", NO_VICTIMS, "no NodeNameToMetaVictims: set `nodeCacheCapable: true`", id="no victims"),
         ("filter", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
+        ("filter", WHOLE | {"Nodes": {"items": [{}] * 3}}, too_many("Nodes")),
         ("prioritize", ARGS | {"NodeNames": THREE}, too_many("NodeNames")),
         (
             "preempt",

@@ -16,11 +16,18 @@ NEEDS_NAMES = f"dra-extender: the request has no NodeNames: {_CACHE}"
 NEEDS_VICTIMS = f"dra-extender: the request has no NodeNameToMetaVictims: {_CACHE}"
 
 
+class NodeList(msgspec.Struct, frozen=True, gc=False):
+    """v1.NodeList, whose objects are not decoded yet."""
+
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
 class ExtenderArgs(msgspec.Struct, frozen=True, gc=False):
     """Filter and prioritize. With nodeCacheCapable, `NodeNames` is a list and `Nodes` is null."""
 
     Pod: Pod
     NodeNames: tuple[str, ...] | None = None
+    Nodes: NodeList | None = None
 
 
 class ExtenderFilterResult(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +37,12 @@ class ExtenderFilterResult(msgspec.Struct, frozen=True, gc=False):
     FailedNodes: dict[str, str] = {}
     FailedAndUnresolvableNodes: dict[str, str] = {}
     Error: str = ""
+
+
+class ExtenderNodesResult(ExtenderFilterResult, frozen=True, gc=False):
+    """To a call with `Nodes`: those that fit, as they came."""
+
+    Nodes: NodeList = NodeList()
 
 
 class HostPriority(msgspec.Struct, frozen=True, gc=False):

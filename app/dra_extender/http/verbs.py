@@ -178,6 +178,12 @@ def _invalid_nodes(args: ExtenderArgs) -> str:
     return NEEDS_NAMES if args.NodeNames is None else _too_many("NodeNames", args.NodeNames)
 
 
+def _invalid_filter(args: ExtenderArgs) -> str:
+    if args.Nodes is not None and args.NodeNames is None:
+        return _too_many("Nodes", args.Nodes.items or ())
+    return _invalid_nodes(args)
+
+
 def _invalid_victims(args: ExtenderPreemptionArgs) -> str:
     victims = args.NodeNameToMetaVictims
     return NEEDS_VICTIMS if victims is None else _too_many("NodeNameToMetaVictims", victims)
@@ -210,7 +216,7 @@ _KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
         "filter",
         ExtenderArgs,
         lambda decider, args: decider.filter(args),
-        _invalid_nodes,
+        _invalid_filter,
         lambda args, result: _fields(args, args.NodeNames or ()) | {"fits": len(result.NodeNames)},
         ExtenderFilterResult,
     ),

@@ -50,10 +50,11 @@ from dra_extender.scheduling.release.unused import Sweeper, Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.setaside import SetAside
 from dra_extender.scheduling.tentativeplans import TentativePlans
-from dra_extender.scheduling.turns import query_budgets
+from dra_extender.scheduling.turns import query_budgets, run
 from dra_extender.scheduling.verbs.filter import FilterVerb
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
+from dra_extender.scheduling.verbs.wholenodes import on_whole_nodes
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals
 from dra_extender.scheduling.warmup import warm_up
@@ -173,10 +174,12 @@ class Extender:
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The nodes that fit, and a reason for each other node."""
+        if args.NodeNames is None:
+            return await run(on_whole_nodes(self.view, args))
         self.early_nomination.asked(args.Pod)
         found = await self._filter.filter(args)
         if not found.Error:
-            self.early_nomination.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
+            self.early_nomination.answered(args.Pod, args.NodeNames, bool(found.NodeNames))
         return found
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:

@@ -32,6 +32,8 @@ TURN_WORK: Final = 5_000
 """Units of work in one turn of a question."""
 PORTION: Final = 250
 """Nodes decided on in one turn of a question."""
+UNDECIDED: Final = "not decided yet whether devices fit"
+"""The reason of a node on which a question has not decided."""
 TRIALS: Final = 400
 WORK: Final = 2_000_000
 

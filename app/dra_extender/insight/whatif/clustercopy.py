@@ -51,7 +51,7 @@ from dra_extender.scheduling.gangs.decision import GangDecision, GangState, deci
 from dra_extender.scheduling.gangs.gang import Gang, gang_of
 from dra_extender.scheduling.nodeallocatable import with_statuses
 from dra_extender.scheduling.noderules import ResourcesInUse
-from dra_extender.scheduling.turns import PORTION, QueryBudget, Turns
+from dra_extender.scheduling.turns import PORTION, UNDECIDED, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 SIZE: Final = 180
@@ -194,7 +194,6 @@ def _size(item: object) -> int:
 
 MOST_NODES: Final = 400_000
 """Nodes that are tried per request at most, all pods together: some seconds of work."""
-UNDECIDED: Final = "not decided yet whether devices fit"
 _REASONS: Final = 2
 
 

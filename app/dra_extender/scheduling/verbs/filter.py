@@ -19,7 +19,7 @@ from cachetools import TTLCache
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
-from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
+from dra_extender.api.extender import ExtenderArgs, ExtenderFilterResult
 from dra_extender.api.groups import GroupKey
 from dra_extender.limits import CLAIMS_OF_POD
 from dra_extender.plaintext import printable
@@ -101,14 +101,12 @@ class FilterVerb:
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
-        if args.NodeNames is None:
-            return ExtenderFilterResult(Error=NEEDS_NAMES)
-        pod = args.Pod
+        pod, names = args.Pod, args.NodeNames or ()
         if not self._view.uses_devices(pod) and gang_with_devices(self._view, pod) is None:
             self._observer.count(FILTER_RESULTS, "untouched")
-            return ExtenderFilterResult(NodeNames=list(args.NodeNames))
+            return ExtenderFilterResult(NodeNames=list(names))
         await self._learn_missing(pod)
-        answer = await self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
+        answer = await self._answer(pod, tuple(dict.fromkeys(names)))
         self._offer_leftover(pod)
         return answer
 
