@@ -49,6 +49,8 @@ class GangDecision(msgspec.Struct, frozen=True, kw_only=True):
     """It places all members that can be placed at all."""
     lost: bool = False
     """The plan that there was cannot be carried out."""
+    unfit: bool = False
+    """The members that have what they need do not fit on any nodes: the gang waits for devices, not for members."""
     sampled: bool = False
     """kube-scheduler asks about a part of the nodes: members are nominated for their nodes."""
     waiting: bool = False
@@ -231,7 +233,7 @@ class _Deciding:
                 return found
             if best is None or (found.rank, found.waiting) > (best.rank, best.waiting):
                 best = found
-        return best or GangDecision(lost=self._needed > 0)
+        return best or GangDecision(lost=self._needed > 0, unfit=True)
 
     def _choices(self) -> tuple[Mapping[Values, Collection[str]], str]:
         """See `values_of`."""
@@ -367,4 +369,5 @@ def _missing(gang: Gang, known: int, refused: Sequence[tuple[Pod, Unschedulable 
 def _refused(gang: Gang, found: CannotPlace, fixed: int, *, lost: bool) -> GangDecision:
     who = f"pod {found.pod.metadata.name} fits on no node: " if found.pod is not None else ""
     fit = f"{found.most + fixed} of {max(1, gang.needed)} pods fit together: " if not (who or found.waiting) else ""
-    return GangDecision(reason=f"{gang.key}: {who}{fit}{found.reason}", lost=lost, waiting=found.waiting)
+    reason = f"{gang.key}: {who}{fit}{found.reason}"
+    return GangDecision(reason=reason, lost=lost, unfit=not found.waiting, waiting=found.waiting)

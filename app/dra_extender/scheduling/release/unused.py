@@ -17,7 +17,7 @@ the claim requeues the pod.
 Guards: the call was not about the nominated node only; the pod's scheduler calls this service, if the settings name the
 schedulers, and has reported the pod as unschedulable; no later filter found a node; no bind of the pod is in progress
 here or, judging by time, in another replica; the status of the claim is unchanged, and it is reserved for this pod only
-or for pods that all wait like this one, listed one by one or as a PodGroup.
+or for pods that all wait like this one, listed one by one or as a PodGroup; of a gang, without a plan.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -279,7 +279,8 @@ class Unblocker:
         waiting = all(
             pod is not None and not pod.spec.node_name and may_clear_for(pod.spec.scheduler_name) for pod in pods
         )
-        if not waiting or view.is_being_bound(claim, self._names):
+        planned = any(pod is not None and view.is_planned(pod.metadata.uid) for pod in pods)
+        if not waiting or planned or view.is_being_bound(claim, self._names):
             return False
         return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
 

@@ -216,11 +216,13 @@ class FilterVerb:
         found = self._gangs.decide(view, gang, prefiltered, names)
         fits = list(names) if found.anywhere else [found.node] if found.node else []
         refused = dict.fromkeys(names, found.reason) if not fits and not found.error else {}
+        blocked = found.unfit and prefiltered.usable_on  # only then may the claims of members be in the way
+        blocking = node_statuses(view, prefiltered, names).blocking if blocked else ()
         return _Decided(
             revision=revision,
             claims_missing=False,
             prefiltered=prefiltered,
-            statuses=NodeStatuses(fits, refused, found.error, awaiting=str(gang.key), waiting=found.waiting),
+            statuses=NodeStatuses(fits, refused, found.error, blocking, str(gang.key), found.waiting),
             offered=fits,
             likely=None,
             resolvable=frozenset(),
@@ -281,16 +283,16 @@ class FilterVerb:
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
         """A pod that names a missing or wrong claim is requeued when a claim of that name appears or changes. A gang
-        with a plan needs no victims.
+        with a plan needs no victims, and keeps its claims.
         """
         uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         if found.gang is not None:
             missing += found.gang[1].missing
         self._handle.requeue.refused(uid, found.revision, awaiting=statuses.awaiting, missing=missing)
-        self._unblocker.offer(pod, names, statuses.blocking)
-        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
         planned = found.gang is not None and self._gangs.plans.get(found.gang[0]) is not None
+        self._unblocker.offer(pod, names, () if planned else statuses.blocking)
+        judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
         if self._preemption is not None and judged and not planned:
             self._preemption.refused(pod, names)
 
