@@ -137,18 +137,6 @@ def test_no_attribute_is_suggested_in_which_all_devices_agree() -> None:
     assert found.remedies[0].short == f"matchAttribute {GPU}/version", "a mistake is corrected"
 
 
-def test_another_host_port_is_offered_unless_the_pod_has_the_network_of_the_host() -> None:
-    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81, "hostPort": 8081}]
-    listens = {"kind": "Pod", "metadata": {"name": "q"}, "spec": {"containers": [{"name": "m", "ports": ports[:1]}]}}
-    running = scene(listens).settled()
-    containers = [{"name": "main", "ports": ports}]
-    found = running.with_more([pod(claims=False, containers=containers)]).diagnose("p")
-    shorts = [remedy.short for remedy in found.remedies]
-    assert "host port 8082" in shorts, "8081 is its own"
-    found = running.with_more([pod(claims=False, containers=containers, hostNetwork=True)]).diagnose("p")
-    assert not any("host port" in remedy.short for remedy in found.remedies)
-
-
 def test_no_change_helps_that_makes_the_decision_on_a_node_an_error() -> None:
     """All devices of another class cannot be asked for while a pool is incomplete, whatever node is added."""
     wanted = {"name": "r", "exactly": {"deviceClassName": "gpus", "allocationMode": "All"}}

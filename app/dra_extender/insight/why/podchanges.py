@@ -41,9 +41,6 @@ from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 
 UNITS = 64
 """Smaller amounts of an extended resource that are tried at most."""
-PORTS: Final = 8
-"""Host ports that are tried instead of one."""
-LAST_PORT: Final = 65_535
 VALUES = 8
 NODES = 8
 TAINTS: Final = 16
@@ -61,12 +58,9 @@ def of_pod(
     """All changes. `left`: for each resource, the amounts that nodes have free, in nano units."""
     yield from _gates(found)
     present: set[str] = set()
-    taken: set[str] = set()
     for each in obstacles.values():
         yield from budget.charge(1 + len(each))
         present.update(obstacle.rule for obstacle in each)
-        taken.update(obstacle.what for obstacle in each if obstacle.rule == "host port")
-    yield from _host_ports(found.pod, taken)
     yield from _resources(found, left, budget)
     if present & {"node taint", "cordoned"}:
         yield from _taints(found, obstacles, budget)
@@ -133,21 +127,6 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
 def _lesser(order: Order, resource: _ContainerResource, amounts: Sequence[int]) -> ChangeList:
     """Smaller amounts of the resource, the largest first."""
     return ChangeList(order, LazySequence(len(amounts), lambda at: _less(resource, amounts[at])), monotone=True)
-
-
-def _host_ports(pod: Pod, taken: Collection[str]) -> Iterator[ChangeList]:
-    """Instead of a host port that is in use, the next ones. With hostNetwork it is that of the container."""
-    own = {port.host_port for container in pod.spec.containers for port in container.ports}
-    for index, container in enumerate(() if pod.spec.host_network else pod.spec.containers):
-        for number, port in enumerate(container.ports):
-            now, path = port.host_port, f"/containers/{index}/ports/{number}/hostPort"
-            if f"{now}/{port.protocol or 'TCP'}" in taken:
-                others = (other for other in range(now + 1, min(now + PORTS, LAST_PORT) + 1) if other not in own)
-                text = f"instead of {now} in container {container.name}"
-                edits = [
-                    pod_edit(pod, "resources", path, n, f"use host port {n} {text}", f"host port {n}") for n in others
-                ]
-                yield ChangeList(Order.RESOURCE, edits)
 
 
 def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[dict[str, None]]:
