@@ -27,7 +27,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.plaintext import counted
-from dra_extender.service.process import resident
+from tools.memory import resident
 
 DRIVER = "gpu.example.com"
 DEVICES = 8

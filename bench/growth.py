@@ -30,7 +30,8 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.ports import Ports
-from dra_extender.service.process import ProcessMemory, resident
+from dra_extender.service.process import ProcessMemory
+from tools.memory import resident
 
 RUNS: Final = 200
 MEMORY_TARGET: Final = 500.0

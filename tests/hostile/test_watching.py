@@ -13,7 +13,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dra_extender.service.process import resident
 from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.patience import until
 from tools.hostile import eyes
@@ -23,6 +22,7 @@ from tools.hostile.ordinary import Stream, template
 from tools.hostile.report import GROWTH
 from tools.hostile.service import ROOT, descendants
 from tools.hostile.serving import clock, turns
+from tools.memory import resident
 
 PLANTED = 1.0
 

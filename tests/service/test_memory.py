@@ -16,7 +16,7 @@ from tests.support.patience import until
 
 HOLES = """
 from dra_extender.service.process import trim
-from dra_extender.service.process import resident
+from tools.memory import resident
 import os
 full = [b"x" * 50_000 for _ in range(4_000)]
 peak = resident(os.getpid())
@@ -85,10 +85,8 @@ def test_circles_that_outlived_a_while_are_found_before_they_are_many() -> None:
 
 
 LEFT = """
-import gc, sys, weakref
-from dra_extender.service import process
+import gc, weakref
 from dra_extender.service.process import ProcessMemory
-process.WORTH = int(sys.argv[1])
 class Engine: pass
 memory, engine = ProcessMemory(own=True), Engine()
 engine.itself, left = engine, weakref.ref(engine)
@@ -101,10 +99,9 @@ print(frozen, left() is None)
 """
 
 
-@pytest.mark.parametrize(("worth", "freed"), [(-(2**30), True), (2**40, False)], ids=["much", "little"])
-def test_what_engines_left_behind_is_freed_when_it_is_much(worth: int, freed: bool) -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT, str(worth)], capture_output=True, text=True, check=True)
-    assert done.stdout == f"True {freed}\n"
+def test_what_engines_left_behind_is_freed() -> None:
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
 
 
 @pytest.mark.parametrize("own", [True, False])

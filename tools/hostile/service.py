@@ -15,10 +15,10 @@ from typing import Final
 
 import aiohttp
 
-from dra_extender.service.process import resident
 from tests.support.patience import LONGEST
 from tools.hostile.observer import Look
 from tools.hostile.serving import TURNS, turns
+from tools.memory import resident
 
 ROOT: Final = Path(__file__).parents[2]
 _POLITE: Final = 10.0

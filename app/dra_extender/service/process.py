@@ -16,14 +16,12 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import resource
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from math import inf
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -61,18 +59,12 @@ traversed in parts then, instead of again and again as it grows. A cycle that is
 later, and hardly any object is part of one.
 """
 
-WORTH: Final = 128 * 2**20
-"""Bytes by which the process has to have grown before it looks for what an ended engine left behind. Looking stops the
-event loop: 0.2 s for the objects of the libraries alone.
-"""
-
 
 class ProcessMemory:
     """`own`: the service is alone in this process."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
-        self._start = resident() if own else 0
         self._began = 0.0
 
     def freeze(self) -> None:
@@ -91,10 +83,10 @@ class ProcessMemory:
             gc.freeze()
 
     def let_go(self) -> None:
-        """Free what ended engines left behind if it is much, and freeze the rest: before the next engine lists, so the
-        collector does not traverse its objects, too.
+        """Free what ended engines left behind, and freeze the rest: before the next engine lists, so the collector does
+        not traverse its objects, too. This stops the event loop: 0.2 s for the objects of the libraries alone.
         """
-        if self.own and resident() - self._start > WORTH:
+        if self.own:
             gc.unfreeze()
         self.freeze()
 
@@ -106,14 +98,6 @@ class ProcessMemory:
             await asyncio.sleep(PERIOD)
             if self.own:
                 await asyncio.to_thread(trim)
-
-
-def resident(pid: int | str = "self") -> int:
-    """Bytes of memory that a process has; 0 when it is gone, or where the system does not say."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        return 0
 
 
 _malloc_trim: Final[Callable[[int], int]] = getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: 0)

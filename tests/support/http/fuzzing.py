@@ -34,11 +34,11 @@ from dra_extender.http.verbs import VerbTerms
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
-from dra_extender.service.process import resident
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.watch import Watch
+from tools.memory import resident
 
 Body = dict[str, Any]
 

@@ -34,11 +34,11 @@ from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
 from dra_extender.limits import FRAMES
 from dra_extender.scheduling.extender import Extender
-from dra_extender.service.process import resident
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tools.hostile.lines import event, samples, wounded
 from tools.hostile.things import pod
+from tools.memory import resident
 
 WARM_UP: Final = 0.3
 """The part of a run in which caches may fill."""
