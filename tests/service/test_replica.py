@@ -18,7 +18,7 @@ GAP = 30.0
 
 
 def kind(name: str = "Node", *, synced: bool = True, behind: float = 0.0, problem: str = "") -> Progress:
-    return Progress(name, synced, 3, 0, "7", behind, 1, 1, 0, problem)
+    return Progress(name, synced, 3, 0, "7", behind, 1, 1, problem)
 
 
 def engine(*kinds: Progress) -> Engine:

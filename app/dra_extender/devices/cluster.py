@@ -74,11 +74,6 @@ class UndecodableObjects(dict[ObjectKey, Undecodable]):
         """How many of the objects are pods of a namespace."""
 
     @property
-    def complete(self) -> int:
-        """The number of claims whose devices are all known."""
-        return sum(partial.complete for key, partial in self._partials() if key in self._placeholders)
-
-    @property
     def incomplete(self) -> int:
         """The number of claims that may hold devices that cannot be identified."""
         return sum(not partial.complete for _, partial in self._partials())

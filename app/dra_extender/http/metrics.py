@@ -108,11 +108,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     _read("objects", "gauge", "objects known from the watches", "kind"),
     _read("undecodable_objects", "gauge", "objects that cannot be decoded and are ignored", "kind"),
     _read(
-        "unreadable_claims_holding",
-        "gauge",
-        "claims that cannot be decoded, but whose devices are known and stay allocated",
-    ),
-    _read(
         "unreadable_claims_incomplete",
         "gauge",
         "claims that cannot be decoded and whose devices are not all known; no device of their pools is offered",
@@ -120,7 +115,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     _read("watch_gap_seconds", "gauge", "time since the kind was last watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
     _read("watches_total", "counter", "watches started", "kind"),
-    _read("watch_events_total", "counter", "watch events, including bookmarks", "kind"),
     _read("binds_in_flight", "gauge", "binds that have started and not ended"),
     _read("binds_unfinished", "gauge", "failed binds whose rollback is not finished; their devices stay allocated"),
     _read("preemption_nominations", "gauge", "pods that are nominated and wait for their victims to go"),
@@ -128,7 +122,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     _read(
         "nominated_ahead", "gauge", "pods that were nominated before kube-scheduler tried them and are not bound yet"
     ),
-    _read("pods_known", "gauge", "pods in memory: pending pods, and pods that use devices"),
     _read("events_queued", "gauge", "Kubernetes events that wait to be written"),
     _read(
         "allocation_searches_total",

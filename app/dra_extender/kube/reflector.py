@@ -78,7 +78,6 @@ class Progress(msgspec.Struct, frozen=True):
     behind: float
     lists: int
     watches: int
-    events: int
     problem: str = ""
     optional: bool = False
 
@@ -111,7 +110,7 @@ class Reflector(Generic[T]):
         self._watching = False
         self._ended_in_time = False
         self._failed_watches = 0
-        self._lists = self._watches = self._events = 0
+        self._lists = self._watches = 0
         self._problem = ""
         self.not_found = False
         """True when the API server answered the last request with 404: it does not serve the kind."""
@@ -139,7 +138,6 @@ class Reflector(Generic[T]):
             behind=self.behind,
             lists=self._lists,
             watches=self._watches,
-            events=self._events,
             problem=self._problem,
             optional=self.resource.optional,
         )
@@ -231,7 +229,6 @@ class Reflector(Generic[T]):
         except Exception:
             self._failed_watches = 1 if self._works else self._failed_watches + 1
             raise
-        self._events += 1
         self._worked_at = self._clock()
         self._failed_watches, self._problem = 0, ""
         self._backoff.reset()

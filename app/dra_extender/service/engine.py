@@ -95,7 +95,6 @@ class WatchHealth:
             yield Reading("watch_gap_seconds", kind.behind, (kind.kind,))
             yield Reading("lists_total", kind.lists, (kind.kind,))
             yield Reading("watches_total", kind.watches, (kind.kind,))
-            yield Reading("watch_events_total", kind.events, (kind.kind,))
 
 
 class Engine:
@@ -188,16 +187,14 @@ class Engine:
     def readings(self) -> Iterator[Reading]:
         """The metrics that are read at a scrape."""
         yield from self.watch_health.readings()
-        undecodable, extender = self.cluster.undecodable, self.extender
+        extender = self.extender
         values: dict[str, float] = {
             "binds_in_flight": extender.binds_in_progress,
-            "unreadable_claims_holding": undecodable.complete,
-            "unreadable_claims_incomplete": undecodable.incomplete,
+            "unreadable_claims_incomplete": self.cluster.undecodable.incomplete,
             "binds_unfinished": len(extender.pending_rollbacks),
             "preemption_nominations": len(extender.nominations),
             "preemption_victims_stuck": extender.preemption.stuck,
             "nominated_ahead": len(extender.early_nomination.nominations),
-            "pods_known": len(extender.view.pods),
             "events_queued": self.events.waiting,
             "allocation_searches_total": self.decisions.searches,
             "worker_questions_open": len(extender.deferred),
