@@ -317,7 +317,7 @@ class Chaos:
         """What is under way may differ from what is seen for a moment, never for long."""
         for _ in range(30):
             doubles = {"/".join(device) for device in self.world.api.doubles()}
-            audits = [service.extender.view.ledger.violations() for service in self.services]
+            audits = [service.cluster.ledger.violations() for service in self.services]
             found = [{one.subject for one in audit if one.kind == "device"} for audit in audits]
             if all(subjects == doubles for subjects in found):
                 self.counts["doubled by strangers"] += len(doubles)

@@ -30,17 +30,14 @@ class ApiError(Exception):
     """The API server answered, and it did not do what was asked.
 
     `status` is the HTTP status, `reason` the machine-readable reason of the Status object ("AlreadyExists",
-    "Invalid", ...), `message` its text for people, `details` its details as JSON.
+    "Invalid", ...), `message` its text for people.
     """
 
-    def __init__(
-        self, status: int, reason: str = "", message: str = "", details: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, status: int, reason: str = "", message: str = "") -> None:
         super().__init__(message or reason or f"HTTP {status}")
         self.status = status
         self.reason = reason
         self.message = message or reason or f"HTTP {status}"
-        self.details: Mapping[str, Any] = details or {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.status}, {self.reason!r}, {self.message!r})"
@@ -140,15 +137,15 @@ def error_from_status(
     """The exception for an HTTP answer without success. `retry_after`: seconds of the Retry-After header, if sent."""
     if status == TOO_MANY_REQUESTS:
         refusal = DisruptionBudgetError if _names_budget(details) else ThrottledError
-        refused = refusal(status, reason, message, details)
+        refused = refusal(status, reason, message)
         refused.retry_after = refusal.retry_after if retry_after is None else retry_after
         return refused
     if status >= 500:
-        return OutcomeUnknownError(status, reason, message, details)
+        return OutcomeUnknownError(status, reason, message)
     if status == NOT_FOUND and not _names_object(details):
-        return NotServedError(status, reason, message, details)
+        return NotServedError(status, reason, message)
     kind = {CONFLICT: ConflictError, NOT_FOUND: NotFoundError, GONE: GoneError}.get(status, RejectedError)
-    return kind(status, reason, message, details)
+    return kind(status, reason, message)
 
 
 def _names_object(details: Mapping[str, Any] | None) -> bool:

@@ -287,13 +287,11 @@ def _outlined(data: bytes) -> Page:
     return Page(metadata, [page.value(at) for at in page.elements(parts["items"])])
 
 
-async def list_all(
-    client: KubeClient, resource: Resource[T], selector: Mapping[str, str] | None = None
-) -> tuple[list[T], list[DecodeError]]:
+async def list_all(client: KubeClient, resource: Resource[T]) -> tuple[list[T], list[DecodeError]]:
     """All objects of the kind, and the errors of undecodable ones. Raises ApiError."""
     found: list[T] = []
     problems: list[DecodeError] = []
-    async for page in list_pages(client, resource, selector or {}):
+    async for page in list_pages(client, resource, {}):
         for item in page.items or []:
             try:
                 found.append(resource.decode(item))

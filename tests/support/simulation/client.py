@@ -358,8 +358,7 @@ class Client:
             if stored is None:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
             if stored.metadata.name in self.api.protected:
-                causes = {"causes": [{"reason": "DisruptionBudget"}]}
-                raise DisruptionBudgetError(429, "TooManyRequests", "the pod's disruption budget", causes)
+                raise DisruptionBudgetError(429, "TooManyRequests", "the pod's disruption budget")
             if stored.metadata.uid != pod.metadata.uid:
                 raise ConflictError(409, "Conflict", "uid")
             if not dry_run and stored.metadata.name in self.api.kept:
