@@ -10,24 +10,29 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Final
 
 from dra_extender.devices.holdings import NodeHoldings
-from dra_extender.devices.models import Groups, admits, declared_groups
+from dra_extender.devices.models import Groups, Memo, admits, declared_groups
 from dra_extender.devices.pools import NodeView
 
 Charge = tuple[tuple[int, int], ...]
 """What a device consumes: (counter number, nano units)."""
 
+PER_UNIT: Final = 4
+"""Devices that are put into a mask per unit of work."""
 
-class CounterLayout:
+
+class CounterLayout(Memo):
     """The counters of all pools of a view, numbered. `charges[device]` is what a consuming device takes;
-    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it. Where
-    compatibility groups are in use, `sets[number]` is (pool index, counter set), and `groups[device]` are the device's
-    groups on each set, by number.
+    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it, the least
+    first. Where compatibility groups are in use, `sets[number]` is (pool index, counter set), and `groups[device]` are
+    the device's groups on each set, by number.
     """
 
-    __slots__ = ("_pools", "_steps", "charges", "consumers", "groups", "names", "sets", "size")
+    __slots__ = ("_amounts", "_pools", "charges", "consumers", "groups", "memo", "names", "sets", "size")
 
     def __init__(self, view: NodeView) -> None:
         self.names: list[tuple[int, str, str]] = []
@@ -39,11 +44,12 @@ class CounterLayout:
             if pool.counters:
                 self._add_pool(view, index)
         self.consumers: list[list[tuple[int, int]]] = [[] for _ in self.names]
-        for device, charge in self.charges.items():
-            for number, amount in charge:
-                self.consumers[number].append((device, amount))
-        self._steps = self._thresholds()
-        self.size = len(self.names) + sum(len(charge) for charge in self.charges.values())
+        amounts = [(number, device, amount) for device, charge in self.charges.items() for number, amount in charge]
+        for number, device, amount in sorted(amounts, key=itemgetter(2)):
+            self.consumers[number].append((device, amount))
+        self._amounts = [[amount for _, amount in consumers] for consumers in self.consumers]
+        self.memo = {}
+        self.size = len(self.names) + len(amounts)
         """Counters, and amounts that devices consume of them."""
 
     def _add_pool(self, view: NodeView, index: int) -> None:
@@ -73,20 +79,6 @@ class CounterLayout:
                 mask |= 1 << position
         self._pools.append((index, range(first, len(self.names)), mask))
 
-    def _thresholds(self) -> list[tuple[list[int], list[int]]]:
-        """Per counter the demands in order, and the mask of the devices from each of them on."""
-        steps: list[tuple[list[int], list[int]]] = []
-        for consumers in self.consumers:
-            found: dict[int, int] = {}
-            for device, amount in consumers:
-                found[amount] = found.get(amount, 0) | 1 << device
-            amounts = sorted(found)
-            masks = [0] * (len(amounts) + 1)
-            for position in range(len(amounts) - 1, -1, -1):
-                masks[position] = masks[position + 1] | found[amounts[position]]
-            steps.append((amounts, masks))
-        return steps
-
     def left(self, holdings: NodeHoldings) -> list[int]:
         return [holdings.counters[pool][set_name][counter] for pool, set_name, counter in self.names]
 
@@ -111,11 +103,22 @@ class CounterLayout:
                 mask |= consuming
         return mask
 
-    def dry(self, left: Sequence[int]) -> int:
-        """The devices that want more of some counter than is left."""
+    def dry(self, left: Sequence[int], charge: Callable[[int], None]) -> int:
+        """The devices that want more of some counter than is left. Raises what `charge` does."""
         mask = 0
-        for (amounts, masks), amount in zip(self._steps, left, strict=True):
-            mask |= masks[bisect_right(amounts, amount)]
+        for number, amounts in enumerate(self._amounts):
+            if amounts and amounts[-1] > left[number]:
+                key = number, bisect_right(amounts, left[number])
+                found: int | None = self.memo.get(key)
+                mask |= found if found is not None else self.remember(key, self._from(*key, charge))
+        return mask
+
+    def _from(self, number: int, first: int, charge: Callable[[int], None]) -> int:
+        """The consumers of the counter from this one on."""
+        charge((len(self.consumers[number]) - first) // PER_UNIT)
+        mask = 0
+        for device, _ in self.consumers[number][first:]:
+            mask |= 1 << device
         return mask
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
+from operator import itemgetter
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeConstraint
@@ -283,18 +284,17 @@ class CounterSum:
 
     def __init__(self, task: AllocationTask, numbers: Sequence[int]) -> None:
         self.numbers = numbers
+        weights: dict[int, int] = defaultdict(int)
+        for number in numbers:
+            for device, amount in task.counters.consumers[number] if task.counters is not None else ():
+                weights[device] += amount
+        owed = [item for item in weights.items() if item[1] > 0 and not task.shareable >> item[0] & 1]
         self.consuming = 0
-        masks: dict[int, int] = defaultdict(int)
-        if task.counters is not None:
-            weights: dict[int, int] = defaultdict(int)
-            for number in numbers:
-                for device, amount in task.counters.consumers[number]:
-                    weights[device] += amount
-            for device, weight in weights.items():
-                if weight > 0 and not task.shareable >> device & 1:
-                    masks[weight] |= 1 << device
-                    self.consuming |= 1 << device
-        self.steps = sorted(masks.items())
+        self.steps: list[tuple[int, int]] = []
+        for device, weight in sorted(owed, key=itemgetter(1)):
+            self.consuming |= 1 << device
+            same = self.steps.pop()[1] if self.steps and self.steps[-1][0] == weight else 0
+            self.steps.append((weight, same | 1 << device))
 
     def left(self, state: SearchState) -> int:
         return sum(max(0, state.left[number]) for number in self.numbers)

@@ -126,7 +126,7 @@ def dry_devices(task: AllocationTask, state: SearchState) -> int:
     """
     if task.counters is None:
         return 0
-    dry = task.counters.dry(state.left) | task.overdrawn | task.counters.incompatible(state.groups)
+    dry = task.counters.dry(state.left, task.charge) | task.overdrawn | task.counters.incompatible(state.groups)
     return dry & ~((state.charged | task.sharing) & task.shareable)
 
 
