@@ -170,6 +170,12 @@ VALUES_OF_ATTRIBUTE: Final = Limit(
     "different, so a pod whose selectors read such an attribute gets the first devices that fit",
     "test_an_attribute_with_too_many_values_changes_nothing_for_others",
 )
+PAIRS_OF_GROUP: Final = Limit(
+    40_000,
+    "devices linked by counters, times those of them that a selector tells apart: policies compare all in one step; "
+    "beyond it pods with this selector get the first devices that fit",
+    "test_so_many_devices_that_counters_link_are_compared_and_no_more",
+)
 COMBINATIONS_OF_DEVICE: Final = Limit(
     64,
     "of values of lists, where a gang needs one value of several attributes; each is counted",

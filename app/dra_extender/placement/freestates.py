@@ -147,19 +147,18 @@ class PoolGroupings:
                 values.add(value)
 
     def _link(self, pool: Pool, consuming: list[tuple[str, DeviceModel]]) -> Iterable[_Linked]:
-        for sets in components(pool, [model for _, model in consuming]):
-            counters = tuple(
-                (name, counter) for name in pool.counters if name in sets for counter in pool.counters[name]
-            )
-            numbers = {counter: number for number, counter in enumerate(counters)}
-            devices = tuple(
-                (device, Partition(self._strip(model), _charge(model, numbers)))
-                for device, model in consuming
-                if model.traits.consumes[0][0] in sets
-            )
-            total = tuple(pool.counters[name][counter] for name, counter in counters)
-            members = [member for _, member in devices]
-            yield _Linked(counters, CounterTie.of(total, members), devices)
+        numbers = components(pool, [model for _, model in consuming])
+        counters: list[list[CounterID]] = [[] for _ in set(numbers.values())]
+        devices: list[list[tuple[str, Partition]]] = [[] for _ in counters]
+        for name, number in numbers.items():
+            counters[number] += [(name, counter) for counter in pool.counters.get(name, ())]
+        places = {counter: place for own in counters for place, counter in enumerate(own)}
+        for name, model in consuming:
+            member = Partition(self._strip(model), _charge(model, places))
+            devices[numbers[model.traits.consumes[0][0]]].append((name, member))
+        for own, linked in zip(counters, devices, strict=True):
+            total = tuple(pool.counters[name][counter] for name, counter in own)
+            yield _Linked(tuple(own), CounterTie.of(total, [member for _, member in linked]), tuple(linked))
 
     def _strip(self, model: DeviceModel) -> DeviceModel:
         """One for all models that differ only in the counters they consume."""
@@ -176,18 +175,19 @@ def _charge(model: DeviceModel, numbers: dict[CounterID, int]) -> tuple[tuple[in
     return tuple(charge.items())
 
 
-def components(pool: Pool, models: Iterable[DeviceModel]) -> list[set[str]]:
-    """The counter sets of the pool, those together that some device links. At most the devices times the counter sets,
-    once for each version of a pool.
-    """
-    found: list[set[str]] = []
+def components(pool: Pool, models: Iterable[DeviceModel]) -> dict[str, int]:
+    """The counter sets that devices consume, in the order of the pool. Sets that some device links have one number."""
+    found: dict[str, set[str]] = {}
     for model in models:
-        names = {name for name, _, _ in model.traits.consumes}
-        touching = [known for known in found if known & names]
-        found = [known for known in found if not known & names]
-        found.append(names.union(*touching))
-    order = {name: number for number, name in enumerate(pool.counters)}
-    return sorted(found, key=lambda names: min(order.get(name, len(order)) for name in names))
+        names = dict.fromkeys([name for name, _, _ in model.traits.consumes])
+        largest = max([found.setdefault(name, {name}) for name in names], key=len)
+        for name in names:
+            if (other := found[name]) is not largest:
+                largest |= other
+                found.update(dict.fromkeys(other, largest))
+    numbers: dict[int, int] = {}
+    order = [name for name in (*pool.counters, *found) if name in found]
+    return {name: numbers.setdefault(id(found[name]), len(numbers)) for name in order}
 
 
 MOST_SETS: Final = 100_000

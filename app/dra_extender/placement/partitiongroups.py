@@ -18,13 +18,14 @@ from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.devices.models import DeviceModel, Memo
 from dra_extender.devices.usage import Amounts
+from dra_extender.limits import PAIRS_OF_GROUP
 
 Used = tuple[tuple[str, int], ...]
 """Capacity name and nano units that shares consume, sorted."""
 
 REMEMBERED: Final = 500
 PER_UNIT: Final = 4
-"""Devices linked by counters that are put into a group per unit of work."""
+"""Devices linked by counters that are put into a group per unit of work; and counters that cost as much as one."""
 
 
 class Rate(NamedTuple):
@@ -41,7 +42,7 @@ _NOTHING: Final = Rate(0.0, 0, ())
 
 
 class TooCostly(Exception):
-    """Evaluating the selectors of this filter takes longer than a policy may."""
+    """Evaluating the selectors of this filter, or comparing what they select, takes longer than a policy may."""
 
     def __init__(self, filter: DeviceFilter) -> None:
         super().__init__(filter)
@@ -179,7 +180,12 @@ class CountedDevices(PartitionGroup):
         ]
         if not wanted:
             return _NOTHING
-        budget.spend(len(wanted) * len(self._members) // PER_UNIT)
+        members = self._members  # neighbours that are equal leave the same when they are taken
+        unlike = [index for index in wanted if not index or members[index] != members[index - 1]]
+        work = len(unlike) * (len(members) + len(self._left) // PER_UNIT)
+        if work > PAIRS_OF_GROUP:
+            raise TooCostly(filter)
+        budget.spend(work // PER_UNIT)
         left, copies = list(self._left), 0
         for index in wanted:
             charge = self._members[index].charge
@@ -187,7 +193,7 @@ class CountedDevices(PartitionGroup):
                 copies += 1
                 for counter, amount in charge:
                     left[counter] -= amount
-        after = {(group := self._without(index)).number: group for index in wanted}
+        after = {(group := self._without(index)).number: group for index in unlike}
         return Rate(self.free, copies, tuple(after.values()))
 
     def _without(self, index: int) -> PartitionGroup:
