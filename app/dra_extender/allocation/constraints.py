@@ -17,7 +17,7 @@ structured/internal/experimental/constraint.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -31,6 +31,9 @@ Token = tuple[str, Any]
 
 Values = tuple[tuple[str, Token], ...]
 """Attributes, each with a value that devices have."""
+
+MOST_GROUPS: Final = 512
+"""A view keeps tables with at most this many values: more masks take more memory than the devices."""
 
 
 class ConstraintState(msgspec.Struct, frozen=True):
@@ -102,11 +105,13 @@ class AttributeTable:
 
 
 def attribute_table(view: NodeView, name: str, lists: bool) -> AttributeTable:
-    """The table of an attribute, remembered by the view."""
+    """The table of an attribute; the view keeps it unless it has many values."""
     key = "attribute", name, lists
     found: AttributeTable | None = view.memo.get(key)
     if found is None:
-        found = view.remember(key, AttributeTable(tokens_of(device.model, name, lists) for device in view.devices))
+        found = AttributeTable(tokens_of(device.model, name, lists) for device in view.devices)
+        if len(found.groups) <= MOST_GROUPS:
+            view.remember(key, found)
     return found
 
 

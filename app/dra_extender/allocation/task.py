@@ -125,9 +125,9 @@ class AllocationTask:
     """
 
     __slots__ = (
-        "_allowed", "_having", "budget", "can_raise", "claim_constraints", "constraints", "counters", "features",
-        "first_groups", "first_left", "holdings", "options", "overdrawn", "prepared", "shareable", "sharing", "view",
-        "work",
+        "_allowed", "_having", "_tables", "budget", "can_raise", "claim_constraints", "constraints", "counters",
+        "features", "first_groups", "first_left", "holdings", "options", "overdrawn", "prepared", "shareable",
+        "sharing", "view", "work",
     )  # fmt: skip
 
     def __init__(
@@ -167,6 +167,7 @@ class AllocationTask:
             self.overdrawn = self.counters.overdrawn(self.first_left)
         self.sharing = sum([1 << device for device in holdings.shared])
         self.constraints: list[AttributeConstraint] = []
+        self._tables: dict[str, AttributeTable] = {}
         self.claim_constraints: list[range] = []
         self.options: list[tuple[RequestOption, ...]] = []
         for number, claim in enumerate(prepared.claims):
@@ -204,9 +205,8 @@ class AllocationTask:
                 covered = [option for option in own if index in option.ask.covered]
                 self.constraints.append(self._derived(source, name, base + index, covered))
             else:
-                self.constraints.append(
-                    AttributeConstraint(source, attribute_table(self.view, name, lists), self.features)
-                )
+                table = self._tables[name] = self._tables.get(name) or attribute_table(self.view, name, lists)
+                self.constraints.append(AttributeConstraint(source, table, self.features))
         self.claim_constraints.append(range(base, len(self.constraints)))
 
     def _derived(
