@@ -9,10 +9,10 @@ import pytest
 from dra_extender.allocation.requests import FILTER_BYTES
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement import freestates, policies
 from dra_extender.placement import placement as placements
-from dra_extender.placement import policies
 from dra_extender.placement.policies import PolicyName
-from tests.support.placement.gpunodes import NAMESPACE, GpuNodes
+from tests.support.placement.gpunodes import NAMESPACE, GpuNodes, gpus
 
 BYTES = 200_000
 PODS = 100
@@ -66,3 +66,17 @@ def test_the_most_frequent_shapes_of_the_workload_stay_when_others_are_large() -
         counted = dict(made.learner.workload.frequencies())
         assert sum(shape.size for shape in counted) <= BYTES
     assert max(counted.values()) == 3 * min(counted.values())
+
+
+def test_sets_of_free_devices_are_kept_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set of many unlike devices is large, and a question makes one for each device."""
+    monkeypatch.setattr(freestates, "MOST_BYTES", 10**6)
+    made = GpuNodes("pack")
+    made.add_node("n", [{"name": f"gpu-{n}", "capacity": {"milli": {"value": str(1000 + n)}}} for n in range(100)])
+    states, kept = made.learner.free_states, list[int]()
+    for number in range(20):
+        assert made.placement.choose(made.pod(f"p{number}"), [gpus()], made.names) == "n"
+        kept.append(sum(16 * len(found.groups) for found in states._sets._by_groups.values()))
+        made.occupy("n", *[0] * number, 1000)
+    assert max(kept) < 10**6
+    assert kept[0] < kept[1]

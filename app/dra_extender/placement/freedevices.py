@@ -23,6 +23,9 @@ MOST_REMAINDERS: Final = 32
 REMEMBERED: Final = 1_024
 PER_UNIT: Final = 8
 """Groups that are put in order per unit of work."""
+SET_BYTES: Final = 1_024
+GROUP_BYTES: Final = 16
+"""Memory of a set of free devices, and for each of its groups."""
 
 
 class Supply(NamedTuple):
@@ -155,13 +158,11 @@ def _fullness(stage: tuple[FreeDevices, tuple[PartitionGroup, ...]]) -> tuple[fl
 
 
 class FreeDeviceSets:
-    """One `FreeDevices` for equal groups."""
+    """One `FreeDevices` for equal groups. `size`: about how many bytes all take."""
 
     def __init__(self) -> None:
         self._by_groups: dict[tuple[int, ...], FreeDevices] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_groups)
+        self.size = 0
 
     def of(self, groups: Iterable[PartitionGroup]) -> FreeDevices:
         """The free devices of these groups, in any order."""
@@ -169,5 +170,6 @@ class FreeDeviceSets:
         key = tuple([group.number for group in ordered])
         found = self._by_groups.get(key)
         if found is None:
+            self.size += SET_BYTES + GROUP_BYTES * len(key)
             found = self._by_groups[key] = FreeDevices(len(self._by_groups), ordered, self)
         return found

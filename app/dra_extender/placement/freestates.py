@@ -190,8 +190,10 @@ def components(pool: Pool, models: Iterable[DeviceModel]) -> dict[str, int]:
     return {name: numbers.setdefault(id(found[name]), len(numbers)) for name in order}
 
 
-MOST_SETS: Final = 100_000
-"""Of free devices, and of groups: when there are more, all are forgotten."""
+MOST_BYTES: Final = 110 * 2**20
+"""Of sets of free devices: 100,000 of nodes with eight devices. When they take more, all are forgotten;"""
+MOST_GROUPS: Final = 100_000
+"""or when there are more groups."""
 MOST_READS: Final = 64
 """Attributes that one filter may read. When `FreeStates` has more, it drops reads that match no published attribute."""
 PER_UNIT: Final = 4
@@ -300,7 +302,7 @@ class FreeStates:
     def catch_up(self, budget: WorkBudget) -> None:
         """Notice what changed. Call it before a series of questions. Raises TurnSpent."""
         reads = frozenset(read for read in self._reads if self._has_few_values(read, budget))
-        if reads != self._reads or len(self._sets) > MOST_SETS or len(self._groups) > MOST_SETS:
+        if reads != self._reads or self._sets.size > MOST_BYTES or len(self._groups) > MOST_GROUPS:
             self._reads = reads
             self.start_over()
         noted = self._nodes.changes.since(self._position)
