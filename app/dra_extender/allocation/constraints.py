@@ -89,11 +89,9 @@ class AttributeTable:
         if self._islands is None:
             self._islands = []
             for group in self.groups:
-                touched = [island for island in self._islands if island & group]
-                if touched:
-                    self._islands = [island for island in self._islands if not island & group]
-                    for island in touched:
-                        group |= island
+                for island in [island for island in self._islands if island & group]:
+                    self._islands.remove(island)
+                    group |= island
                 self._islands.append(group)
         return self._islands
 
@@ -130,14 +128,11 @@ def having(view: NodeView, values: Values, lists: bool) -> int:
     key = "having", values, lists
     found: int | None = view.memo.get(key)
     if found is None:
-        found = view.remember(
-            key,
-            sum(
-                1 << place
-                for place, device in enumerate(view.devices)
-                if all(token in (tokens_of(device.model, name, lists) or ()) for name, token in values)
-            ),
-        )
+        found = 0
+        for place, device in enumerate(view.devices):
+            if all(token in (tokens_of(device.model, name, lists) or ()) for name, token in values):
+                found |= 1 << place
+        view.remember(key, found)
     return found
 
 

@@ -23,8 +23,7 @@ MOST_REMAINDERS: Final = 32
 REMEMBERED: Final = 1_024
 PER_UNIT: Final = 8
 """Groups that are put in order per unit of work."""
-SET_BYTES: Final = 1_024
-GROUP_BYTES: Final = 16
+SET_BYTES, GROUP_BYTES = 1_024, 16
 """Memory of a set of free devices, and for each of its groups."""
 
 

@@ -91,10 +91,8 @@ class PoolGrouping:
             several = self._shares and model.traits.multi
             if name in owned or not (several or used is None):
                 found.append(groups.gone())
-            elif several:
-                found.append(groups.device(model, used, shared=True))
             else:
-                found.append(groups.device(model, None, shared=False))
+                found.append(groups.device(model, used, shared=several))
         if self._linked:
             left = remaining_counters(self._pool, held)
             for linked in self._linked:
@@ -129,12 +127,8 @@ class PoolGroupings:
         budget.spend(2 * len(pool.names))
         self._note(pool)
         for name, (model, locality) in zip(pool.names, self._pools.of(seen, pool, budget).devices, strict=True):
-            if locality:
-                continue
-            if self._counters and model.traits.consumes:
-                consuming.append((name, model))
-            else:
-                plain.append((name, model))
+            if not locality:
+                (consuming if self._counters and model.traits.consumes else plain).append((name, model))
         linked = tuple(self._link(pool, consuming))
         return PoolGrouping(pool, tuple(plain), linked, self._groups, shares=self._shares)
 
