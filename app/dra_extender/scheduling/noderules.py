@@ -43,6 +43,8 @@ class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
     has: str = ""
 
 
+SURE: Final = frozenset(("cordoned", "node taint", "node selector", "node affinity", "pods", "cpu", "memory"))
+"""kube-scheduler always checks these: its configuration can ignore other resources."""
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 UNHEALTHY: Final = "node.kubernetes.io/"
 """The prefix of the taints that Kubernetes sets while a node cannot run more pods."""
@@ -369,6 +371,15 @@ class ResourcesInUse:
         if any(True for _ in wants.obstacles(node, *self.used(node.name, (wants.pod.metadata.uid,)))):
             return True
         return any(taint.effect == "PreferNoSchedule" and not wants.tolerates(taint) for taint in node.spec.taints)
+
+    def suits(self, node: Node, pods: Sequence[Wants], without: Collection[str]) -> bool:
+        """False when one of `SURE` keeps these pods from the node, once pods of the UIDs `without` are gone."""
+        used = self.used(node.name, without)
+        for index, wants in enumerate(pods):
+            used = together(used, (pods[index - 1].pod,)) if index else used
+            if any(each.rule in SURE for each in wants.obstacles(node, *used)):
+                return False
+        return True
 
     def used(self, node: str, without: Collection[str] = ()) -> Used:
         """By the pods on the node, those of these UIDs left out, in whose containers it is linear."""

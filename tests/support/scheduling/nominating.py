@@ -25,9 +25,11 @@ def wanting(name: str, priority: int = 0, *, count: int = 1, **spec: Any) -> Obj
     return [make_claim(f"of-{name}", count=count, pod=name), make_pod(name, f"of-{name}", priority=priority, **spec)]
 
 
-async def running(world: World, service: Service, node: str, name: str, priority: int = 0, *, count: int = 1) -> None:
+async def running(
+    world: World, service: Service, node: str, name: str, priority: int = 0, *, count: int = 1, **spec: Any
+) -> None:
     """A pod that has its devices on the node."""
-    world.add(*wanting(name, priority, count=count))
+    world.add(*wanting(name, priority, count=count, **spec))
     assert await service.bind(world.api.pod(name), node) == ""
     await world.settle(0.1)
 

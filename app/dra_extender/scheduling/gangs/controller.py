@@ -51,7 +51,7 @@ class Gangs:
         observer: Observer,
     ) -> None:
         self.plans = GangPlans(clock, config, observer, requeue.improved)
-        self._usage = usage
+        self.usage = usage
         self._requeue = requeue
         self._kept_by_others = kept_by_others
         self._paused: set[GroupKey] = set()
@@ -113,7 +113,7 @@ class Gangs:
         left_out = {*names, named}
         wants, others = Wants(pod), [node for name, node in nodes.items() if name not in left_out]
         view.decisions.budget.spend(len(nodes) // NODES_PER_UNIT + len(others) * wants.cost)
-        return [node.metadata.name for node in others if not self._usage.keeps_away(wants, node)]
+        return [node.metadata.name for node in others if not self.usage.keeps_away(wants, node)]
 
     def plan_for_bind(self, view: View, pod: Pod, node: str) -> tuple[GroupKey, GangDecision] | None:
         """The decision about a member that is to be bound to the node and has no plan; None for all other pods. Raises
@@ -131,7 +131,7 @@ class Gangs:
         beside = [*self.plans.kept_beside(gang.key, pod), *self._kept_by_others(pod)]
         return GangState(
             free=view.with_state(Overlay(view.cluster)).holding(beside),
-            used=self._usage.used,
+            used=self.usage.used,
             places=plan.places if plan is not None else {},
             answered=plan.answered if plan is not None else (),
             avoided={each.metadata.uid: self._avoided.get(each.metadata.uid, frozenset()) for each in gang.waiting},

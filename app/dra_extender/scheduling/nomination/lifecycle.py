@@ -6,7 +6,8 @@ Promises
   pod terminates, kube-scheduler does not clear the preemptor's nomination.
 - No further pod is evicted for a nominated pod while it waits for its victims. A victim that is not gone in time is
   stuck: this is reported, the nomination ends, and preemption no longer waits for that victim.
-- No victim is evicted once the pod fits without it, or has lost its place to a pod of higher priority.
+- No victim is evicted once the pod fits without it, has lost its place to a pod of higher priority, or cannot use its
+  node because of a rule that the service knows. After a nomination in vain, filter has to refuse the pod again.
 - A claim that no pod uses once its victims are gone is deallocated at once.
 - A nomination ends when its pod is bound or gone, has lost its place, or has waited for too long. Then pods that were
   refused because of it are requeued.
@@ -184,6 +185,7 @@ class Questions(msgspec.Struct, frozen=True):
             scheduler_names=self.handle.view.config.scheduler_names,
             violate_budgets=False,
             state_of=self.gangs.state,
+            usage=self.gangs.usage,
             budgets=BudgetsByNamespace(self.budgets),
             terminating=frozenset(chain.from_iterable(victims)),
             stuck=self.evictions.stuck,
@@ -278,9 +280,12 @@ class NominationLifecycle:
         waits = waits and not any(uid in binding for uid in nomination.by_pod)
         return waits and nomination.pod.metadata.uid in self._nominations and self._handle.leading()
 
+    def _suits(self, nomination: Nomination) -> bool:
+        return nomination.suits(self._view, self._questions.gangs.usage)
+
     async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
         for victim in sorted(victims, key=self._evictions.failed_before, reverse=True):
-            if self._is_current(nomination) and self._evictions.may_try(victim):
+            if self._is_current(nomination) and self._suits(nomination) and self._evictions.may_try(victim):
                 await self._evict(nomination, victim)
 
     async def _evict(self, nomination: Nomination, victim: Pod) -> None:
@@ -313,7 +318,7 @@ class NominationLifecycle:
             if await self._questions.placed(pod, tuple(dict.fromkeys(nomination.by_pod.values()))) is not None:
                 self.end(nomination, "fits")
                 return
-            if await self._questions.is_lost(nomination, pod):
+            if not self._suits(nomination) or await self._questions.is_lost(nomination, pod):
                 self.end(nomination, "lost")
                 return
         await self._evict_all(nomination, staying)
@@ -379,6 +384,10 @@ class NominationLifecycle:
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
         """End the nomination: nothing is kept for the pod any more."""
         self._nominations.drop(nomination.pod.metadata.uid)
+        if how in ("expired", "lost"):
+            gang = gang_with_devices(self._view, nomination.pod)
+            for pod in gang.waiting if gang is not None else (nomination.pod,):
+                self._preemptors.rest(pod.metadata.uid)
         self.records.ended(nomination)
         self._handle.observer.count(NOMINATIONS_ENDED, how)
         log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)

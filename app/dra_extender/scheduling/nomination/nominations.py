@@ -24,6 +24,7 @@ from dra_extender.api.groups import group_of
 from dra_extender.api.meta import format_time
 from dra_extender.api.resource import DeviceID, ResourceClaim
 from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.noderules import ResourcesInUse, Wants
 from dra_extender.scheduling.ports import Ports
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Pauses
@@ -71,6 +72,16 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
         """True for a nominated pod, and for every pod of its gang."""
         own = group_of(self.pod) if self.nodes else None
         return pod.metadata.uid in self.by_pod or (own is not None and own == group_of(pod))
+
+    def suits(self, view: View, usage: ResourcesInUse) -> bool:
+        """False when a rule of their nodes keeps its waiting pods away even once the victims are gone."""
+        by_node, leaving = dict[str, list[Wants]](), set(self.victims)
+        for uid, name in self.by_pod.items():
+            if (pod := view.pods.get(uid)) is not None and not pod.spec.node_name:
+                by_node.setdefault(name, []).append(Wants(pod))
+                leaving.add(uid)
+        nodes = ((view.cluster.nodes.get(name), wants) for name, wants in by_node.items())
+        return all(node is not None and usage.suits(node, wants, leaving) for node, wants in nodes)
 
     def promised(self) -> Iterator[tuple[str, bool]]:
         """The claims that are promised to the pod, as (UID, True when the claim is to be deallocated first)."""

@@ -1,9 +1,10 @@
 """Pods that may preempt: filter refused them on every node because devices are missing.
 
 Promises: preemption is evaluated for a new pod at once. It is evaluated again after a change that concerns the pod, but
-not within `again_seconds`, and after `again_most_seconds` in any case. An evaluation that one call could not finish
-goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited longer. Pods with the
-least recent lists of nodes are forgotten when all different lists together have more than `NODES` names.
+not within `again_seconds`, and after `again_most_seconds` in any case, unless the pod rests. An evaluation that one
+call could not finish goes on after `again_seconds`. Pods of higher priority come first, then pods that have waited
+longer. Pods with the least recent lists of nodes are forgotten when all different lists together have more than `NODES`
+names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NODES = 2_000_000
 
 
 class Preemptor(msgspec.Struct):
-    """A pod by UID, and the nodes where it lacks nothing but devices. `said`: the text of its last event."""
+    """A pod by UID, and the nodes where filter was asked and it lacks devices. `said`: the text of its last event."""
 
     uid: str
     names: frozenset[str]
@@ -76,11 +77,18 @@ class Preemptors:
                 self.drop(other.uid)
 
     def get(self, uid: str) -> Preemptor | None:
-        return self._known.get(uid)
+        known = self._known.get(uid)
+        return known if known is not None and known.names else None
 
     def drop(self, uid: str) -> None:
         """The pod fits, is bound, or is gone."""
         self._known.pop(uid, None)
+
+    def rest(self, uid: str) -> None:
+        """Do not evaluate preemption for the pod until filter refuses it again."""
+        known = self._known.get(uid)
+        if known is not None:
+            known.names, known.evaluator = frozenset(), None
 
     def avoid(self, uid: str, node: str, stuck: Sequence[str]) -> None:
         """The pod waited on the node in vain for these victims (UIDs)."""
@@ -93,8 +101,8 @@ class Preemptors:
         return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
 
     def _is_due(self, preemptor: Preemptor) -> bool:
-        if preemptor.considered < 0:
-            return True
+        if preemptor.considered < 0 or not preemptor.names:
+            return bool(preemptor.names)  # none: it rests
         age = self._clock.monotonic() - preemptor.at
         if age >= self._config.again_most_seconds:
             return True

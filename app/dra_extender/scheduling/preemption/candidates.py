@@ -25,6 +25,7 @@ from dra_extender.scheduling.feasibility import (
     node_statuses,
     try_allocate,
 )
+from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.preemption.budgets import violating
 from dra_extender.scheduling.preemption.preemptible import (
     PreemptibleClaim,
@@ -101,6 +102,15 @@ class Scanned(msgspec.Struct, frozen=True):
     candidates: tuple[Candidate, ...] = ()
     unknown: bool = False
     doubtful: bool = False
+
+
+def suited(view: View, terms: PreemptionTerms, names: Sequence[str]) -> Sequence[str]:
+    """The nodes from which no rule of the node keeps the preemptor. Raises TurnSpent and Deferred."""
+    if (usage := terms.usage) is None:
+        return names
+    wants, nodes, own = (Wants(terms.preemptor),), view.cluster.nodes, (terms.preemptor.metadata.uid,)
+    charge(view, len(names) * wants[0].cost)
+    return [name for name in names if name in nodes and usage.suits(nodes[name], wants, own)]
 
 
 def scan(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]) -> Scanned:

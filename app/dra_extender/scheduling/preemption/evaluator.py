@@ -25,7 +25,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
-from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without
+from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without, suited
 from dra_extender.scheduling.preemption.gangs import GangVictims, joint
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
 from dra_extender.scheduling.preemption.terms import (
@@ -79,6 +79,8 @@ class PreemptionEvaluator:
         self.unfinished = False
         """The answer is `UNKNOWN` because the call has reached its work."""
         self._nodes = tuple(dict.fromkeys(nodes))
+        self._suited: Sequence[str] | None = None
+        """The nodes for the pod of a gang."""
         self._position = 0
         self._chunk = CHUNK
         self._waits = ""
@@ -109,7 +111,8 @@ class PreemptionEvaluator:
             reason = prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error
             return NoPreemption("refused", reason)
         if gang is not None:
-            return self._gang_victims.search(view, joint(view, prefiltered, self.terms), self._nodes)
+            self._suited = suited(view, self.terms, self._nodes) if self._suited is None else self._suited
+            return self._gang_victims.search(view, joint(view, prefiltered, self.terms), self._suited)
         terms = self.terms.with_claims(prefiltered.order)
         fits = self._scan(view, prefiltered, terms)
         if fits:
@@ -133,7 +136,7 @@ class PreemptionEvaluator:
         while self._position < len(self._nodes):
             names = self._nodes[self._position : self._position + self._chunk]
             try:
-                found = scan(view, prefiltered, terms, names)
+                found = scan(view, prefiltered, terms, suited(view, terms, names))
                 if view.decisions.budget.unfinished:  # nodes are then refused that were not decided on
                     raise Deferred(SEARCHING)
             except (TurnSpent, Deferred):

@@ -32,7 +32,7 @@ from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.decision import GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_with_devices
 from dra_extender.scheduling.gangs.joint import Place
-from dra_extender.scheduling.preemption.candidates import pools_seen, without_claims
+from dra_extender.scheduling.preemption.candidates import pools_seen, suited, without_claims
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, preemptible_claims
 from dra_extender.scheduling.preemption.terms import (
     FITS,
@@ -107,6 +107,7 @@ def placed_without(
         if not isinstance(prefiltered, PreFilterState):
             return None
         decisions = joint(view, prefiltered, terms)
+        names = names if leaving else suited(view, terms, names)
         pools = pools_seen(view, names if leaving else ())
         gone = preemptible_claims(view, decisions.terms, pools).terminating
         places = decisions.places(names, gone)

@@ -28,6 +28,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     - `violate_budgets`: True, as in kube-scheduler: violate a budget when no other node and no other pod will do.
       False: never violate one, because the Eviction API would refuse.
     - `state_of`: what decisions about the gang of the preemptor have to know besides the view.
+    - `usage`: what the pods of a node use; None: the caller names only nodes that suit the preemptor.
 
     All sets hold UIDs. `terminating`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
     still there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the
@@ -39,6 +40,7 @@ class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_names: frozenset[str] = frozenset()
     violate_budgets: bool = True
     state_of: Callable[[View, Gang, Pod], GangState] = lambda view, *_: GangState(free=view, used=ResourcesInUse().used)
+    usage: ResourcesInUse | None = None
     budgets: BudgetsByNamespace = msgspec.field(default_factory=BudgetsByNamespace)
     terminating: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
