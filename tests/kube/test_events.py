@@ -11,7 +11,7 @@ from aiohttp import web
 
 from dra_extender.api.core import ObjectReference
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.events import PATIENCE, EventRecorder, Occurrence
+from dra_extender.kube.events import EventRecorder, Occurrence
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.marked import MARK, is_harmless
 
@@ -125,44 +125,6 @@ async def test_events_of_a_namespace_do_not_wait_for_those_of_another_and_are_no
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     assert [asked.json["metadata"]["namespace"] for asked in server.asked[:2]] == ["a", "b"]
-
-
-@pytest.mark.parametrize(("ends", "seconds"), [(True, 0.0), (False, PATIENCE)], ids=["bound", "binding for long"])
-async def test_events_wait_while_pods_are_bound_but_not_for_long(
-    server: ScriptedServer, client: KubeClient, ends: bool, seconds: float
-) -> None:
-    accept(server)
-    now, asked = 0.0, 0
-
-    def is_binding() -> bool:
-        nonlocal now, asked
-        asked += 1
-        now += seconds if asked == 10 else 0.0
-        assert server.asked == [] or asked > 10
-        return asked < 10 or not ends
-
-    recorder = EventRecorder(client, "i", rate=1000.0, clock=lambda: now)
-    recorder.record(TOLD)
-    sending = asyncio.create_task(recorder.run(is_binding))
-    while not recorder.sent:
-        await asyncio.sleep(0.001)
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
-    assert asked == 10
-
-
-async def test_a_warning_does_not_wait_while_pods_are_bound(server: ScriptedServer, client: KubeClient) -> None:
-    accept(server)
-    recorder = EventRecorder(client, "i", size=2, rate=1000.0)
-    for type_ in ("Warning", "Normal", "Warning", "Normal"):
-        recorder.record(msgspec.structs.replace(TOLD, note=f"{recorder.waiting}", type=type_))
-    sending = asyncio.create_task(recorder.run(lambda: True))
-    while not recorder.sent:
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
-    sending.cancel()
-    await asyncio.gather(sending, return_exceptions=True)
-    assert (recorder.sent, recorder.waiting) == (1, 1)
 
 
 async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(

@@ -2,9 +2,8 @@
 
 `EventRecorder` promises: `record` never waits and never fails; the same event on the same object again becomes one
 event with a count. Namespaces take turns. The queue is bounded: when it is full, the namespace with most events loses
-one, which is counted. The API server gets `rate` requests per second, and `BURST` more after a pause. Events that are
-no warnings wait for binds, but not for long. Events are advice: losing one never changes a decision. A note is
-printable, of at most 1 KiB.
+one, which is counted. The API server gets `rate` requests per second, and `BURST` more after a pause. Events are
+advice: losing one never changes a decision. A note is printable, of at most 1 KiB.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -36,7 +34,6 @@ _NOTE_BYTES = 1024
 RATE: Final = 50.0
 BURST: Final = 100
 """Requests per second and burst of kube-scheduler's client (clientConnection, Kubernetes 1.36)."""
-PATIENCE: Final = 10.0
 _SERIES_SECONDS = 360.0
 """An event repeated within this time is counted on the existing event; later ones are new events."""
 
@@ -98,7 +95,6 @@ class EventRecorder:
         self._instance = instance[:128]
         self._queue = FairQueue[Occurrence]()
         self._size = size
-        self._warnings = 0
         self._news = asyncio.Event()
         self._pause = 1.0 / rate
         self._clock = clock
@@ -110,33 +106,23 @@ class EventRecorder:
         namespace = occurrence.regarding.namespace
         if len(self._queue) >= self._size:
             self.dropped += 1
-            evicted = self._queue.evict_for(namespace, None)
-            if evicted is None:
+            if self._queue.evict_for(namespace, None) is None:
                 return
-            self._warnings -= evicted.type == "Warning"
         self._queue.put(namespace, None, occurrence)
-        self._warnings += occurrence.type == "Warning"
         self._news.set()
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def run(self, is_binding: Callable[[], bool] = lambda: False) -> None:
-        """Until cancelled: send the next one, then leave the API server in peace for a moment. While pods are bound and
-        no warning waits, nothing is sent, for at most `PATIENCE` seconds after the queue was empty.
-        """
-        due, latest = 0.0, self._clock() + PATIENCE
+    async def run(self) -> None:
+        """Until cancelled: send the next one, then leave the API server in peace for a moment."""
+        due = 0.0
         while True:
             while not len(self._queue):
                 self._news.clear()
                 await self._news.wait()
-                latest = self._clock() + PATIENCE
-            while is_binding() and not self._warnings and self._clock() < latest:
-                await asyncio.sleep(self._pause)
-            occurrence = self._queue.take()
-            self._warnings -= occurrence.type == "Warning"
-            await self.send(occurrence)
+            await self.send(self._queue.take())
             now = self._clock()
             due = max(due, now - BURST * self._pause) + self._pause
             await asyncio.sleep(max(0.0, due - now))
@@ -147,10 +133,12 @@ class EventRecorder:
         before = self._written.get(key)
         try:
             if before is not None and self._clock() - before.at < _SERIES_SECONDS:
-                with suppress(NotFoundError):
+                try:
                     await self._count(before)
                     self.sent += 1
                     return
+                except NotFoundError:
+                    pass
             self._written[key] = await self._create(occurrence)
             self.sent += 1
         except ApiError as problem:

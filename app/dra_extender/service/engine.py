@@ -158,7 +158,7 @@ class Engine:
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""
         yield self.watches.run()
-        yield self.events.run(lambda: self.extender.binds_in_progress > 0)
+        yield self.events.run()
         yield self._lead()
         yield self._warm_up()
         yield self._once_known(self.audit.run)

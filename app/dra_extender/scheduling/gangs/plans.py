@@ -90,7 +90,8 @@ class GangPlans:
 
     def answered(self, key: GroupKey, pod_uid: str, *, node: bool, sampled: bool) -> None:
         """A scheduler has a node for the member now if `node`; `sampled`: it asks about a part of the nodes only."""
-        if (plan := self._plans.get(key)) is not None:
+        plan = self._plans.get(key)
+        if plan is not None:
             plan.sampled = plan.sampled or sampled
             plan.answered |= {pod_uid} if node else set()
 
@@ -99,7 +100,8 @@ class GangPlans:
         return [place for plan in self._plans.values() if plan.sampled for place in plan.places.values()]
 
     def has(self, pod_uid: str, node: str) -> bool:
-        return (key := self._of(pod_uid)) is not None and self._plans[key].places[pod_uid].node == node
+        key = self._of(pod_uid)
+        return key is not None and self._plans[key].places[pod_uid].node == node
 
     def is_paused(self, key: GroupKey) -> bool:
         """True while the gang gets no plan, because its last one was in vain."""
