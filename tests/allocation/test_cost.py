@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dra_extender.allocation import selection
 from dra_extender.allocation.budget import CountingBudget
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
@@ -26,10 +27,11 @@ from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
 from dra_extender.allocation.state import SearchState
 from dra_extender.api.resource import MAX_NAMES
+from dra_extender.cel.library.network import Ip
 from dra_extender.devices.inventory import node_view
 from dra_extender.limits import TOLERATIONS_OF_REQUEST
 from tests.support.allocation.costs import LINES_PER_UNIT, QUESTIONS, cost
-from tests.support.allocation.grammar import expensive
+from tests.support.allocation.grammar import costly, expensive
 from tests.support.allocation.scenarios import (
     ask,
     claim,
@@ -77,6 +79,19 @@ def test_a_bound_that_charges_a_sixth_of_its_work_is_found(monkeypatch: pytest.M
     charged = Bounds._cost
     monkeypatch.setattr(Bounds, "_cost", lambda bounds, members: charged(bounds, members) // 6)
     assert excessive()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_addresses_with_one_hash_and_answers_that_are_lost_are_found(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = scenario([resource_slice([device("d")])], [claim(request("r", 1, costly(Random(seed))))])
+    assert (found := cost(case, QUESTIONS["allocate"])) and found.excess < 1
+    monkeypatch.setattr(Ip, "identity", property(lambda ip: ip.address))
+    monkeypatch.setattr(
+        selection, "_suitability", lambda model, filter, budget: selection._evaluated(model, filter, budget, {})
+    )
+    assert (found := cost(case, QUESTIONS["allocate"])) and found.excess > 1
 
 
 def test_comparing_taints_with_tolerations_is_charged() -> None:

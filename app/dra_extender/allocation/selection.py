@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
+from dra_extender.allocation.budget import UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.capacity import AmountError, Consumed, consumed
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.requests import DeviceFilter
@@ -156,22 +156,37 @@ def _signatures(filter: DeviceFilter) -> AttributeSignatures | None:
 
 
 def _suitability(model: DeviceModel, filter: DeviceFilter, budget: WorkBudget) -> Suitability:
+    """The later turns of a call do not evaluate the same selectors again: `answers` of selectors are by place."""
+    place = filter.key, model
+    answers: dict[int, bool | str] = budget.found.pop(place, {})
+    try:
+        return _evaluated(model, filter, budget, answers)
+    except TurnSpent:
+        budget.found[place] = answers
+        raise
+
+
+def _evaluated(
+    model: DeviceModel, filter: DeviceFilter, budget: WorkBudget, answers: dict[int, bool | str]
+) -> Suitability:
     features = filter.features
     traits = model.traits
     off = bool(traits.binding_conditions) and not features.binding_conditions
     selectors: tuple[FilterSelector, ...]
     selectors = filter.compiled if filter.compiled is not None else filter_selectors(filter, budget)
     waiting = ""
-    for selector in selectors:
+    for number, selector in enumerate(selectors):
         if off and selector.source != "class":
             continue  # the class is asked, so that a device of another class is not reported for this one
         try:
-            answer = selector.matches(filter, device_view(model, features), budget)
+            if number not in answers:
+                answers[number] = selector.matches(filter, device_view(model, features), budget)
         except Deferred as deferred:
             waiting = str(deferred)
             continue
         if waiting:
             continue  # the loop goes on only to defer the requests for the other selectors
+        answer = answers[number]
         if answer is False:
             return _NOT_SELECTED["class" if selector.source == "class" else "selector"]
         if answer is not True and not off:

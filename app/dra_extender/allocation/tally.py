@@ -237,10 +237,13 @@ def _clauses_of(
             except CelCompileError:
                 continue
             excluded = failed = 0
+            known: dict[DeviceView, bool | None] = budget.found.setdefault((clause_tallies, text), {})
             for view, count in views:
-                answer = matches(program, text, filter, view, budget)
-                excluded += count if answer is False else 0
-                failed += count if isinstance(answer, str) else 0
+                if view not in known:  # by an earlier turn of the call
+                    answer = matches(program, text, filter, view, budget)
+                    known[view] = None if isinstance(answer, str) else answer
+                excluded += count if known[view] is False else 0
+                failed += count if known[view] is None else 0
             if excluded or failed:
                 reads, values = ("", ()) if isinstance(program, CompileReply) else _read(program.reads, views)
                 yield ClauseTally(source, index, number, text, excluded, failed, reads, values)

@@ -99,4 +99,19 @@ def _ask(dice: Random, kind: str, shared: bool) -> Json:
     if kind == "any" and dice.random() < 0.05:
         return ask(None, **fields)
     selector = f"{A}.index % {dice.choice((2, 3))} == 0" if kind in ("picky", "any") and dice.random() < 0.5 else ""
+    if not selector and dice.random() < 0.02:
+        selector = costly(dice)
     return ask(count, selector, **fields)
+
+
+def costly(dice: Random) -> str:
+    """A true selector of 2,700 to 4,500 units of work. Perhaps it looks for an address among others; as integers these
+    differ by multiples of 2^61 - 1.
+    """
+    if dice.random() < 0.5:
+        return f"lists.range({dice.randrange(900, 1_400)}).all(x, x >= 0)"
+    start, wanted, *others = (
+        f"ip('::{part:x}:0:0:0:{2**14 - 8 * part:x}')" for part in range(1, dice.randrange(150, 170))
+    )
+    entries = ", ".join(f"{address}: 1" for address in (start, *others))
+    return f"cel.bind(m, {{{entries}}}, cel.bind(q, {wanted}, lists.range(800).all(x, !(q in m))))"
