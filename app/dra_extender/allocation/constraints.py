@@ -103,24 +103,20 @@ class AttributeTable:
 
 
 def attribute_table(view: NodeView, name: str, lists: bool) -> AttributeTable:
-    """The table of an attribute; the view keeps it unless it has many values."""
+    """The table of an attribute; the view keeps it unless it has many values or none: claims may name any attribute."""
     key = "attribute", name, lists
     found: AttributeTable | None = view.memo.get(key)
     if found is None:
         found = AttributeTable(tokens_of(device.model, name, lists) for device in view.devices)
-        if len(found.groups) <= MOST_GROUPS:
+        if found.present and len(found.groups) <= MOST_GROUPS:
             view.remember(key, found)
     return found
 
 
 def tokens_of(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] | None:
     """None when the device does not have the attribute, nothing when its type is unknown."""
-    key = "attribute", name, lists
-    if key not in model.memo:
-        attribute = model.traits.attribute(name)
-        return model.remember(key, None if attribute is None else split(attribute.value, lists))
-    found: tuple[Token, ...] | None = model.memo[key]
-    return found
+    attribute = model.traits.attribute(name)
+    return None if attribute is None else split(attribute.value, lists)
 
 
 def having(view: NodeView, values: Values, lists: bool) -> int:

@@ -113,7 +113,9 @@ class DeviceSignatures:
         )
         if not any(selected or failure for _, selected, _, failure in suitabilities):
             return NOT_SELECTED
-        attributes = tuple(model.traits.attribute(name) for name in reads.attributes)
+        attributes = tuple(
+            [(name, value) for name in reads.attributes if (value := model.traits.attribute(name)) is not None]
+        )
         content = suitabilities, attributes, model if reads.exact else model.bare
         number = self._numbers.get(content)
         if number is None:
