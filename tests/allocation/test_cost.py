@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation import selection
 from dra_extender.allocation.budget import CountingBudget
+from dra_extender.allocation.cache.equivalence import DeviceSignatures, node_reads
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import OpenRequest
@@ -25,6 +26,7 @@ from dra_extender.allocation.requests import (
 )
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.allocation.selection import suitability
+from dra_extender.allocation.signatures import reads_of
 from dra_extender.allocation.state import SearchState
 from dra_extender.allocation.task import AllocationTask
 from dra_extender.api.resource import MAX_NAMES
@@ -145,6 +147,21 @@ def test_making_tolerations_and_requested_capacity_ready_is_charged() -> None:
     capacity = {"requests": {f"c{number}": "1" for number in range(MAX_NAMES)}}
     assert units(tolerations=tolerations) - units() == TOLERATIONS_OF_REQUEST
     assert units(capacity=capacity) - units() == MAX_NAMES
+
+
+def test_looking_up_the_answers_of_many_filters_is_charged() -> None:
+    """256 filters whose answers are known by signature: 8 turns of 10,000 units took 0.2 s each."""
+    asked = claim(*(first_available(f"r{r}", *(ask(1, f"{r * 8 + a} >= 0") for a in range(8))) for r in range(8)))
+    case = Scenario(scenario([resource_slice([device(f"d{i}", {"index": i}) for i in range(8)])], [asked]))
+    prepared = prepare(case.claims, case.classes, case.features)
+    assert not isinstance(prepared, Failure)
+    reads = node_reads(prepared)
+    reads_of(reads.filters, ())
+    signatures, budget = DeviceSignatures(reads), CountingBudget()
+    first, *others = (each.model for each in node_view(case.node, case.slices, case.rules, case.features).devices)
+    signatures.of(first)
+    found = lines(lambda: [signatures.of(each, budget) for each in others], 10**6, "allocation", "allocation/cache")
+    assert found <= LINES_PER_UNIT * budget.used
 
 
 def test_names_of_constraints_that_no_device_has_are_not_remembered_for_each_device_and_node() -> None:

@@ -34,8 +34,6 @@ from dra_extender.devices.pools import Pool
 REMEMBERED: Final = 50_000
 """How many parts of keys, and signatures of devices, are remembered. A forgotten number is never given again."""
 
-FILTERS_PER_UNIT: Final = 4
-"""The answers of filters are charged when they are computed."""
 DEVICES_PER_UNIT: Final = 16
 
 NOTHING: Final = 0
@@ -106,11 +104,11 @@ class DeviceSignatures:
 
     def _number(self, model: DeviceModel, budget: WorkBudget) -> int:
         reads = self._reads
-        budget.spend(2 + len(reads.filters) // FILTERS_PER_UNIT)
         suitabilities = tuple(
             (found.lost, found.selected, found.takes, found.failure is not None)
             for found in (suitability(model, filter, budget) for filter in reads.filters)
         )
+        budget.spend(2 * len(reads.filters))  # for the look-ups: a turn that ends before has kept the answers
         if not any(selected or failure for _, selected, _, failure in suitabilities):
             return NOT_SELECTED
         attributes = tuple(
