@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final
 
 from dra_extender.cel.cost import Constant, Cost
@@ -11,7 +10,7 @@ from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
 from dra_extender.cel.syntax import Call, Expr, Literal
-from dra_extender.cel.values import Map, UInt, check_hashable, double_key, type_name
+from dra_extender.cel.values import Map, UInt, check_hashable, plain_key, type_name
 from dra_extender.cel.work import MANY, Meter, length
 
 BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
@@ -163,12 +162,8 @@ def members(node: Call) -> frozenset[tuple[type, Any]] | None:
     for element in literal.value:
         if element.__class__ not in (bool, int, UInt, float, str):
             return None
-        found |= {(kind, _member(kind(element))) for kind in (element.__class__, *_numeric_twins(element))}
+        found |= {(kind, plain_key(kind(element))) for kind in (element.__class__, *_numeric_twins(element))}
     return frozenset(found)
-
-
-def _member(value: Any) -> Hashable:
-    return double_key(value) if value.__class__ is float else value
 
 
 def _numeric_twins(element: Any) -> tuple[type, ...]:
@@ -200,6 +195,6 @@ def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Eva
         if value.__class__ in (list, dict, Map) or not value.__hash__:
             return False
         check_hashable(value)
-        return (value.__class__, _member(value)) in constants
+        return (value.__class__, plain_key(value)) in constants
 
     return evaluate

@@ -188,10 +188,8 @@ def map_key(value: Any) -> Key:
     kind = value.__class__
     if kind is str or kind is int:
         return value
-    if kind is bool or kind is UInt or value is None:
-        return OtherKey(value, (kind, value))
-    if kind is float:
-        return OtherKey(value, (kind, double_key(value)))
+    if kind is bool or kind is float or kind is UInt or value is None:
+        return OtherKey(value, (kind, plain_key(value)))
     check_hashable(value)
     if kind is Duration or kind is Timestamp:
         return OtherKey(value, (kind, hex(value.nanos)))
@@ -200,9 +198,9 @@ def map_key(value: Any) -> Key:
     return OtherKey(value, (kind, value.identity if isinstance(value, Opaque) else id(value)))
 
 
-def double_key(value: float) -> Hashable:
-    """Equal for equal doubles."""
-    return repr(value + 0.0) if value == value else value
+def plain_key(value: Any) -> Hashable:
+    """Equal for equal values of one type: a double as its text."""
+    return repr(value + 0.0) if value.__class__ is float and value == value else value
 
 
 def key_value(key: Key) -> Any:
