@@ -185,6 +185,12 @@ class TestHolds:
         assert ledger.held("uid-a") is None
         assert set(ledger.in_use(POOL)) == {"d0"}, "nothing of a refused hold stays"
 
+    def test_a_device_that_others_share_gets_no_owner(self, ledger: Ledger, claim: ResourceClaim) -> None:
+        ledger.observe(make_claim("b", 2, ["gpu/node-1/d0#s1"]), watched=True)
+        with pytest.raises(HeldError, match="gpu/node-1/d0 is in use by claim uid-b"):
+            ledger.hold(claim, make_allocation("gpu/node-1/d0"), owner="pod-1")
+        ledger.hold(claim, make_allocation("gpu/node-1/d0#s2"), owner="pod-1")
+
     def test_a_share_that_exists_is_refused(self, ledger: Ledger, claim: ResourceClaim) -> None:
         ledger.observe(make_claim("b", 2, ["gpu/node-1/d0#s1"]), watched=True)
         with pytest.raises(HeldError, match="share s1"):

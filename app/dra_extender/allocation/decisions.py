@@ -365,4 +365,10 @@ class Decisions:
         return self._cluster.ledger.revision(pool.id)
 
     def _held(self, view: NodeView) -> dict[PoolID, PoolHoldings]:
-        return {pool.id: held for pool in view.pools if (held := self._overlay.holdings(pool.id))}
+        """A device with shares that is not shareable any more counts as owned; the allocator would hand it out."""
+        found = {pool.id: held for pool in view.pools if (held := self._overlay.holdings(pool.id))}
+        for pool, held in [item for item in found.items() if item[1].shared]:
+            bits = {name: view.bits.get((*pool, name)) for name in held.shared}
+            if lost := {name for name, bit in bits.items() if bit is not None and not view.multi >> bit & 1}:
+                found[pool] = PoolHoldings(held.owned | lost, held.shared)
+        return found

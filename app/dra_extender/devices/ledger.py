@@ -249,15 +249,13 @@ class Ledger:
         return record.hold
 
     def _refuse_taken(self, claim: str, device: DeviceID, share: str | None) -> None:
-        """An owned device is taken for everybody. Whether shares leave room is the allocator's decision, made just
-        before.
-        """
+        """Whether shares leave room for another share is the allocator's decision, made just before."""
         every = self._usage.device((*device[:2], EVERY_DEVICE))
         use = self._usage.device(device) if every is None else every
         if use is None:
             return
-        if use.owners:
-            raise HeldError(claim, f"device {'/'.join(device)} is in use by claim {min(use.owners)}", device)
+        if users := use.owners or {uid for uid, _ in (use.shares if share is None else ())}:
+            raise HeldError(claim, f"device {'/'.join(device)} is in use by claim {min(users)}", device)
         if share is not None and share in use.share_ids:
             raise HeldError(claim, f"share {share} of device {'/'.join(device)} exists already", device)
 
