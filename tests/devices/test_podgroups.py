@@ -45,6 +45,11 @@ def test_a_new_a_changed_and_a_removed_group_requeue_refused_pods(cluster: Clust
     assert not drop(cluster, group(3))
 
 
+def test_a_group_that_is_made_anew_while_the_watch_is_down_requeues_them(cluster: Cluster) -> None:
+    put(cluster, group(2))
+    assert put(cluster, group(2, "5", uid="another"))
+
+
 def test_a_write_of_its_status_or_labels_does_not(cluster: Cluster) -> None:
     put(cluster, group(2))
     assert not put(cluster, group(2, "2", labels={"a": "b"}))

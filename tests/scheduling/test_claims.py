@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,8 +11,11 @@ import pytest
 from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
+from dra_extender.api.events import Applied
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.scheduling import PodGroup
+from dra_extender.devices.cluster import Cluster
 from dra_extender.limits import CLAIMS_OF_POD, REQUESTS_OF_POD
 from dra_extender.scheduling.claims import (
     TOO_LARGE,
@@ -41,6 +44,13 @@ def pod_with(*entries: Json, statuses: list[Json] | None = None, group: str = ""
     return convert(Pod, {**POD, "spec": spec, "status": {"resourceClaimStatuses": statuses or []}})
 
 
+def cluster_with(features: FeatureGates | None = None, *objects: Any) -> Cluster:
+    cluster = Cluster(features or FeatureGates())
+    for item in objects:
+        cluster.apply(Applied(item))
+    return cluster
+
+
 def claim_with(name: str, requests: Sequence[Json] = (), **metadata: Any) -> ResourceClaim:
     meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}
     return convert(ResourceClaim, {"metadata": meta, "spec": {"devices": {"requests": list(requests)}}})
@@ -48,7 +58,7 @@ def claim_with(name: str, requests: Sequence[Json] = (), **metadata: Any) -> Res
 
 def find_in(pod: Pod, *claims: ResourceClaim, features: FeatureGates | None = None) -> Any:
     known = {(claim.metadata.namespace, claim.metadata.name): claim for claim in claims}
-    return resolve_claims(pod, lambda namespace, name: known.get((namespace, name)), features or FeatureGates())
+    return resolve_claims(pod, lambda namespace, name: known.get((namespace, name)), cluster_with(features))
 
 
 NAMED = {"name": "e", "resourceClaimName": "c"}
@@ -130,19 +140,19 @@ def test_a_claim_of_the_pods_group_is_accepted_and_reserved_for_the_group() -> N
     claim = claim_with("c", ownerReferences=[GROUP])
     pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="g")
     assert find_in(pod, claim, features=GROUPS) == (claim,)
-    assert consumer(claim, pod, GROUPS).uid == "group-uid"
-    assert consumer(claim, pod, GROUPS).api_group == "scheduling.k8s.io"
+    assert consumer(claim, pod, cluster_with(GROUPS)).uid == "group-uid"
+    assert consumer(claim, pod, cluster_with(GROUPS)).api_group == "scheduling.k8s.io"
     assert isinstance(find_in(pod, claim), Unschedulable)
-    assert consumer(claim, pod, FeatureGates()).uid == "pod-uid"
+    assert consumer(claim, pod, cluster_with()).uid == "pod-uid"
 
 
 def test_a_claim_that_is_reserved_for_the_pods_group_stays_so() -> None:
     reserved = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
     claim = convert(ResourceClaim, {"metadata": {"name": "c"}, "status": {"reservedFor": [reserved]}})
-    assert consumer(claim, pod_with(NAMED, group="g"), GROUPS).uid == "group-uid"
-    assert consumer(claim, pod_with(NAMED, group="other"), GROUPS).uid == "pod-uid"
-    assert consumer(claim, pod_with(NAMED), GROUPS).uid == "pod-uid"
-    assert consumer(claim, pod_with(NAMED, group="g"), FeatureGates()).uid == "pod-uid"
+    assert consumer(claim, pod_with(NAMED, group="g"), cluster_with(GROUPS)).uid == "group-uid"
+    assert consumer(claim, pod_with(NAMED, group="other"), cluster_with(GROUPS)).uid == "pod-uid"
+    assert consumer(claim, pod_with(NAMED), cluster_with(GROUPS)).uid == "pod-uid"
+    assert consumer(claim, pod_with(NAMED, group="g"), cluster_with()).uid == "pod-uid"
 
 
 def test_a_claim_of_another_group_is_refused() -> None:
@@ -150,9 +160,23 @@ def test_a_claim_of_another_group_is_refused() -> None:
     assert isinstance(find_in(pod, claim_with("c", ownerReferences=[GROUP]), features=GROUPS), Unschedulable)
 
 
+@pytest.mark.parametrize(("uid", "is_its_own"), [("group-uid", True), ("later-uid", False), ("", True)])
+def test_what_an_earlier_group_of_the_name_has_left_is_not_the_pods(uid: str, is_its_own: bool) -> None:
+    """Without a UID the group is not known: then names are compared, as Kubernetes does."""
+    known = [convert(PodGroup, {"metadata": {"name": "g", "namespace": "ns", "uid": uid}})] if uid else []
+    cluster = cluster_with(GROUPS, *known)
+    reserved = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
+    owned, named = claim_with("c", ownerReferences=[GROUP]), claim_with("c")
+    named = msgspec.structs.replace(named, status=convert(ResourceClaimStatus, {"reservedFor": [reserved]}))
+    pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="g")
+    assert (resolve_claims(pod, lambda *_: owned, cluster) == (owned,)) is is_its_own
+    users = [consumer(claim, pod_with(NAMED, group="g"), cluster) for claim in (owned, named)]
+    assert [user.uid for user in users] == ["group-uid" if is_its_own else "pod-uid"] * 2
+
+
 # --- examining --------------------------------------------------------------------------------------------------------
 
-CLASSES: Mapping[str, DeviceClass] = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}})}
+CLASSES = (convert(DeviceClass, {"metadata": {"name": "gpu"}}),)
 PREFERRED: Json = {
     "name": "r",
     "firstAvailable": [{"name": "a", "deviceClassName": "gpu"}, {"name": "b", "deviceClassName": "none"}],
@@ -174,8 +198,7 @@ def examined(claim: ResourceClaim, *, busy: bool = False, features: FeatureGates
         [claim],
         pod_with(NAMED),
         in_flight=lambda _: busy,
-        classes=CLASSES,
-        features=features or FeatureGates(),
+        cluster=cluster_with(features, *CLASSES),
     )
 
 

@@ -216,6 +216,60 @@ async def test_a_claim_of_a_group_that_is_allocated_where_none_of_its_pods_fits_
     assert (world.api.claim("c").allocation is not None) == kept
 
 
+def made_anew(uid: str = "uid-g2") -> PodGroup:
+    return PodGroup(ObjectMeta(name="g", namespace="default", uid=uid))
+
+
+def left_by_the_group(claim: ResourceClaim) -> ResourceClaim:
+    """The claim, allocated and reserved for the group."""
+    user = ResourceClaimConsumerReference(api_group=POD_GROUP_API, resource="podgroups", name="g", uid="uid-g")
+    protected = replace(claim.metadata, finalizers=(FINALIZER,))
+    return replace(claim, metadata=protected, status=replace(make_allocated("c").status, reserved_for=(user,)))
+
+
+@pytest.mark.parametrize("claim", [make_claim("c"), group_claim("c")])
+async def test_a_pod_keeps_its_device_when_the_reservation_of_an_earlier_group_of_the_name_goes(
+    claim: ResourceClaim, world: World
+) -> None:
+    """kube-controller-manager takes back what is reserved for a group that was replaced."""
+    service = replica(world)
+    world.add(*one_device(), made_anew(), left_by_the_group(claim), make_claim("d"))
+    world.add(make_pod("p", "c", **GROUP), make_pod("q", "d"))
+    await world.settle(1.0)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    world.api.clean_up()
+    await world.settle(1.0)
+    assert world.api.claim("c").allocation is not None
+    assert (await service.filter(world.api.pod("q"))).NodeNames == []
+
+
+async def test_a_pod_whose_group_is_made_anew_during_its_bind_is_bound_with_a_reservation_that_stays(
+    world: World,
+) -> None:
+    service = replica(world)
+    world.add(*one_device(), left_by_the_group(make_claim("c")), make_pod("p", "c", **GROUP))
+    world.api.hooks["annotate"] = lambda: world.add(made_anew())
+    await world.settle(1.0)
+    assert "deallocated elsewhere" in await service.bind(world.api.pod("p"), "n1")
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    world.api.clean_up()
+    assert [user.uid for user in world.api.claim("c").status.reserved_for] == ["uid-p"]
+
+
+async def test_a_replica_that_still_knows_an_earlier_group_binds_and_releases_nothing_in_vain(world: World) -> None:
+    pods = [make_pod(name, "c", **GROUP) for name in ("p", "q")]
+    world.add(*one_device(), make_node("n2"), made_anew("uid-g"), left_by_the_group(make_claim("c")), *pods)
+    service = replica(world)
+    service.start()
+    await world.settle(1.0)
+    assert await service.bind(world.api.pod("q"), "n1") == ""
+    service.cluster.apply(Applied(made_anew("uid-g0")))
+    await refused(world, service, 1800.0)
+    assert world.api.claim("c").reserved_for("uid-g")
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert [user.uid for user in world.api.claim("c").status.reserved_for] == ["uid-g", "uid-p"]
+
+
 async def test_a_claim_of_a_group_stays_when_its_last_known_pod_is_gone(world: World) -> None:
     """Nothing shows then whether the watch has shown all pods of the group."""
     service = await leftover(world)

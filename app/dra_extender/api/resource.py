@@ -354,19 +354,17 @@ class ResourceClaim(Object, frozen=True, gc=False):
         """True when the consumer with this UID is in status.reservedFor."""
         return any(consumer.uid == uid for consumer in self.status.reserved_for)
 
-    def owned_by_group(self, name: str) -> bool:
-        """True when the claim was made for the PodGroup of this name."""
-        owner = self.metadata.controller
-        return (
-            owner is not None
-            and (owner.kind, owner.name) == ("PodGroup", name)
-            and owner.api_version.partition("/")[0] == POD_GROUP_API
-        )
+    def owned_by_group(self, name: str, uid: str = "") -> bool:
+        """True when the claim was made for the PodGroup of this name, and of this UID if it is known."""
+        owner, wanted = self.metadata.controller, ("PodGroup", name, POD_GROUP_API)
+        if owner is None or uid not in ("", owner.uid):
+            return False
+        return (owner.kind, owner.name, owner.api_version.partition("/")[0]) == wanted
 
-    def reserved_for_group(self, name: str) -> ResourceClaimConsumerReference | None:
-        """The entry of status.reservedFor for the PodGroup of this name: its pods do not know its UID."""
+    def reserved_for_group(self, name: str, uid: str = "") -> ResourceClaimConsumerReference | None:
+        """The entry of status.reservedFor for the PodGroup of this name, and of this UID if it is known."""
         wanted = (POD_GROUP_API, "podgroups", name)
-        reserved = self.status.reserved_for
+        reserved = (entry for entry in self.status.reserved_for if not uid or entry.uid == uid)
         return next((entry for entry in reserved if (entry.api_group, entry.resource, entry.name) == wanted), None)
 
 

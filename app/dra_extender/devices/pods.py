@@ -4,8 +4,8 @@ Promises: the newest version of a pod wins. A late reply does not bring back a d
 objects, remember the last `most` deletions: thousands of small objects that outlive the claims around them would keep
 the process from returning the memory of these claims.
 
-`PodGroups.put` and `drop` are true when members may fit now: the group is new or gone, or its spec or annotations have
-changed. kube-scheduler writes the status after every attempt: that does not cause another one.
+`PodGroups.put` and `drop` are true when members may fit now: the group is new, made anew or gone, or its spec or
+annotations have changed. kube-scheduler writes the status after every attempt: that does not cause another one.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ class PodGroups:
     def put(self, group: PodGroup) -> bool:
         key, meta = (group.api_group, group.metadata.key), group.metadata
         before, self._groups[key] = self._groups.get(key), group
-        return before is None or (before.spec, before.metadata.annotations) != (group.spec, meta.annotations)
+        told = (meta.uid, group.spec, meta.annotations)
+        return before is None or (before.metadata.uid, before.spec, before.metadata.annotations) != told
 
     def drop(self, api_group: str, key: str) -> bool:
         return self._groups.pop((api_group, key), None) is not None

@@ -11,23 +11,22 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
 
 from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
-from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import (
     MAX_CONSUMERS,
     POD_GROUP_API,
-    DeviceClass,
     DeviceRequest,
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from dra_extender.devices.readonly import ReadOnlyLedger
+from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.limits import CLAIMS_OF_POD, REQUESTS_OF_POD
 
 ADOPTED: Final = "dra-extender.dev/adopted"
@@ -74,9 +73,8 @@ def known_claims(pod: Pod, store: ReadOnlyLedger) -> list[ResourceClaim]:
     """The claims that the pod names or owns, each once, as far as they are known: also that for extended resources."""
     namespace, uid = pod.metadata.namespace, pod.metadata.uid
     named = (store.get(namespace, name) for name in claim_names(pod))
-    claims = {claim.metadata.uid: claim for claim in named if claim is not None}
     owned = (claim for claim in store.owned_by(uid) if claim.metadata.namespace == namespace)
-    return list((claims | {claim.metadata.uid: claim for claim in owned}).values())
+    return list({claim.metadata.uid: claim for claim in (*named, *owned) if claim is not None}.values())
 
 
 def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
@@ -99,20 +97,21 @@ def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
     return names
 
 
-def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Unschedulable:
+def resolve_claims(pod: Pod, lookup: Lookup, cluster: ReadOnlyCluster) -> tuple[ResourceClaim, ...] | Unschedulable:
     """The pod's claims, each once."""
     if len(pod.spec.resource_claims) > CLAIMS_OF_POD:
         return Unschedulable(TOO_MANY)
     names = _named(pod)
     if isinstance(names, Unschedulable):
         return names
-    namespace = pod.metadata.namespace
+    namespace, group = pod.metadata.namespace, _group(pod, cluster)
     claims: dict[str, ResourceClaim] = {}
     refusal = ""
     behind = False
     terminating: list[ResourceClaim] = []
     for name, owned in names:
         claim = lookup(namespace, name)
+        owner = claim.metadata.controller if claim is not None else None
         if claim is None:
             behind = True
             refusal = refusal or f'could not find ResourceClaim "{namespace}/{name}"'
@@ -120,7 +119,7 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
             refusal = refusal or f'resourceclaim "{name}" is being deleted'
             if claim.allocation is not None:
                 terminating.append(claim)
-        elif owned and not _owned_by(claim, pod, features):
+        elif owned and not claim.owned_by_group(*group) and (owner is None or owner.uid != pod.metadata.uid):
             refusal = refusal or (
                 f"ResourceClaim {claim.metadata.key} was not created for Pod {pod.metadata.key} (Pod is not owner)"
             )
@@ -128,11 +127,8 @@ def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[Re
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
         return Unschedulable(refusal, behind=behind, terminating=tuple(terminating))
-    requests = 0
-    for claim in claims.values():
-        requests += requests_in(claim)
-        if requests > REQUESTS_OF_POD:
-            return Unschedulable(TOO_LARGE)
+    if any(requests > REQUESTS_OF_POD for requests in accumulate(map(requests_in, claims.values()))):
+        return Unschedulable(TOO_LARGE)
     return tuple(claims.values())
 
 
@@ -142,38 +138,31 @@ def requests_in(claim: ResourceClaim) -> int:
     return len(requests) + sum(len(request.first_available) for request in requests)
 
 
-def _owned_by(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> bool:
-    owner = claim.metadata.controller
-    group = _group(pod, features)
-    return (owner is not None and owner.uid == pod.metadata.uid) or (group != "" and claim.owned_by_group(group))
+def _group(pod: Pod, cluster: ReadOnlyCluster) -> tuple[str, str]:
+    """The name of the group whose claims the pod may use, and its UID if known: an earlier group is another one."""
+    name = pod.group_name if cluster.features.DRAWorkloadResourceClaims else ""
+    group = cluster.pod_groups.get(POD_GROUP_API, pod.metadata.namespace, name) if name else None
+    return name, group.metadata.uid if group is not None else ""
 
 
-def _group(pod: Pod, features: FeatureGates) -> str:
-    """The name of the group whose claims the pod may use."""
-    return pod.group_name if features.DRAWorkloadResourceClaims else ""
-
-
-def consumer(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> ResourceClaimConsumerReference:
+def consumer(claim: ResourceClaim, pod: Pod, cluster: ReadOnlyCluster) -> ResourceClaimConsumerReference:
     """The consumer that the claim is reserved for when the pod uses it: the pod, or the pod's group if the claim was
     made for the group or is reserved for it already.
     """
-    group, owner = _group(pod, features), claim.metadata.controller
-    if group and (reserved := claim.reserved_for_group(group)) is not None:
+    group, owner = _group(pod, cluster), claim.metadata.controller
+    if (reserved := claim.reserved_for_group(*group)) is not None:
         return reserved
-    if group and owner is not None and claim.owned_by_group(group):
-        return ResourceClaimConsumerReference(
-            api_group=POD_GROUP_API, resource="podgroups", name=owner.name, uid=owner.uid
-        )
-    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    if owner is not None and claim.owned_by_group(*group):
+        return ResourceClaimConsumerReference("podgroups", owner.name, owner.uid, POD_GROUP_API)
+    return ResourceClaimConsumerReference("pods", pod.metadata.name, pod.metadata.uid)
 
 
 def examine(
     claims: Sequence[ResourceClaim],
     pod: Pod,
     *,
+    cluster: ReadOnlyCluster,
     in_flight: Callable[[ResourceClaim], bool],
-    classes: Mapping[str, DeviceClass],
-    features: FeatureGates,
 ) -> PodClaims | Unschedulable | Failure:
     """The claims, allocated and pending; or why no decision on them is possible. `in_flight`: the claim is being
     allocated or deallocated.
@@ -183,17 +172,15 @@ def examine(
             found: Unschedulable | Failure | None = Unschedulable(in_flight_reason(claim), awaiting=claim.metadata.uid)
         elif claim.allocation is not None:
             full = len(claim.status.reserved_for) >= MAX_CONSUMERS
-            joins = full and not claim.reserved_for(consumer(claim, pod, features).uid)
+            joins = full and not claim.reserved_for(consumer(claim, pod, cluster).uid)
             found = Unschedulable(full_reason(claim)) if joins else None
         else:
-            unusable = (_unusable(claim, each, classes, features) for each in claim.spec.devices.requests)
+            unusable = (_unusable(claim, each, cluster) for each in claim.spec.devices.requests)
             found = next((each for each in unusable if each is not None), None)
         if found is not None:
             return found
-    return PodClaims(
-        allocated=tuple(claim for claim in claims if claim.allocation is not None),
-        pending=tuple(claim for claim in claims if claim.allocation is None),
-    )
+    allocated = tuple(claim for claim in claims if claim.allocation is not None)
+    return PodClaims(allocated, pending=tuple(claim for claim in claims if claim.allocation is None))
 
 
 def in_flight_reason(claim: ResourceClaim) -> str:
@@ -218,22 +205,20 @@ def full_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
 
 
-def _unusable(
-    claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> Unschedulable | Failure | None:
+def _unusable(claim: ResourceClaim, request: DeviceRequest, cluster: ReadOnlyCluster) -> Unschedulable | Failure | None:
     """Every class must exist, also those of alternatives that would not be needed."""
     where = f"resource claim {claim.metadata.key}, request {request.name}"
     if request.exactly is not None:
         named = [(request.name, request.exactly.device_class_name)]
     elif not request.first_available:
         return Unschedulable(f"{where}: unknown request type")
-    elif not features.DRAPrioritizedList:
+    elif not cluster.features.DRAPrioritizedList:
         return Unschedulable(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
     else:
         named = [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
     for name, device_class in named:
         if not device_class:
             return Failure(f"request {name}: unsupported request type")
-        if device_class not in classes:
+        if device_class not in cluster.classes:
             return Unschedulable(f"request {name}: device class {device_class} does not exist")
     return None

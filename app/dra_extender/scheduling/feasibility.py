@@ -147,7 +147,7 @@ def pre_filter(
     preempted = next((claim for claim in found if view.is_preempted(claim, pod)), None)
     if preempted is not None:
         return Unschedulable(preempted_reason(preempted), awaiting=preempted.metadata.uid)
-    claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
+    claims = examine(found, pod, in_flight=view.in_flight, cluster=view.cluster)
     if not isinstance(claims, PodClaims):
         return claims
     known: dict[Hashable, UsableOn] = {} if usable is None else usable

@@ -33,10 +33,8 @@ _ORDER = ("cpu", "memory", "ephemeral-storage")
 ClaimAmounts = tuple[tuple[ResourceClaim, NodeAllocatableResourceClaimStatus], ...]
 """Claims whose devices take something, and what."""
 
-Taking = NodeAllocatableResourceClaimStatus | None
-"""What the devices of a claim take of their node."""
-Taken = Mapping[str, Taking]
-"""By identity of the claim."""
+Taken = Mapping[str, NodeAllocatableResourceClaimStatus | None]
+"""What the devices of claims take of their node, by identity of the claim."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -169,7 +167,7 @@ def of_allocated(view: View, pod: Pod, claims: Sequence[ResourceClaim]) -> Claim
             amounts = amounts_of(claim, taken)
         except NotConsumedError as problem:
             return Failure(str(problem))
-        used = claim.status.reserved_for and not claim.reserved_for(consumer(claim, pod, view.features).uid)
+        used = claim.status.reserved_for and not claim.reserved_for(consumer(claim, pod, view.cluster).uid)
         if used and any(each.mapping is not None for _, resources in taken for each in resources.values()):
             name = claim.metadata.name
             return Unschedulable(

@@ -132,7 +132,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def claims_of(self, pod: Pod, lookup: Lookup | None = None) -> tuple[ResourceClaim, ...] | Unschedulable:
         """The claims that the pod names, each once. `lookup`: as the field of this name."""
-        found = resolve_claims(pod, lookup or self.lookup or self.ledger.get, self.features)
+        found = resolve_claims(pod, lookup or self.lookup or self.ledger.get, self.cluster)
         reason = "" if isinstance(found, Unschedulable) else self.set_aside(pod, found)
         return Unschedulable(reason) if reason else found
 
@@ -143,7 +143,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_preempted(self, claim: ResourceClaim, pod: Pod) -> bool:
         """True when the pod must not use the claim, because a preemptor gets its devices, or the claim itself."""
-        return self.preempted(claim, pod) and not claim.reserved_for(consumer(claim, pod, self.features).uid)
+        return self.preempted(claim, pod) and not claim.reserved_for(consumer(claim, pod, self.cluster).uid)
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
         """True when it is unknown whether the allocation exceeds counters or capacity. An allocation that a pod runs
@@ -168,9 +168,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(self.pods.get(entry.uid))
             else:
                 group = self.pods.members(GroupKey("PodGroup", namespace, entry.name))
-                is_large = sum(1 + len(pod.spec.resource_claims) for pod in group) > CLAIMS_OF_GROUP
-                group = [] if is_large else group
-                found.extend([pod for pod in group if self._is_member(pod, claim, entry.uid, names)] or [None])
+                few = sum(1 + len(pod.spec.resource_claims) for pod in group) <= CLAIMS_OF_GROUP
+                found.extend([pod for pod in group if few and self._is_member(pod, claim, entry.uid, names)] or [None])
                 if self.cluster.undecodable_pods.get(namespace):
                     found.append(None)
         return found
@@ -179,7 +178,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if pod.metadata.uid not in names:
             names[pod.metadata.uid] = frozenset(claim_names(pod))
         uses = not pod.finished and claim.metadata.name in names[pod.metadata.uid]
-        return uses and consumer(claim, pod, self.features).uid == group_uid
+        return uses and consumer(claim, pod, self.cluster).uid == group_uid
 
     def is_being_bound(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> bool:
         """True while a bind of this service relies on the claim, or rolls it back. `names`: as for `users`."""

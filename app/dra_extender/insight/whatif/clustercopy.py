@@ -151,7 +151,7 @@ class ClusterCopy:
         return replace(claim, metadata=replace(claim.metadata, name=name, uid=f"{pod.metadata.uid} {name}"))
 
     def _reserved(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
-        user = consumer(claim, pod, self.cluster.features)
+        user = consumer(claim, pod, self.cluster)
         if claim.reserved_for(user.uid):
             return claim
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))

@@ -33,7 +33,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure, podstatus
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create
 from dra_extender.scheduling.bind.context import BindContext, GangMember, LivePod
 from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryPolicy, Unresolved, answered, attempts
 from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
@@ -254,8 +254,7 @@ class Attempt:
                 raise BindFailure(f"claim {write.claim.metadata.key} got deleted in the meantime", "conflict")
             if self._view.is_unreadable(claim):
                 raise BindFailure(unreadable_reason(claim), "conflict")
-            usable = same_devices(claim.allocation, write.claim.allocation) and claim.reserved_for(write.consumer.uid)
-            if not usable or claim.metadata.uid in self._view.clearing:
+            if not write.is_usable(claim) or claim.metadata.uid in self._view.clearing:
                 raise BindFailure(f"claim {claim.metadata.key} got deallocated elsewhere in the meantime", "conflict")
             claims.append(claim)
         return claims

@@ -54,7 +54,8 @@ class ClaimWrite:
         self.claim = claim
         self.allocation = hold.allocation if hold is not None else None
         self.hold = hold
-        self.consumer = consumer(claim, pod, context.view.features)
+        self.consumer = consumer(claim, pod, context.view.cluster)
+        self._pod = pod
         self._expected = self.allocation or claim.allocation
         self._stored = False
         self._adopted = False
@@ -89,6 +90,12 @@ class ClaimWrite:
         if self.consumer.resource != "pods":
             return not self.is_unchanged
         return self.claim.metadata.annotations.get(ADOPTED) != self.adopted_mark
+
+    def is_usable(self, claim: ResourceClaim) -> bool:
+        """True when this version is allocated as decided, and reserved for the pod or for its group as known now."""
+        user, now = self.consumer, consumer(claim, self._pod, self._view.cluster)
+        same = same_devices(claim.allocation, self.claim.allocation) and user.uid in (now.uid, self._pod.metadata.uid)
+        return same and claim.reserved_for(user.uid)
 
     def use_created(self, created: ResourceClaim) -> None:
         """Move the hold from the placeholder to the created claim; no await, so no other bind takes the devices.

@@ -22,7 +22,7 @@ import msgspec
 from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.cache.results import NodeResults
 from dra_extender.allocation.plan import NO_SOLUTION, Failure, Unfit
-from dra_extender.api.core import Pod
+from dra_extender.api.core import NodeAllocatableResourceClaimStatus, Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.ledger import identity
@@ -30,7 +30,7 @@ from dra_extender.devices.nodeselection import parse
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import NodeStatuses, PendingClaims, node_statuses, pending_claims
 from dra_extender.scheduling.gangs.kinds import Kind, Member, counts, grouped
-from dra_extender.scheduling.nodeallocatable import Taken, Taking, takers
+from dra_extender.scheduling.nodeallocatable import Taken, takers
 from dra_extender.scheduling.view import View
 
 UNDECIDED: Final = "placing the pods together takes too long"
@@ -116,7 +116,7 @@ class _JointSearch:
         self._on: dict[str, Counter[int]] = {}
         """By node: how many members of each kind are there."""
         self._fits: dict[tuple[str, tuple[tuple[int, int], ...]], bool] = {}
-        self._taken: dict[str, Taking] = {}
+        self._taken: dict[str, NodeAllocatableResourceClaimStatus | None] = {}
         """By the devices of the plan."""
         self._waiting = ""
         self._work: Work | None = None
