@@ -156,19 +156,23 @@ def _uncovered(pod: Pod) -> Iterator[str]:
 
 
 def of_allocated(view: View, pod: Pod, claims: Sequence[ResourceClaim]) -> ClaimAmounts | Unschedulable | Failure:
-    """What the devices of allocated claims take; why the pod cannot use one of the claims."""
-
-    pools, found = view.cluster.inventory.pools, []
+    """What the devices of allocated claims take, as the status of a bound pod says while one is not published; why the
+    pod cannot use one of the claims.
+    """
+    found = []
     for claim in claims:
-        results = claim.allocation.devices.results if claim.allocation is not None else ()
-        devices = ((result, pools[result.id[:2]].device(result.device)) for result in results if result.id[:2] in pools)
+        devices = view.published(claim)
         taken = [(result, device.node_allocatable_resources) for result, device in devices if device is not None]
+        bound = view.bound_user(claim) if len(taken) < len(devices) else None
+        told = bound.status.node_allocatable_resource_claim_statuses if bound is not None else ()
+        known = {each.resource_claim_name: each for each in told}
         try:
-            amounts = amounts_of(claim, taken)
+            amounts = amounts_of(claim, taken) if bound is None else known.get(claim.metadata.name)
         except NotConsumedError as problem:
             return Failure(str(problem))
         used = claim.status.reserved_for and not claim.reserved_for(consumer(claim, pod, view.cluster).uid)
-        if used and any(each.mapping is not None for _, resources in taken for each in resources.values()):
+        mapped = any(each.mapping is not None for _, resources in taken for each in resources.values())
+        if used and (mapped or (amounts is not None and amounts.mapping)):
             name = claim.metadata.name
             return Unschedulable(
                 f"node allocatable resource claim {name} has a mapped device and cannot be shared across pods"

@@ -19,7 +19,8 @@ from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.api.meta import ObjectKey
-from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.api.resource import Device, DeviceClass, DeviceRequestAllocationResult, ResourceClaim
+from dra_extender.devices.audit import node_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.limits import CLAIMS_OF_GROUP
@@ -146,13 +147,24 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.preempted(claim, pod) and not claim.reserved_for(consumer(claim, pod, self.cluster).uid)
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
-        """True when it is unknown whether the allocation exceeds counters or capacity. An allocation that a pod runs
-        with was verified before. Linear in the claim's devices, its consumers, and the devices of its pools in use.
+        """True when it is unknown whether the allocation exceeds counters or capacity, or what it takes of the node;
+        not if a pod runs with it. Linear in the claim's devices, its consumers, and the devices of its pools in use.
         """
-        if not self.ledger.is_unverifiable(claim):
-            return False
-        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for if entry.resource == "pods"]
-        return not any(pod is not None and pod.spec.node_name for pod in pods)
+        takes = self.features.DRANodeAllocatableResources
+        unknown = takes and any(device is None for _, device in self.published(claim))
+        return (unknown or self.ledger.is_unverifiable(claim)) and self.bound_user(claim) is None
+
+    def published(self, claim: ResourceClaim) -> list[tuple[DeviceRequestAllocationResult, Device | None]]:
+        """The allocated devices as the node of the claim sees them; None for one that is not published now."""
+        pools, node = self.cluster.inventory.pools, node_of(claim.allocation)
+        results = claim.allocation.devices.results if claim.allocation is not None else ()
+        found = ((result, pools.get(result.id[:2])) for result in results)
+        return [(result, pool.device(result.device, node) if pool is not None else None) for result, pool in found]
+
+    def bound_user(self, claim: ResourceClaim) -> Pod | None:
+        """A bound pod that the claim is reserved for by name."""
+        pods = (self.pods.get(entry.uid) for entry in claim.status.reserved_for if entry.resource == "pods")
+        return next((pod for pod in pods if pod is not None and pod.spec.node_name), None)
 
     def users(self, claim: ResourceClaim, names: dict[str, Set[str]] | None = None) -> list[Pod | None]:
         """The pods that the claim is reserved for; None for one that is not known. If it is reserved for a PodGroup:
@@ -199,9 +211,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""
-        if not self.features.DRAExtendedResource:
-            return None
-        return self.resources.wanted(pod)
+        return self.resources.wanted(pod) if self.features.DRAExtendedResource else None
 
     def unprovided(self, pod: Pod, node: str) -> frozenset[str]:
         """The extended resources that the pod asks for and that neither the node nor a known class provides."""
