@@ -43,7 +43,7 @@ def in_turns(world: World, decide: Callable[[Decisions], T]) -> tuple[T, list[in
 
 
 def rounds(number: int) -> str:
-    """True, after so many rounds; each costs three units."""
+    """True, after this many rounds; each costs three units."""
     return f"lists.range({number}).all(x, x >= 0)"
 
 

@@ -122,7 +122,7 @@ def test_looking_up_a_key_is_no_more_work_whatever_the_hashes_of_keys_are(kind: 
 
 
 def test_the_hashes_of_members_and_amounts_cannot_be_known() -> None:
-    """A list of constants is a set; amounts are told apart by their hashes."""
+    """A list of constants is a set; amounts differ by their hashes."""
     tree = parse(f"1.0 in [{', '.join(map(repr, doubles_of_one_hash(Random(1))))}]")
     check("", tree, environment(CelGates()), unlimited())
     tree = fold("", tree, environment(CelGates()).functions, Meter(unlimited()))

@@ -138,9 +138,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return together(used, moved) if moved else used
 
     def wants(self, pod: Pod) -> Wants:
-        """What the pod needs of a node besides devices."""
-        extended = self.view.wanted(pod)
-        return Wants(pod, frozenset(extended.classes) if extended is not None else frozenset())
+        return self.view.wants(pod)
 
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices and claims are not checked."""

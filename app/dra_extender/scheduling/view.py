@@ -28,7 +28,7 @@ from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Lookup, Unschedulable, claim_names, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.noderules import Used
+from dra_extender.scheduling.noderules import Used, Wants
 from dra_extender.scheduling.ports import Clock
 
 _NOT_BINDING: Mapping[str, str] = {}
@@ -212,6 +212,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""
         return self.resources.wanted(pod) if self.features.DRAExtendedResource else None
+
+    def wants(self, pod: Pod) -> Wants:
+        """What the pod needs of a node, apart from its devices."""
+        found = self.wanted(pod)
+        return Wants(pod, frozenset(found.classes) if found is not None else frozenset())
 
     def unprovided(self, pod: Pod, node: str) -> frozenset[str]:
         """The extended resources that the pod asks for and that neither the node nor a known class provides."""

@@ -151,3 +151,12 @@ async def test_a_pod_alone_gets_its_first_alternative(world: World) -> None:
     service = world.service(*divisible(), whole_or_half("c"), make_pod("p", "c"))
     assert await schedule(service, world, ["p"]) == {"p": "n1"}
     assert devices_of(world, "c") == ["whole"]
+
+
+async def test_members_with_an_extended_resource_share_the_devices_of_a_node(world: World) -> None:
+    request = [{"name": "main", "resources": {"requests": {"example.com/gpu": "2"}}}]
+    members = [member(name, containers=request) for name in names("g", 2)]
+    service = world.service(
+        make_class(resource="example.com/gpu"), make_node("n1"), make_slice("n1", ["a", "b", "c", "d"]), *members
+    )
+    assert await schedule(service, world, names("g", 2)) == {"g-0": "n1", "g-1": "n1"}

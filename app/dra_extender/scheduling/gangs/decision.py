@@ -349,7 +349,7 @@ class _Deciding:
                 return True
             used = together(state.used(node, own), there.get(node, ()))
             for pod in pods:
-                if any(True for _ in Wants(pod).obstacles(nodes[node], *used)):
+                if any(True for _ in state.free.wants(pod).obstacles(nodes[node], *used)):
                     return False
                 used = together(used, (pod,))
             return True

@@ -18,7 +18,7 @@ from dra_extender.api.decoding import DecodeError, decode
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult, ExtenderNodesResult, NodeList
 from dra_extender.devices.readonly import ChangedCluster
 from dra_extender.scheduling.feasibility import NodeStatuses, node_statuses, pre_filter
-from dra_extender.scheduling.noderules import NOTHING_USED, Wants
+from dra_extender.scheduling.noderules import NOTHING_USED
 from dra_extender.scheduling.turns import PORTION, UNDECIDED, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
@@ -51,8 +51,7 @@ def on_whole_nodes(view: View, args: ExtenderArgs) -> Turns[ExtenderFilterResult
 def _decide(view: View, pod: Pod, nodes: Iterable[Node]) -> NodeStatuses:
     """On the state with those of these nodes that do not exist."""
     new = {node.name: node for node in nodes if node.name not in view.cluster.nodes}
-    extended = view.wanted(pod)
-    wants = Wants(pod, frozenset(extended.classes) if extended is not None else frozenset())
+    wants = view.wants(pod)
     view.decisions.budget.spend(wants.cost * len(new))
     refused: dict[str, str] = {}
     for name, node in new.items():
