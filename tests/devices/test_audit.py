@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,8 +10,8 @@ import pytest
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim, ResourceClaimStatus
-from dra_extender.devices.audit import Auditor
+from dra_extender.api.resource import CounterSet, Device, DeviceCapacity, DeviceID, ResourceClaim, ResourceClaimStatus
+from dra_extender.devices.audit import PER_SHARE, PORTION, Auditor
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import DeviceUse, UsageIndex, Uses, uses_of
@@ -32,6 +32,9 @@ class Catalogue(PublishedPool):
 
     def device(self, name: str, node: str | None = None) -> Device | None:
         return self._devices.get(name)
+
+    def least(self, name: str) -> Mapping[str, DeviceCapacity]:
+        return self._devices[name].capacity if name in self._devices else {}
 
     def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
         return iter((convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),))
@@ -107,19 +110,6 @@ class TestConflict:
         assert violation.kind == kind
         assert violation.claims == ("default/first", "default/second")
 
-    def test_a_look_at_one_claim_finds_what_the_audit_finds_of_it(
-        self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
-    ) -> None:
-        bystander = make_claim("bystander", 4, ["gpu/n/z"])
-        ledger.observe(bystander, watched=True)
-        ledger.observe(make_claim("first", 5, first), watched=True)
-        ledger.observe(make_claim("second", 6, second), watched=True)
-        for name in ("uid-first", "uid-second"):
-            claim = ledger.by_uid(name)
-            assert claim is not None
-            assert ledger.violations_of(claim) == ledger.violations()
-        assert ledger.violations_of(bystander) == ()
-
     def test_it_ends_when_one_of_them_lets_go(
         self, ledger: Ledger, first: list[Any], second: list[Any], kind: str
     ) -> None:
@@ -175,7 +165,6 @@ def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger) -> None:
     ledger.observe(free, watched=True)
     assert ledger.rivals(free) == ()
     assert ledger.rivals(make_claim("unknown", 1, ["gpu/n/x"])) == ()
-    assert ledger.violations_of(make_claim("unknown", 1, ["gpu/n/x"])) == ()
 
 
 @pytest.mark.parametrize(
@@ -213,14 +202,11 @@ def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
         asked.append(uid)
         return None
 
-    assert Auditor(usage, lambda pool: catalogue, stored).violations() == ()
+    assert list(Auditor(usage, lambda pool: catalogue, stored).violations()) == []
     assert asked == []
 
 
-@pytest.mark.parametrize("look", ["all", "one"])
-def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(catalogue: Catalogue, look: str) -> None:
-    """Each claim event does the look at one claim, in one turn."""
-
+def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(catalogue: Catalogue) -> None:
     def looked_into(shares: int) -> int:
         usage, claims = UsageIndex(lambda pool: None), dict[str, tuple[ResourceClaim, Uses]]()
         for number in range(shares):
@@ -238,9 +224,7 @@ def test_the_shares_of_a_device_are_summed_once_however_many_nodes_they_are_on(c
             asked.append(uid)
             return claims[uid]
 
-        auditor = Auditor(usage, lambda pool: catalogue, stored)
-        first = claims["uid-c0"]
-        found = auditor.violations() if look == "all" else auditor.involving("default/c0", first[1], "n0")
+        (found,) = Auditor(usage, lambda pool: catalogue, stored).violations()
         assert [violation.detail for violation in found] == [f"capacity memory: {shares} consumed of 10"]
         return len(asked)
 
@@ -259,8 +243,7 @@ def test_claims_are_not_looked_into_where_no_counter_is_overdrawn(catalogue: Cat
         return None
 
     auditor = Auditor(usage, lambda pool: catalogue, stored)
-    assert auditor.rivals("mine", mine, "", lambda uid: True) == []
-    assert auditor.involving("default/mine", mine, "") == ()
+    assert list(auditor.rivals("mine", mine, "", lambda uid: True)) == []
     assert "other" not in asked
 
 
@@ -288,7 +271,7 @@ def test_the_devices_in_use_in_a_pool_are_summed_once_per_change_however_many_cl
     def look() -> tuple[int, list[str]]:
         """How often the other device is asked about, and the rivals."""
         asked.clear()
-        rivals = [auditor.rivals("uid-p0", claims["uid-p0"][1], "", lambda uid: True) for _ in range(20)]
+        rivals = [sorted(auditor.rivals("uid-p0", claims["uid-p0"][1], "", lambda uid: True)) for _ in range(20)]
         assert all(found == rivals[0] for found in rivals)
         return asked.count("p1"), rivals[0]
 
@@ -334,14 +317,12 @@ class Sharers:
         monkeypatch.setattr(self.usage, "device", counted)
         auditor, uses = Auditor(self.usage, lambda pool: catalogue, self.stored), self._claims["uid-c0"][1]
         if look == "rivals":
-            auditor.rivals("uid-c0", uses, "", lambda uid: True)
-        elif look == "involving":
-            auditor.involving("default/c0", uses, "")
+            list(auditor.rivals("uid-c0", uses, "", lambda uid: True))
         else:
             auditor.is_unverifiable("uid-c0", uses, "")
 
 
-LOOKS = ["rivals", "involving", "unverifiable"]
+LOOKS = ["rivals", "unverifiable"]
 
 
 @pytest.mark.parametrize("look", LOOKS)
@@ -372,3 +353,48 @@ def test_doubt_ends_at_the_first_other_user_of_a_device_that_is_not_published(
     sharers.looking(catalogue, "unverifiable", monkeypatch)
     assert set(sharers.asked) == {"uid-c0", "uid-c1"}
     assert len(sharers.asked) == 5
+
+
+def test_the_audit_looks_into_no_share_of_a_device_with_room(catalogue: Catalogue) -> None:
+    """It added up all shares of the cluster in one turn of each check: 0.8 s for 32,768."""
+    with_room, overdrawn = Sharers(claims=20), Sharers(claims=20, memory="9")
+    for sharers in (with_room, overdrawn):
+        list(Auditor(sharers.usage, lambda pool: catalogue, sharers.stored).violations())
+    assert (bool(with_room.asked), bool(overdrawn.asked)) == (False, True)
+
+
+def test_the_audit_of_many_devices_has_parts(catalogue: Catalogue) -> None:
+    usage = UsageIndex(lambda pool: None)
+    for number in range(5 * PORTION // 2):
+        usage.replace(f"uid-{number}", {}, {(("gpu", "n", f"x{number}"), None): {}})
+    assert list(Auditor(usage, lambda pool: catalogue, lambda uid: None).violations()) == [(), ()]
+
+
+def test_amounts_are_added_up_only_if_they_matter_and_the_work_is_told_before(catalogue: Catalogue) -> None:
+    """128 claims of devices with 320 shares each, of which a driver has lowered the capacity, took 10 s in one turn."""
+    sharers = Sharers(claims=20, memory="9")
+    auditor, told = Auditor(sharers.usage, lambda pool: catalogue, sharers.stored), list[int]()
+    stored = sharers.stored("uid-c0")
+    assert stored is not None
+    sharers.asked.clear()
+
+    def compare(work: int) -> bool:
+        told.append(work)
+        return False
+
+    assert list(auditor.rivals("uid-c0", stored[1], "", lambda uid: True, compare)) == []
+    assert (told, sharers.asked) == ([80 * PER_SHARE], [])
+    assert set(auditor.rivals("uid-c0", stored[1], "", lambda uid: True)) == {f"uid-c{n}" for n in range(1, 20)}
+
+
+def test_what_doubts_depend_on_changes_when_a_hold_becomes_an_allocation(catalogue: Catalogue, ledger: Ledger) -> None:
+    """The use of the devices stays the same, so the revision of the pool does."""
+    ours, other = make_claim("ours", 5, ["gpu/n/p0"]), make_claim("other", 1)
+    for claim in (ours, other):
+        ledger.observe(claim, watched=True)
+    hold = ledger.hold(other, make_allocation("gpu/n/p2"), owner="pod")
+    before, revision = ledger.doubts_key(ours), ledger.revision(("gpu", "n"))
+    assert ledger.rivals(ours) == ()
+    ledger.confirm(hold, make_claim("other", 6, ["gpu/n/p2"]))
+    assert [rival.metadata.name for rival in ledger.rivals(ours)] == ["other"]
+    assert (ledger.revision(("gpu", "n")), ledger.doubts_key(ours) == before) == (revision, False)

@@ -164,7 +164,7 @@ def test_the_audit_tells_a_claim_no_name_of_another_namespace() -> None:
         told[about.metadata.key] = text
 
     twice = Violation("device", "d", ("default/c", "secret/x", "secret/y"), "held by all")
-    AllocationAudit(lambda: [twice], claim, report, SchedulingConfig().reader).check()
+    run_at_once(AllocationAudit(lambda: [[twice]], claim, report, SchedulingConfig().reader).check())
     assert told == {
         "default/c": "d is also held by 2 claims of other namespaces",
         "secret/x": "d is also held by claim secret/y and 1 claim of another namespace",

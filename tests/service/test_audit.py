@@ -8,6 +8,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
 from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.turns import run_at_once
 from dra_extender.service.audit import NAMED, REPORTED, AllocationAudit
 
 TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
@@ -17,13 +18,11 @@ class World:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.reports: list[tuple[str, str]] = []
-        self.undecided: set[str] = set()
         self.audit = AllocationAudit(
-            lambda: self.violations,
+            lambda: [self.violations],
             self.claim,
             lambda claim, text: self.reports.append(self.line(claim, text)),
             SchedulingConfig(event_names="all").reader,
-            lambda claim: claim.metadata.key in self.undecided,
         )
 
     def claim(self, key: str) -> ResourceClaim | None:
@@ -41,8 +40,8 @@ def world() -> World:
 
 def test_every_claim_involved_gets_a_report_about_the_others_once(world: World) -> None:
     world.violations = [TWICE]
-    world.audit.check()
-    world.audit.check()
+    run_at_once(world.audit.check())
+    run_at_once(world.audit.check())
     assert world.reports == [
         ("a/one", "gpu.example.com/n1/gpu-0 is also held by claim b/two"),
         ("b/two", "gpu.example.com/n1/gpu-0 is also held by claim a/one"),
@@ -53,37 +52,22 @@ def test_every_claim_involved_gets_a_report_about_the_others_once(world: World) 
 def test_a_violation_that_comes_back_is_reported_again(world: World) -> None:
     for violations in ([TWICE], [], [TWICE]):
         world.violations = violations
-        world.audit.check()
+        run_at_once(world.audit.check())
     assert len(world.reports) == 4
 
 
 def test_a_claim_that_is_gone_meanwhile_is_left_out(world: World) -> None:
     world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
-    world.audit.check()
+    run_at_once(world.audit.check())
     assert [name for name, _ in world.reports] == ["a/one"]
 
 
-def test_a_violation_that_is_over_before_the_next_look_is_reported_once(world: World) -> None:
-    world.audit.notice([TWICE])
-    world.audit.notice([TWICE])
-    assert [name for name, _ in world.reports] == ["a/one", "b/two"]
-    world.audit.check()
-    assert (world.audit.current, world.audit.reported, len(world.reports)) == ((), 1, 2)
-
-
-def test_a_violation_that_was_noticed_is_not_reported_again_while_it_lasts(world: World) -> None:
+def test_other_tasks_run_after_each_part_of_a_check(world: World) -> None:
     world.violations = [TWICE]
-    world.audit.notice([TWICE])
-    world.audit.check()
-    assert (world.audit.current, world.audit.reported, len(world.reports)) == ((TWICE,), 1, 2)
-
-
-def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look(world: World) -> None:
-    world.undecided = {"b/two"}
-    world.audit.notice([TWICE])
-    assert world.reports == []
-    world.violations = [TWICE]
-    world.audit.check()
+    turns = world.audit.check()
+    next(turns)
+    assert world.reports == [], "the check has not ended"
+    run_at_once(turns)
     assert len(world.reports) == 2
 
 
@@ -91,7 +75,7 @@ def test_a_violation_of_many_claims_names_the_first_ones(world: World) -> None:
     """Reporting to every claim all the others took a second for a thousand claims."""
     names = tuple(f"a/{number:04}" for number in range(2_000))
     world.violations = [Violation("capacity", "net/p/nic", names, "")]
-    world.audit.check()
+    run_at_once(world.audit.check())
     assert [name for name, _ in world.reports] == list(names[:REPORTED])
     expected = f"net/p/nic is also held by claims {', '.join(names[1 : NAMED + 1])}, and 1989 more"
     assert world.reports[0][1] == expected

@@ -1,10 +1,9 @@
 """Conflicts between stored allocations, and the claims that are involved.
 
-Promises: `rivals` and `involving` look once at each device of one claim. If they consume counters, the devices in use
-in their pools are summed once per change of the pool; they are looked at again only if they overdraw a counter.
-`rivals` and `involving` look at the sharers of a device only if it has an owner, or if all shares together exceed a
-capacity. `violations` looks at everything. None trusts that devices are still published: what is not published has no
-limits.
+Promises: `rivals` looks once at each device of one claim. If they consume counters, the devices in use in their pools
+are summed once per change of the pool; they are looked at again only if they overdraw a counter. The sharers of a
+device are looked at only if it has an owner, or if all shares together exceed a capacity. `violations` looks at all
+devices in use. Neither trusts that devices are still published: what is not published has no limits.
 
 Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
 in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
@@ -14,23 +13,32 @@ structured/internal/allocatedstate.go).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache, reduce
 from itertools import chain
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.api.resource import AllocationResult, Device, DeviceID, ResourceClaim
 from dra_extender.devices.models import CounterID, counters_consumed
 from dra_extender.devices.nodeselection import only_node
 from dra_extender.devices.publishedpool import PublishedPool
-from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID, PoolUse, UsageIndex, Uses
+from dra_extender.devices.usage import EVERY_DEVICE, DeviceUse, PoolID, UsageIndex, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""
 
+Compare = Callable[[int], bool]
+"""Asked before amounts are added up, with the units of work. False: capacity and counters do not matter."""
+
+PORTION: Final = 1_000
+"""Devices in use that `violations` looks at in one part."""
+PER_SHARE: Final = 2
+"""Units of work for each share of a device whose capacity is overdrawn."""
+PER_DEVICE: Final = 10
+"""Units of work for each device of a claim, and for each device in use of a pool whose counters are overdrawn."""
 
 PoolOf = Callable[[PoolID], PublishedPool | None]
 """What drivers say about a pool. Of a node, the newest generation for it counts; without a node (an empty name), slices
@@ -63,45 +71,40 @@ class Auditor:
         self._pool_of = pool_of
         self._stored = stored
 
-    def rivals(self, uid: str, uses: Uses, node: str, eligible: Callable[[str], bool]) -> list[str]:
-        """UIDs of the eligible stored claims in conflict with `uses` of claim `uid` on the node, sorted."""
+    def rivals(
+        self, uid: str, uses: Uses, node: str, eligible: Callable[[str], bool], compare: Compare = lambda work: True
+    ) -> Iterator[str]:
+        """UIDs of the eligible stored claims in conflict with `uses` of claim `uid` on the node; one may come again."""
 
+        @cache
         def counts(other: str) -> bool:
             return other != uid and self._stored(other) is not None and eligible(other)
 
-        found: set[str] = set()
         devices = {device for device, _ in uses}
         for device in devices:
             use = self._usage.device(device)
             if use is None:
                 continue
-            found |= {owner for owner in use.owners if self._owns(owner, device) and counts(owner)}
-            owns = (device, None) in uses
-            if owns or self._may_be_overdrawn(device, use, node):
-                sharers = {user for user, _ in self._shares(device) if counts(user)}
-                if owns or self._overdrawn_capacity(device, (node,), {uid} | sharers):
-                    found |= sharers
+            yield from (owner for owner in use.owners if self._owns(owner, device) and counts(owner))
+            if (device, None) in uses:
+                yield from (user for user, _ in self._shares(device) if counts(user))
+            elif self._may_be_overdrawn(device, use, node) and compare(PER_SHARE * len(use.shares)):
+                shares = [(user, consumed) for user, consumed in self._shares(device) if user == uid or counts(user)]
+                if self._overdrawn_capacity(device, (node,), [consumed for _, consumed in shares]):
+                    yield from (user for user, _ in shares if user != uid)
         for pool in {device[:2] for device in devices}:
-            found |= self._counter_rivals(pool, uid, uses, node, counts)
-        return sorted(found)
+            consumed = (self._consumption(device, node) for device in devices if device[:2] == pool)
+            touched = {counter for counter, _ in chain.from_iterable(consumed)}
+            if not touched or touched.isdisjoint(self._overdrawn_in_use(pool, node)):
+                continue  # not even with what is held or was allocated later
+            if compare(PER_DEVICE * len(self._devices_in(pool))):
+                for _, _, users in self._overdrawn_by(pool, node, lambda user: user == uid or counts(user), touched):
+                    yield from users - {uid}
 
-    def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, node: str, counts: Callable[[str], bool]) -> set[str]:
-        mine = {device[2] for device, _ in uses if device[:2] == pool}
-        touched = {counter for name in mine for counter, _ in self._consumption((*pool, name), node)}
-        if not touched or touched.isdisjoint(self._overdrawn_in_use(pool, node)):
-            return set()  # not even with what is held or was allocated later
-        users: dict[str, set[str]] = {}
-        for name in self._devices_in(pool):
-            consumers = {user for user in self._stored_users((*pool, name)) if user == uid or counts(user)}
-            if consumers:
-                users[name] = consumers
-        found: set[str] = set()
-        for counter in self._overdrawn_counters(pool, node, users):
-            if counter in touched:
-                for name, consumers in users.items():
-                    if any(counter == consumed for consumed, _ in self._consumption((*pool, name), node)):
-                        found |= consumers
-        return found - {uid}
+    def state_of(self, pools: Set[PoolID]) -> Hashable:
+        """Changes whenever conflicts in these pools may: with what is used of them, or published."""
+        found = [(pool, self._usage.pool(pool), self._pool_of(pool)) for pool in pools]
+        return frozenset([(pool, use and use.touched, slices and slices.generations()) for pool, use, slices in found])
 
     def is_unverifiable(self, uid: str, uses: Uses, node: str) -> bool:
         """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
@@ -119,62 +122,55 @@ class Auditor:
         published = pool.device(device[2], node) if pool is not None else None
         return pool is not None and published is not None and (not published.consumes_counters or pool.is_whole(node))
 
-    def violations(self) -> tuple[Violation, ...]:
-        found: list[Violation] = []
-        for pool, use in self._usage.pools():
-            for name in use.devices:
-                found.extend(self._device_violations((*pool, name)))
+    def violations(self) -> Iterator[Sequence[Violation]]:
+        """All conflicts, in parts: each is of one state, and looks into one device, or at `PORTION` devices."""
+        looked = 0
+        for pool, _ in list(self._usage.pools()):
+            for name in list(self._devices_in(pool)):
+                device, looked = (*pool, name), looked + 1
+                use = self._usage.device(device) or DeviceUse()
+                suspect = len(use.owners) > 1 or (use.owners and use.shares) or self._may_be_overdrawn(device, use)
+                if suspect or not looked % PORTION:  # almost no device is suspect
+                    yield tuple(self._device_violations(device, use)) if suspect and name != EVERY_DEVICE else ()
             published = self._pool_of(pool)
             for node in published.vantages() if published is not None else ():
-                found.extend(self._counter_violations(pool, node, use))
-        return tuple(sorted(set(found)))
+                looked += 1
+                found = tuple(self._counter_violations(pool, node))
+                if found or not looked % PORTION:
+                    yield found
 
-    def involving(self, claim: str, uses: Uses, node: str) -> tuple[Violation, ...]:
-        """Those of `violations` in which the stored claim (namespace/name) with these uses takes part, by what its own
-        node sees.
-        """
-        found: list[Violation] = []
-        devices = {device for device, _ in uses}
-        for device in devices:
-            found.extend(self._device_violations(device, node))
-        for pool in {device[:2] for device in devices if any(self._consumption(device, node))}:
-            use = self._usage.pool(pool)
-            if use is not None:
-                found.extend(self._counter_violations(pool, node, use))
-        return tuple(sorted(violation for violation in found if claim in violation.claims))
-
-    def _device_violations(self, device: DeviceID, node: str | None = None) -> Iterator[Violation]:
-        """By what this node sees of the device, or what any node of its shares sees."""
-        use = self._usage.device(device)
-        if use is None or device[2] == EVERY_DEVICE:
-            return
-        if len(use.owners) < 2 and not (use.shares and (use.owners or self._may_be_overdrawn(device, use, node))):
-            return  # fast path: almost all devices are like this
+    def _device_violations(self, device: DeviceID, use: DeviceUse) -> Iterator[Violation]:
+        """By what any node of its shares sees of the device."""
         owners = {owner for owner in use.owners if self._owns(owner, device)}
-        sharers = {user for user, _ in self._shares(device)}
+        shares = list(self._shares(device))
+        sharers = {user for user, _ in shares}
         subject = "/".join(device)
         if len(owners) > 1:
             yield Violation("device", subject, self._names(owners), f"allocated to {len(owners)} claims")
         if owners and sharers:
             yield Violation("mode", subject, self._names(owners | sharers), "allocated as a whole and in shares")
         nodes = {node_of(stored[0].allocation) for uid in sharers if (stored := self._stored(uid))}
-        for name, total, limit in self._overdrawn_capacity(device, nodes if node is None else (node,), sharers):
+        for name, limit in self._overdrawn_capacity(device, nodes, [consumed for _, consumed in shares]):
+            total = reduce(Quantity.__add__, [consumed[name] for _, consumed in shares if name in consumed])
             detail = f"capacity {name}: {total} consumed of {limit}"
             yield Violation("capacity", subject, self._names(sharers), detail)
 
-    def _counter_violations(self, pool: PoolID, node: str, use: PoolUse) -> Iterator[Violation]:
-        if not any(self._counter_sets(pool, node)) or not self._overdrawn_in_use(pool, node):
-            return
-        users = {name: found for name in use.devices if (found := set(self._stored_users((*pool, name))))}
-        for counter, (total, limit) in self._overdrawn_counters(pool, node, users).items():
-            involved = {
-                user
-                for name, found in users.items()
-                if any(counter == consumed for consumed, _ in self._consumption((*pool, name), node))
-                for user in found
-            }
-            detail = f"counter {counter[0]}/{counter[1]}: {total} consumed of {limit}"
-            yield Violation("counter", "/".join(pool), self._names(involved), detail)
+    def _counter_violations(self, pool: PoolID, node: str) -> Iterator[Violation]:
+        if overdrawn := self._overdrawn_in_use(pool, node):
+            for counter, amounts, users in self._overdrawn_by(pool, node, lambda user: True, overdrawn):
+                detail = f"counter {counter[0]}/{counter[1]}: {amounts[0]} consumed of {amounts[1]}"
+                yield Violation("counter", "/".join(pool), self._names(users), detail)
+
+    def _overdrawn_by(
+        self, pool: PoolID, node: str, counts: Callable[[str], bool], counters: Set[CounterID]
+    ) -> Iterator[tuple[CounterID, tuple[Quantity, Quantity], set[str]]]:
+        """Those of the counters that the stored users that count overdraw, with (consumed, value) and the users."""
+        users = {name: set(filter(counts, self._stored_users((*pool, name)))) for name in self._devices_in(pool)}
+        used = [name for name, found in users.items() if found]
+        for counter, amounts in self._overdrawn_counters(pool, node, used).items():
+            if counter in counters:
+                consuming = (name for name in used if counter in dict(self._consumption((*pool, name), node)))
+                yield counter, amounts, set().union(*map(users.__getitem__, consuming))
 
     def _owns(self, uid: str, device: DeviceID) -> bool:
         stored = self._stored(uid)
@@ -183,10 +179,9 @@ class Auditor:
     def _shares(self, device: DeviceID) -> Iterator[tuple[str, Mapping[str, Quantity]]]:
         """The stored shares of the device: claim UID and consumed capacity."""
         use = self._usage.device(device)
-        for uid, share in use.shares if use else ():
+        for (uid, share), consumed in use.shares.items() if use else ():
             stored = self._stored(uid)
-            consumed = stored[1].get((device, share)) if stored is not None else None
-            if consumed is not None:
+            if stored is not None and (device, share) in stored[1]:
                 yield uid, consumed
 
     def _stored_users(self, device: DeviceID) -> Iterator[str]:
@@ -194,41 +189,34 @@ class Auditor:
         yield from (owner for owner in use.owners if self._owns(owner, device)) if use else ()
         yield from (user for user, _ in self._shares(device))
 
-    def _devices_in(self, pool: PoolID) -> Iterable[str]:
+    def _devices_in(self, pool: PoolID) -> Set[str]:
         use = self._usage.pool(pool)
-        return use.devices if use else ()
+        return use.devices.keys() if use else frozenset()
 
     def _names(self, uids: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(stored[0].metadata.key for uid in uids if (stored := self._stored(uid)) is not None))
 
-    def _may_be_overdrawn(self, device: DeviceID, use: DeviceUse, node: str | None) -> bool:
-        """Whether all shares together, held ones included, consume more of a capacity than this node sees; without a
-        node, whether they consume any.
-        """
-        published = self._device(device, node) if node is not None and use.consumed else None
-        if published is None:
-            return node is None and bool(use.consumed)
-        limits = ((published.capacity.get(name), amount) for name, amount in use.consumed.items())
-        return any(limit is not None and amount > limit.value.nano for limit, amount in limits)
+    def _may_be_overdrawn(self, device: DeviceID, use: DeviceUse, node: str | None = None) -> bool:
+        """Whether all shares, held ones included, exceed a capacity that the node sees; without node, of any slice."""
+        pool = self._pool_of(device[:2]) if use.consumed else None
+        published = pool.device(device[2], node) if pool is not None and node is not None else None
+        limits = pool.least(device[2]) if pool is not None and node is None else published.capacity if published else {}
+        return any(name in limits and amount > limits[name].value.nano for name, amount in use.consumed.items())
 
     def _overdrawn_capacity(
-        self, device: DeviceID, nodes: Iterable[str], users: set[str]
-    ) -> list[tuple[str, Quantity, Quantity]]:
-        """(name, consumed, value) of the capacities that the shares of `users` overdraw, by what these nodes see."""
+        self, device: DeviceID, nodes: Iterable[str], shares: Sequence[Mapping[str, Quantity]]
+    ) -> list[tuple[str, Quantity]]:
+        """(name, value) of the capacities that these shares overdraw, by what these nodes see."""
         found = [self._device(device, node) for node in nodes]
-        published = {id(item): item for item in found if item is not None}
-        if not published or not users:
-            return []
-        totals: dict[str, Quantity] = {}
-        for uid, consumed in self._shares(device):
-            if uid in users:
-                for name, amount in consumed.items():
-                    totals[name] = totals[name] + amount if name in totals else amount
+        totals: defaultdict[str, int] = defaultdict(int)
+        for share in shares:
+            for name, amount in share.items():
+                totals[name] += amount.nano
         return [
-            (name, total, capacity.value)
-            for item in published.values()
+            (name, capacity.value)
+            for item in {id(item): item for item in found if item is not None}.values()
             for name, total in sorted(totals.items())
-            if (capacity := item.capacity.get(name)) is not None and total > capacity.value
+            if (capacity := item.capacity.get(name)) is not None and total > capacity.value.nano
         ]
 
     def _consumption(self, device: DeviceID, node: str) -> Iterator[tuple[CounterID, Quantity]]:
@@ -238,10 +226,6 @@ class Auditor:
     def _device(self, device: DeviceID, node: str) -> Device | None:
         pool = self._pool_of(device[:2])
         return pool.device(device[2], node) if pool is not None else None
-
-    def _counter_sets(self, pool: PoolID, node: str) -> Iterable[CounterSet]:
-        published = self._pool_of(pool)
-        return published.counter_sets(node) if published is not None else ()
 
     def _overdrawn_in_use(self, pool: PoolID, node: str) -> frozenset[CounterID]:
         """The counters that all devices in use overdraw, held ones included."""
@@ -262,7 +246,8 @@ class Auditor:
             for counter, amount in self._consumption((*pool, name), node):
                 consumed[counter].append(amount)
         overdrawn: dict[CounterID, tuple[Quantity, Quantity]] = {}
-        for counter_set in self._counter_sets(pool, node) if consumed else ():
+        published = self._pool_of(pool)
+        for counter_set in published.counter_sets(node) if consumed and published is not None else ():
             for name, limit in counter_set.counters.items():
                 amounts = consumed.get((counter_set.name, name))
                 if amounts and sum(amount.nano for amount in amounts) > limit.value.nano:

@@ -11,13 +11,14 @@ Promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
-from dra_extender.devices.audit import Auditor, PoolOf, Violation, node_of
+from dra_extender.devices.audit import Auditor, Compare, PoolOf, Violation, node_of
 from dra_extender.devices.pods import Deletions
 from dra_extender.devices.usage import (
     EVERY_DEVICE,
@@ -109,6 +110,8 @@ class Ledger:
         """The highest resourceVersion that a watch or a reply has shown of any claim."""
         self._usage = UsageIndex(changed)
         self._auditor = Auditor(self._usage, pool_of, self._stored)
+        self.parts_of_violations = self._auditor.violations
+        """As `violations`, in parts; the state may change in between."""
 
     def observe(self, claim: ResourceClaim, *, watched: bool, after_gap: bool = False) -> bool:
         """A version of the claim, from the watch or from the reply to our write. True when devices became free, or when
@@ -123,7 +126,7 @@ class Ledger:
             return False
         record = self._records.setdefault(uid, _Record())
         uses = uses_of(claim.allocation, shares=self._shares)
-        age = record.written, record.bare
+        before, age = record.stored, (record.written, record.bare)
         if watched and not 0 < version <= record.seen:
             self._show(record, claim, uses, after_gap)
         if record.claim is None or not 0 < version < record.claim.metadata.version:
@@ -133,7 +136,10 @@ class Ledger:
         if watched and self._landed(record):
             record.hold = None
         freed = self._charge(uid, record) or freed
-        return freed or ((record.written, record.bare) != age and self._is_contested(uid, record))
+        aged = (record.written, record.bare) != age
+        if aged or record.stored != before:
+            self._usage.touch({**before, **record.stored})
+        return freed or (aged and self._is_contested(uid, record))
 
     @staticmethod
     def _show(record: _Record, claim: ResourceClaim, uses: Uses, after_gap: bool) -> None:
@@ -196,6 +202,7 @@ class Ledger:
         if self._by_name.get(key) == uid:
             del self._by_name[key]
         self._drop_owner(record.claim, uid)
+        self._usage.touch(record.stored)
         record.claim, record.stored = None, {}
         if record.hold is not None and record.hold.written_version is not None:
             record.hold = None
@@ -339,27 +346,36 @@ class Ledger:
         record = self._records.get(uid)
         return (record.claim, record.stored) if record and record.claim is not None else None
 
-    def rivals(self, claim: ResourceClaim) -> tuple[ResourceClaim, ...]:
-        """Other stored claims that conflict with this one and may have been allocated before it.
+    def rivals(self, claim: ResourceClaim, compare: Compare = lambda work: True) -> tuple[ResourceClaim, ...]:
+        """Other stored claims that conflict with this one and may have been allocated before it. `compare`: see there.
 
         They own or share a device that this claim owns, own a device that it shares, or overdraw a capacity or counter
         together with it. A claim that is known to be allocated later is not a rival: its writer sees this claim.
         """
-        record = self._records.get(identity(claim))
-        if record is None or record.claim is None:
-            return ()
+        found = sorted(set(self._rivals(claim, compare)))
+        return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
+
+    def has_rivals(self, claim: ResourceClaim, compare: Compare) -> bool:
+        """True when `rivals` finds any: it ends with the first."""
+        return next(self._rivals(claim, compare), None) is not None
+
+    def _rivals(self, claim: ResourceClaim, compare: Compare) -> Iterator[str]:
+        record = self._records.get(identity(claim)) or _Record()
         written = record.written
 
         def may_be_earlier(uid: str) -> bool:
-            other = self._records[uid]
-            return not 0 < written <= other.bare
+            return not 0 < written <= self._records[uid].bare
 
-        found = self._auditor.rivals(identity(claim), record.stored, record.node, may_be_earlier)
-        return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
+        return self._auditor.rivals(identity(claim), record.stored, record.node, may_be_earlier, compare)
+
+    def doubts_key(self, claim: ResourceClaim) -> Hashable:
+        """Changes whenever `rivals` or `is_unverifiable` of the claim may. Linear in the claim's devices."""
+        results = claim.allocation.devices.results if claim.allocation is not None else ()
+        return identity(claim), self._auditor.state_of({result.id[:2] for result in results})
 
     def _is_contested(self, uid: str, record: _Record) -> bool:
         """True when other stored claims conflict with this one, older or not."""
-        return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, record.node, lambda other: True))
+        return any(True for _ in self._auditor.rivals(uid, record.stored, record.node, lambda other: True))
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
         """True when `rivals` cannot find all conflicts of the claim: a device of it is not published, or consumes
@@ -371,13 +387,8 @@ class Ledger:
     def contested(self, hold: Hold) -> bool:
         """True when a stored claim has a held device: another allocator, which does not know the hold, was faster."""
         uses = uses_of(hold.allocation, shares=self._shares)
-        return bool(self._auditor.rivals(hold.claim_uid, uses, node_of(hold.allocation), lambda uid: True))
+        return any(True for _ in self._auditor.rivals(hold.claim_uid, uses, node_of(hold.allocation), lambda uid: True))
 
     def violations(self) -> tuple[Violation, ...]:
         """Devices in two stored claims, capacity or counters overdrawn, sorted. Admin access takes no part."""
-        return self._auditor.violations()
-
-    def violations_of(self, claim: ResourceClaim) -> tuple[Violation, ...]:
-        """Those of `violations` in which this claim takes part, as it is stored."""
-        record = self._records.get(identity(claim))
-        return self._auditor.involving(claim.metadata.key, record.stored, record.node) if record is not None else ()
+        return tuple(sorted(set(chain.from_iterable(self.parts_of_violations()))))

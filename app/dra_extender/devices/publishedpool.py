@@ -17,6 +17,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import (
     CounterSet,
     Device,
+    DeviceCapacity,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
@@ -65,6 +66,7 @@ class PublishedPool:
         "_device_lists",
         "_features",
         "_generations",
+        "_least",
         "_newest_open",
         "_open",
         "_own",
@@ -90,11 +92,8 @@ class PublishedPool:
     def copy(self) -> PublishedPool:
         """A copy, to which slices can be added."""
         made = PublishedPool(self.id, self._features)
-        made.slices, made._device_lists, made._published = (
-            dict(self.slices),
-            dict(self._device_lists),
-            dict(self._published),
-        )
+        made.slices, made._device_lists = dict(self.slices), dict(self._device_lists)
+        made._published = dict(self._published)
         made._own = {node: dict(names) for node, names in self._own.items()}
         made._open = dict(self._open)
         return made
@@ -134,6 +133,7 @@ class PublishedPool:
         self._visibilities: tuple[Visibility, ...] | None = None
         self._generations: Generations | None = None
         self._newest_open: int | None = None
+        self._least: dict[str, dict[str, DeviceCapacity]] | None = None
 
     def drop(self, name: str) -> None:
         self._unindex(name)
@@ -253,6 +253,16 @@ class PublishedPool:
                 for device in item.spec.devices
             }
         return devices
+
+    def least(self, name: str) -> Mapping[str, DeviceCapacity]:
+        """The smallest value of each capacity of the device, of all slices."""
+        if self._least is None:
+            self._least = {}
+            for device in (device for item in self.slices.values() for device in item.spec.devices if device.capacity):
+                known = self._least.setdefault(device.name, {})
+                for key, capacity in device.capacity.items():
+                    known[key] = min(capacity, known.get(key, capacity), key=lambda each: each.value)
+        return self._least.get(name, {})
 
     def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)

@@ -87,19 +87,15 @@ def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict
 def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
     """The holdings of one pool from the uses of its devices, by device name."""
     owned: set[str] = set()
-    shared: dict[str, Amounts] = {}
+    shared: dict[str, dict[str, int]] = {}
     for name, parts in uses.items():
-        sums: dict[str, int] | None = None
         for share, consumed in parts:
             if share is None:
                 owned.add(name)
                 continue
-            if sums is None:
-                sums = {}
+            sums = shared.setdefault(name, {})
             for capacity, amount in consumed.items():
                 sums[capacity] = sums.get(capacity, 0) + amount.nano
-        if sums is not None:
-            shared[name] = sums
     return PoolHoldings(owned, shared)
 
 
@@ -109,10 +105,8 @@ def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
         return second
     shared = dict(first.shared)
     for name, amounts in second.shared.items():
-        sums = dict(shared.get(name, NO_AMOUNTS))
-        for capacity, amount in amounts.items():
-            sums[capacity] = sums.get(capacity, 0) + amount
-        shared[name] = sums
+        known = shared.get(name, NO_AMOUNTS)
+        shared[name] = {**known, **{capacity: known.get(capacity, 0) + amount for capacity, amount in amounts.items()}}
     return PoolHoldings(first.owned | second.owned, shared)
 
 
@@ -137,12 +131,12 @@ class PoolUse:
 
     devices: dict[str, DeviceUse] = field(default_factory=dict)
     revision: int = 0
+    touched: int = 0
+    """Changes when what claims store of this use does, or how old that is. See `UsageIndex.touch`."""
     holdings: PoolHoldings | None = None
     """What the ledger made of the present revision."""
     overdrawn: dict[str, tuple[object, frozenset[tuple[str, str]]]] = field(default_factory=dict)
-    """By node, what the auditor made of the present revision: the counters that all devices in use overdraw, with the
-    generations of slices that this was found for.
-    """
+    """By node: slices, and the counters in them that all devices in use of the present revision overdraw."""
 
 
 class UsageIndex:
@@ -186,6 +180,13 @@ class UsageIndex:
                 del self._pools[pool]
             self._changed(pool)
         return freed
+
+    def touch(self, uses: Iterable[Use]) -> None:
+        """What is stored of these uses has changed, or how old it is."""
+        self._revision += 1
+        for pool in {device[:2] for device, _ in uses}:
+            if (entry := self._pools.get(pool)) is not None:
+                entry.touched = self._revision
 
     def _add(self, uid: str, use: Use, consumed: Mapping[str, Quantity]) -> None:
         device, share = use

@@ -178,7 +178,7 @@ SPECS: Final[tuple[Spec, ...]] = (
     _read(
         "violations_reported_total",
         "counter",
-        "conflicts between stored allocations that were reported, including short ones",
+        "conflicts between stored allocations that were reported",
     ),
     _read("events_sent_total", "counter", "Kubernetes events written"),
     _read("events_dropped_total", "counter", "Kubernetes events dropped: rejected, or too many at once"),

@@ -167,14 +167,10 @@ def pre_filter(
 
 
 def _usable_on(view: View, claim: ResourceClaim, parsed: dict[Hashable, UsableOn]) -> UsableOn:
-    """Raises NodeSelectorError. An allocation with a device of another claim, or that may exceed counters or capacity,
-    cannot be used on any node. `parsed`: equal selectors are parsed once. Linear in the consumers of the claim (at
-    most 256) and in its devices; if these consume counters, in the devices of their pools that are in use.
-    """
-    now, config = view.clock.wall(), view.config
-    if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_conditions_timeout):
-        return NOWHERE
-    if view.ledger.rivals(claim) or view.is_doubtful(claim):
+    """Raises NodeSelectorError and TurnSpent. `parsed`: equal selectors are parsed once."""
+    now, limit = view.clock.wall(), view.config.binding_conditions_timeout
+    is_unavailable = view.features.binding_conditions and readiness.unavailable(claim, now, limit)
+    if is_unavailable or view.may_conflict(claim):
         return NOWHERE
     allocation = claim.allocation or AllocationResult()
     selector = allocation.node_selector

@@ -6,7 +6,7 @@ live: it changes between two awaits when the watches deliver events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.groups import GroupKey, group_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import Device, DeviceClass, DeviceRequestAllocationResult, ResourceClaim
-from dra_extender.devices.audit import node_of
+from dra_extender.devices.audit import PER_DEVICE, node_of
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.limits import CLAIMS_OF_GROUP
@@ -145,6 +145,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def is_preempted(self, claim: ResourceClaim, pod: Pod) -> bool:
         """True when the pod must not use the claim, because a preemptor gets its devices, or the claim itself."""
         return self.preempted(claim, pod) and not claim.reserved_for(consumer(claim, pod, self.cluster).uid)
+
+    def may_conflict(self, claim: ResourceClaim) -> bool:
+        """True when the claim has rivals or is doubtful. Charges what it looks at, once per call. Raises TurnSpent."""
+        budget, key = self.decisions.budget, self.ledger.doubts_key(claim)
+        found: dict[Hashable, bool] = budget.found
+
+        def compare(work: int) -> bool:
+            is_due = self.bound_user(claim) is None  # what runs was verified; the driver may have lowered a limit since
+            budget.spend(0, work if is_due else 0)
+            return is_due
+
+        if key not in found:
+            budget.spend(PER_DEVICE * (len(claim.allocation.devices.results) if claim.allocation is not None else 0))
+            found[key] = self.ledger.has_rivals(claim, compare) or self.is_doubtful(claim)
+            budget.settle()
+        return found[key]
 
     def is_doubtful(self, claim: ResourceClaim) -> bool:
         """True when it is unknown whether the allocation exceeds counters or capacity, or what it takes of the node;

@@ -20,7 +20,7 @@ import structlog
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
-from dra_extender.api.events import Applied, ClusterEvent, Undecodable
+from dra_extender.api.events import ClusterEvent, Undecodable
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import Check
@@ -116,10 +116,8 @@ class Engine:
             placement=PlacementLearner(self.cluster, settings.strategy, self.decisions.filters),
             workers=self.workers,
         )
-        ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
-        self.audit = AllocationAudit(
-            ledger.violations, self.cluster.claim, self._report_violation, settings.config.reader, undecided
-        )
+        violations, reader = self.cluster.ledger.parts_of_violations, settings.config.reader
+        self.audit = AllocationAudit(violations, self.cluster.claim, self._report_violation, reader)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
         self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.pending, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
@@ -142,7 +140,7 @@ class Engine:
         self._leadership_changed = asyncio.Event()
 
     def apply(self, event: ClusterEvent) -> None:
-        """Apply an event of a watch. Report undecodable objects, and devices that are allocated twice."""
+        """Apply an event of a watch. Report undecodable objects."""
         effects = self.extender.apply(event)
         kind, name = event.key.kind, event.key.name
         if isinstance(event, Undecodable):
@@ -151,9 +149,6 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
-        claim = event.object if isinstance(event, Applied) else None
-        if isinstance(claim, ResourceClaim) and claim.allocation is not None and self._known.is_set():
-            self.audit.notice(self.cluster.ledger.violations_of(claim))  # the first audit checks earlier events
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""

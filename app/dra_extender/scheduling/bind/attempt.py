@@ -235,10 +235,11 @@ class Attempt:
         if not await context.event_handler.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         context.observer.took("own_write_on_watch", view.clock.monotonic() - started)
-        for number, claim in enumerate(self._check_claims()):
-            if number:
+        for write, claim in zip(self._writes, self._check_claims(), strict=True):
+            if write is not self._writes[0]:
                 await asyncio.sleep(0)  # a pod may have many claims, and each look may be long
-            rivals = ledger.rivals(claim)
+            verified = write.allocation is None and view.bound_user(claim) is not None
+            rivals = ledger.rivals(claim, lambda work: False) if verified else ledger.rivals(claim)
             if rivals:
                 context.report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
