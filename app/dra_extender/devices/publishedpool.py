@@ -67,7 +67,7 @@ class PublishedPool:
         "_features",
         "_generations",
         "_least",
-        "_newest_open",
+        "_newest",
         "_open",
         "_own",
         "_published",
@@ -132,7 +132,7 @@ class PublishedPool:
         self._whole: dict[str | None, bool] = {}
         self._visibilities: tuple[Visibility, ...] | None = None
         self._generations: Generations | None = None
-        self._newest_open: int | None = None
+        self._newest: dict[str, int] = {}
         self._least: dict[str, dict[str, DeviceCapacity]] | None = None
 
     def drop(self, name: str) -> None:
@@ -205,12 +205,11 @@ class PublishedPool:
         """
         if node is None or not (node or self._open):
             return self.generations().newest
-        if self._newest_open is None:
-            self._newest_open = self._newest_of(self._open)
-        return max(self._newest_open, self._newest_of(self._own.get(node, ())))
-
-    def _newest_of(self, names: Iterable[str]) -> int:
-        return max((self.slices[name].spec.pool.generation for name in names), default=-1)
+        if node not in self._newest:
+            names = self._own.get(node, ()) if node else self._open
+            newest = self.generation("") if node and self._open else -1
+            self._newest[node] = max([newest, *(self.slices[name].spec.pool.generation for name in names)])
+        return self._newest[node]
 
     def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
         """All slices of this generation, also those of other nodes, by name."""
