@@ -137,9 +137,6 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         used, moved = self.tenants.used(node, self.removed | without), self.moved.get(node)
         return together(used, moved) if moved else used
 
-    def wants(self, pod: Pod) -> Wants:
-        return self.view.wants(pod)
-
     def obstacles(self, wants: Wants, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node. Devices and claims are not checked."""
         used = self.used(node.name)
@@ -189,7 +186,7 @@ class SimulatedPod(Struct, frozen=True, dict=True):
 
     @cached_property
     def wants(self) -> Wants:
-        return self.snapshot.wants(self.pod)
+        return self.snapshot.view.wants(self.pod)
 
     @cached_property
     def cost(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED
+from dra_extender.scheduling.preemption import evaluator
+from dra_extender.scheduling.preemption.candidates import suited
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.view import View
 from tests.support.scheduling.gangs import gang, names, nodes
 from tests.support.scheduling.nominating import FOUR, ON, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Json, Objects, make_pod
@@ -142,3 +147,26 @@ async def test_no_pod_is_evicted_for_a_gang_on_nodes_that_no_longer_suit_its_pod
     change(world, {}, *BOTH)
     await world.settle(120.0)
     assert len(world.api.evicted) == 2
+
+
+async def test_for_a_gang_the_pods_of_some_nodes_are_added_up_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add(*nodes(200, 1))
+    service = world.service(config=ON)
+    for number in range(1, 201):
+        await running(world, service, f"n{number}", f"p{number}")
+    service.start()
+    portions: list[int] = []
+
+    def counting(view: View, terms: PreemptionTerms, names: Sequence[str]) -> Sequence[str]:
+        portions.append(len(names))
+        return suited(view, terms, names)
+
+    monkeypatch.setattr(evaluator, "suited", counting)
+    world.add(*gang("g", 2, priority=10))
+    for pod in names("g", 2):
+        await tried(world, service, pod)
+    await world.settle(20.0)
+    assert len(world.api.evicted) == 2
+    assert max(portions) <= evaluator.CHUNK < sum(portions)

@@ -308,7 +308,7 @@ class Compaction:
 
     def _wanted(self, pod: Pod) -> Wants:
         uid = pod.metadata.uid
-        return self._wants.get(uid) or self._wants.setdefault(uid, self._start.wants(pod))
+        return self._wants.get(uid) or self._wants.setdefault(uid, self._start.view.wants(pod))
 
     def _plan(self, state: Overlay, claims: Sequence[ResourceClaim], node: str) -> tuple[Planned, ...] | None:
         """The devices for the claims on the node in this state. Raises _TooManyDecisionsError."""

@@ -109,7 +109,7 @@ def suited(view: View, terms: PreemptionTerms, names: Sequence[str]) -> Sequence
     if (usage := terms.usage) is None:
         return names
     wants, nodes, own = (Wants(terms.preemptor),), view.cluster.nodes, (terms.preemptor.metadata.uid,)
-    charge(view, len(names) * wants[0].cost)
+    charge(view, sum(wants[0].cost + len(usage.on(name)) for name in names))
     return [name for name in names if name in nodes and usage.suits(nodes[name], wants, own)]
 
 

@@ -79,7 +79,7 @@ class PreemptionEvaluator:
         self.unfinished = False
         """The answer is `UNKNOWN` because the call has reached its work."""
         self._nodes = tuple(dict.fromkeys(nodes))
-        self._suited: Sequence[str] | None = None
+        self._suited: list[str] = []
         """The nodes for the pod of a gang."""
         self._position = 0
         self._chunk = CHUNK
@@ -111,7 +111,11 @@ class PreemptionEvaluator:
             reason = prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error
             return NoPreemption("refused", reason)
         if gang is not None:
-            self._suited = suited(view, self.terms, self._nodes) if self._suited is None else self._suited
+            while self._position < len(self._nodes):
+                names = self._nodes[self._position : self._position + CHUNK]
+                self._suited += suited(view, self.terms, names)
+                self._position += CHUNK
+                view.decisions.budget.settle()
             return self._gang_victims.search(view, joint(view, prefiltered, self.terms), self._suited)
         terms = self.terms.with_claims(prefiltered.order)
         fits = self._scan(view, prefiltered, terms)
