@@ -1,5 +1,7 @@
 """The verdict cache never differs from a fresh search, whatever happens to slices, classes, claims, nodes and holds.
 
+A device that has shares and is exclusive now counts as in use, unlike in the allocator itself.
+
 The machine starts with equal nodes and lets them drift apart by one small change after the other, because a cache goes
 wrong where two nodes look alike and are not. The fresh search shares nothing with the cache: it gathers pools from all
 slices and holdings from all claims.
@@ -12,6 +14,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.decisions import Decisions
@@ -223,6 +226,10 @@ class VerdictMachine(RuleBasedStateMachine):
         promised = [ResourceClaimStatus(allocation=hold.allocation) for hold in self.cluster.ledger.holds()]
         holding = [ResourceClaim(ObjectMeta(), status=status) for status in promised]
         held = holdings_of([*self.cluster.ledger.claims(), *holding], self.features)
+        for pool, state in held.items():
+            places = ((name, view.bits.get((*pool, name))) for name in state.shared)
+            exclusive = {name for name, place in places if place is not None and not view.multi >> place & 1}
+            held[pool] = replace(state, owned=state.owned | exclusive)
         prepared = prepare(claims, self.cluster.classes, self.features, self.filters)
         if isinstance(prepared, Failure):
             return prepared
