@@ -4,7 +4,7 @@ Promises: the newest version of a pod wins. A late reply does not bring back a d
 objects, remember the last `most` deletions: thousands of small objects that outlive the claims around them would keep
 the process from returning the memory of these claims.
 
-`PodGroups.put` and `drop` are true when members may fit now: the group is new, made anew or gone, or its spec or
+`PodGroups.put` and `drop` are true when members may fit now: the group is new, created again or gone, or its spec or
 annotations have changed. kube-scheduler writes the status after every attempt: that does not cause another one.
 """
 
