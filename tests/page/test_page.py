@@ -143,11 +143,12 @@ async def test_the_filter_leaves_what_was_asked_for(flow: Flow, browser: Browser
 
 async def test_the_page_says_when_it_is_not_live_and_comes_back(flow: Flow, browser: Browser) -> None:
     async with showing(browser, url(flow)) as shown:
-        live = shown.page.locator("#live")
+        live, cells = shown.page.locator("#live"), shown.page.locator("[role=gridcell]")
         await expect(live).to_have_text("live")
+        await expect(cells).to_have_count(8)
         await flow.kill()
         await expect(live).to_contain_text("not live")
-        await expect(shown.page.locator("[role=gridcell]")).to_have_count(8)
+        await expect(cells).to_have_count(8)
         await flow.start()
         await expect(live).to_have_text("live")
 
