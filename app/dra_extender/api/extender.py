@@ -40,7 +40,7 @@ class ExtenderFilterResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExtenderNodesResult(ExtenderFilterResult, frozen=True, gc=False):
-    """To a call with `Nodes`: those that fit, unchanged."""
+    """The answer to a call with `Nodes`, which has the nodes that fit, unchanged."""
 
     Nodes: NodeList = NodeList()
 

@@ -198,8 +198,8 @@ class PodGroups:
     def put(self, group: PodGroup) -> bool:
         key, meta = (group.api_group, group.metadata.key), group.metadata
         before, self._groups[key] = self._groups.get(key), group
-        told = (meta.uid, group.spec, meta.annotations)
-        return before is None or (before.metadata.uid, before.spec, before.metadata.annotations) != told
+        now = (meta.uid, group.spec, meta.annotations)
+        return before is None or (before.metadata.uid, before.spec, before.metadata.annotations) != now
 
     def drop(self, api_group: str, key: str) -> bool:
         return self._groups.pop((api_group, key), None) is not None

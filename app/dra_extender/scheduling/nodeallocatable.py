@@ -164,8 +164,8 @@ def of_allocated(view: View, pod: Pod, claims: Sequence[ResourceClaim]) -> Claim
         devices = view.published(claim)
         taken = [(result, device.node_allocatable_resources) for result, device in devices if device is not None]
         bound = view.bound_user(claim) if len(taken) < len(devices) else None
-        told = bound.status.node_allocatable_resource_claim_statuses if bound is not None else ()
-        known = {each.resource_claim_name: each for each in told}
+        statuses = bound.status.node_allocatable_resource_claim_statuses if bound is not None else ()
+        known = {each.resource_claim_name: each for each in statuses}
         try:
             amounts = amounts_of(claim, taken) if bound is None else known.get(claim.metadata.name)
         except NotConsumedError as problem:

@@ -82,7 +82,7 @@ def kept(service: Service) -> tuple[object, ...]:
         (
             [make_slice("", ["a"], pool="all")],
             [new("x", cpu="1"), new("y", cpu="4")],
-            {"x": "the node does not suit the pod: cpu cpu"},
+            {"x": "the node does not suit the pod: cpu"},
         ),
     ],
 )
@@ -118,6 +118,14 @@ async def test_a_call_about_existing_nodes_only_blames_the_configuration(world: 
     service = world.service(*small, make_claim("c"), make_pod("p", "c"))
     assert (await ask(service, "p", new("n1"), new("n2"))).Error == NEEDS_NAMES
     assert (await ask(service, "p")).Error == NEEDS_NAMES
+
+
+@pytest.mark.parametrize("nodes", [[new("")], [new("x"), new("x", {"rack": "r"})]])
+async def test_a_node_needs_a_name_of_its_own(world: World, small: Objects, nodes: list[Json]) -> None:
+    service = world.service(*small, make_claim("c"), make_pod("p", "c"))
+    name = nodes[0]["metadata"]["name"]
+    wrong = f"dra-extender: filter request: Node {name!r} needs a name of its own"
+    assert (await ask(service, "p", *nodes)).Error == wrong
 
 
 async def test_a_node_that_cannot_be_decoded_is_named(world: World, small: Objects) -> None:

@@ -211,9 +211,7 @@ class Attempt:
             await write.write(self._check_active if write is not self._writes[0] else self._take_version)
 
     def _take_version(self) -> None:
-        """Before the first claim is written: `_check_active`, and require the newest version of the pod. kube-scheduler
-        changes its status shortly before it calls bind.
-        """
+        """Require the newest version of the pod: kube-scheduler changes its status just before it calls bind."""
         self._check_active()
         pod = self._view.pods.get(self._uid)
         if pod is not None and not pod.spec.node_name and podstatus.reported(pod) == self._reported:

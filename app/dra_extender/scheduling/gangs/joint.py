@@ -261,11 +261,10 @@ class _JointSearch:
         members fit; the last members go where fewest more would fit.
         """
         self._charge(STEP + len(kind.caps) // NODES_OF_UNIT)
-        used = [name for name in kind.caps if name in self._on]
+        order = [name for name in kind.caps if name in self._on]
         fresh = [name for name in kind.caps if name not in self._on]
         fresh.sort(key=kind.caps.__getitem__, reverse=True)
-        order: list[str] = list(used)
-        left = wanted - sum(kind.caps[name] for name in used)
+        left = wanted - sum(kind.caps[name] for name in order)
         while fresh and left > 0 and kind.caps[fresh[0]] < left:
             left -= kind.caps[fresh[0]]
             order.append(fresh.pop(0))

@@ -97,14 +97,12 @@ class Preemptors:
             known.avoid[node] = tuple(stuck)
 
     def due(self, pods: KnownPods) -> list[Preemptor]:
-        found = [preemptor for preemptor in list(self._known.values()) if self._is_due(preemptor)]
+        found = [preemptor for preemptor in list(self._known.values()) if preemptor.names and self._is_due(preemptor)]
         return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
 
     def _is_due(self, preemptor: Preemptor) -> bool:
-        if preemptor.considered < 0 or not preemptor.names:
-            return bool(preemptor.names)  # none: it rests
         age = self._clock.monotonic() - preemptor.at
-        if age >= self._config.again_most_seconds:
+        if preemptor.considered < 0 or age >= self._config.again_most_seconds:
             return True
         return age >= self._config.again_seconds and preemptor.revision > preemptor.considered
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import DecodeError, decode
@@ -29,7 +30,10 @@ def on_whole_nodes(view: View, args: ExtenderArgs) -> Turns[ExtenderFilterResult
     for raw in items or ():
         try:
             node = decode(Node, raw)
-        except DecodeError as problem:
+            problem = f"Node {node.name!r} needs a name of its own" if not node.name or node.name in given else ""
+        except DecodeError as error:
+            problem = str(error)
+        if problem:
             return ExtenderFilterResult(Error=f"dra-extender: filter request: {problem}")
         given[node.name] = node, raw
         yield
@@ -43,9 +47,9 @@ def on_whole_nodes(view: View, args: ExtenderArgs) -> Turns[ExtenderFilterResult
             return ExtenderFilterResult(Error=found.error)
         refused |= found.refused if found is not None else {node.name: UNDECIDED for node in portion}
         yield
-    fits = [name for name in names if name not in refused]
-    nodes = NodeList(tuple(given[name][1] for name in fits))
-    return ExtenderNodesResult(NodeNames=fits, FailedAndUnresolvableNodes=refused, Nodes=nodes)
+    fits = {name: raw for name, (_, raw) in given.items() if name not in refused}
+    nodes = NodeList(tuple(fits.values()))
+    return ExtenderNodesResult(NodeNames=list(fits), FailedAndUnresolvableNodes=refused, Nodes=nodes)
 
 
 def _decide(view: View, pod: Pod, nodes: Iterable[Node]) -> NodeStatuses:
@@ -53,12 +57,13 @@ def _decide(view: View, pod: Pod, nodes: Iterable[Node]) -> NodeStatuses:
     new = {node.name: node for node in nodes if node.name not in view.cluster.nodes}
     wants = view.wants(pod)
     view.decisions.budget.spend(wants.cost * len(new))
-    refused: dict[str, str] = {}
-    for name, node in new.items():
-        if (obstacle := next(wants.obstacles(node, *NOTHING_USED), None)) is not None:
-            refused[name] = f"the node does not suit the pod: {obstacle.rule} {obstacle.what}".rstrip()
+    obstacles = {name: next(wants.obstacles(node, *NOTHING_USED), None) for name, node in new.items()}
+    refused = {
+        name: "the node does not suit the pod: " + " ".join(dict.fromkeys((each.rule, each.what))).rstrip()
+        for name, each in obstacles.items()
+        if each is not None
+    }
     free = view.with_pod(pod)
-    added = free.with_state(free.overlay().with_nodes(new.values()))
-    added = msgspec.structs.replace(added, cluster=ChangedCluster(view.cluster, new))
+    added = replace(free.with_state(free.overlay().with_nodes(new.values())), cluster=ChangedCluster(view.cluster, new))
     found = node_statuses(added, pre_filter(added, pod), [node.name for node in nodes if node.name not in refused])
-    return msgspec.structs.replace(found, refused={**found.refused, **refused})
+    return replace(found, refused={**found.refused, **refused})
