@@ -3,8 +3,8 @@
 Promises
 - The search tries claims, requests, alternatives and devices in order. The answer is the first solution in this order,
   or the first fatal error, or that no solution exists.
-- A pruner may skip parts of the order that provably contain no solution (see `proofs`). It never changes which solution
-  is first. Without a pruner, the search stops at its first dead end and is undecided.
+- Bounds skip parts of the order that provably contain no solution (see `proofs`). They never change which solution is
+  first. Without bounds, the search stops at its first dead end and is undecided.
 - The search counts its work in steps. When the step budget is used up, the search ends undecided.
 - A search without a solution leaves the state as it was before.
 
@@ -15,9 +15,10 @@ a claim may have) ends the devices of earlier requests without trying others, as
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.proofs.bounds import Bounds
+from dra_extender.allocation.state import Position, SearchState
 from dra_extender.allocation.task import OPTION, AllocationTask, FatalError, RequestOption, failed
 from dra_extender.api.resource import MAX_RESULTS
 
@@ -34,27 +35,6 @@ class SearchOutcome(Enum):
     UNDECIDED = "undecided"
 
 
-class Position(NamedTuple):
-    """The next choice of the search: `missing` devices of the option, from bit `start` on; then all later requests.
-    Without an option: the alternative of the request.
-    """
-
-    request: int
-    option: RequestOption | None
-    missing: int
-    start: int
-
-
-class Pruner(Protocol):
-    """What a search asks to prune its order. `steps` counts its work."""
-
-    @property
-    def steps(self) -> int: ...
-
-    def is_hopeless(self, state: SearchState, position: Position) -> bool:
-        """True only when no solution exists from here."""
-
-
 class _Frame:
     """An open decision. `todo`: the devices not tried yet, or the number of alternatives that were begun."""
 
@@ -69,26 +49,26 @@ class _Frame:
 class Search:
     """One run over one task."""
 
-    def __init__(self, task: AllocationTask, budget: int, pruner: Pruner | None = None) -> None:
+    def __init__(self, task: AllocationTask, budget: int, bounds: Bounds | None = None) -> None:
         self.task = task
         self.state = SearchState(task)
         self._requests = task.prepared.requests
         self._charge = task.charge
         self._budget = budget
-        self._pruner = pruner
+        self._bounds = bounds
         self._stack: list[_Frame] = []
         self._big_claim = 0
         self._own_steps = 0
 
     @property
     def steps(self) -> int:
-        return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
+        return self._own_steps + (self._bounds.steps if self._bounds is not None else 0)
 
     def run(self) -> SearchOutcome:
         """FOUND leaves the solution in `state.taken`. Raises FatalError and WorkExceeded."""
         stack = self._stack
         start = self.first_position(0)
-        if self._pruner is not None and self._pruner.is_hopeless(self.state, start):
+        if self._bounds is not None and self._bounds.is_hopeless(self.state, start):
             return SearchOutcome.NONE
         step: Position | SearchOutcome = start
         while True:
@@ -100,7 +80,7 @@ class Search:
                 step = self._down(step)
             elif step is SearchOutcome.FOUND or not stack:
                 return SearchOutcome.NONE if step is SearchOutcome.TOO_BIG else step
-            elif self._pruner is None:
+            elif self._bounds is None:
                 return SearchOutcome.UNDECIDED
             else:
                 step = self._up(stack[-1], step)
@@ -147,7 +127,7 @@ class Search:
             self._charge(1 + len(option.constraints) // OPTION)
             position = Position(request, option, option.need, 0)
             if not self._scarce(option) and (
-                self._pruner is None or not self._pruner.is_hopeless(self.state, position)
+                self._bounds is None or not self._bounds.is_hopeless(self.state, position)
             ):
                 return position
             frame.only_too_big = False
@@ -180,7 +160,7 @@ class Search:
                 after = self.first_position(position.request + 1)
             else:
                 after = Position(position.request, option, position.missing - 1, device + 1)
-            if self._pruner is None or not self._pruner.is_hopeless(state, after):
+            if self._bounds is None or not self._bounds.is_hopeless(state, after):
                 return after
             state.give_back()
         self._stack.pop()
@@ -204,7 +184,7 @@ class Search:
                 return SearchOutcome.NONE
             state.take(option, device)
         after = self.first_position(position.request + 1)
-        if self._pruner is not None and self._pruner.is_hopeless(state, after):
+        if self._bounds is not None and self._bounds.is_hopeless(state, after):
             for _ in option.devices:
                 state.give_back()
             return SearchOutcome.NONE

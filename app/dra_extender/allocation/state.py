@@ -10,11 +10,24 @@ corrected. Requests with admin access take no part in counter accounting.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dra_extender.allocation.capacity import Consumed, fits
 from dra_extender.allocation.constraints import ConstraintState
 from dra_extender.allocation.task import AllocationTask, FatalError, RequestOption
 from dra_extender.devices.models import Groups, joined
 from dra_extender.devices.usage import NO_AMOUNTS, Amounts
+
+
+class Position(NamedTuple):
+    """The next choice of a search: `missing` devices of the option, from bit `start` on; then all later requests.
+    Without an option: the alternative of the request.
+    """
+
+    request: int
+    option: RequestOption | None
+    missing: int
+    start: int
 
 
 class Taken:

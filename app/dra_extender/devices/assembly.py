@@ -17,7 +17,7 @@ from typing import TypeVar
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.devices.models import DeviceList, compatibility_groups, consumption, groups_of
+from dra_extender.devices.models import DeviceList, declared_groups
 from dra_extender.devices.nodeselection import NodeSelection, NodeSelectorError
 from dra_extender.devices.pools import Pool
 from dra_extender.devices.usage import PoolID
@@ -193,9 +193,10 @@ def _assemble(
             except NodeSelectorError as problem:
                 unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
             selections.append(selection)
-    consuming = [device for item in (usable + others if counters else ()) for device in item.spec.devices]
-    consuming = [device for device in consuming if device.consumes_counters]
-    groups = ((each.name, groups_of(consumption(each), dict(compatibility_groups(each)))) for each in consuming)
+    lists = [*device_lists, *map(devices_of, others)] if counters else []
+    named = ((name, model.traits) for each in lists for name, model in zip(each.names, each.models, strict=True))
+    consuming = [(name, traits) for name, traits in named if traits.partition]
+    groups = ((name, declared_groups(traits)) for name, traits in consuming)
     return Pool(
         id,
         _joined([found.names for found in device_lists]),
@@ -203,8 +204,8 @@ def _assemble(
         tuple(selections),
         late=any(found.late for found in device_lists),
         counters=counters,
-        consumers=tuple((device.name, consumption(device)) for device in consuming),
-        groups=tuple(groups) if any(map(compatibility_groups, consuming)) else (),
+        consumers=tuple((name, traits.consumes) for name, traits in consuming),
+        groups=tuple(groups) if any(traits.groups for _, traits in consuming) else (),
         elsewhere=elsewhere,
         unserved=unserved,
         skips=skips,

@@ -104,7 +104,7 @@ class Auditor:
     def state_of(self, pools: Set[PoolID]) -> Hashable:
         """Changes whenever conflicts in these pools may: with what is used of them, or published."""
         found = [(pool, self._usage.pool(pool), self._pool_of(pool)) for pool in pools]
-        return frozenset([(pool, use and use.touched, slices and slices.generations()) for pool, use, slices in found])
+        return frozenset([(pool, use and use.touched, slices and slices.generations) for pool, use, slices in found])
 
     def is_unverifiable(self, uid: str, uses: Uses, node: str) -> bool:
         """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
@@ -232,7 +232,7 @@ class Auditor:
         use, published = self._usage.pool(pool), self._pool_of(pool)
         if use is None or published is None:
             return frozenset()
-        slices = published.generations()
+        slices = published.generations
         if node not in use.overdrawn or use.overdrawn[node][0] is not slices:
             use.overdrawn[node] = slices, frozenset(self._overdrawn_counters(pool, node, use.devices))
         return use.overdrawn[node][1]

@@ -70,7 +70,11 @@ def traits_of(driver: str, device: Device) -> Traits:
         device,
         consumes=consumption(device),
         partition=bool(device.consumes_counters),
-        groups=compatibility_groups(device),
+        groups=tuple(
+            (part.counter_set, tuple(sorted(part.compatibility_groups)))
+            for part in device.consumes_counters
+            if part.compatibility_groups
+        ),
         taints=active_taints(device),
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
@@ -81,8 +85,6 @@ def traits_of(driver: str, device: Device) -> Traits:
 
 def consumption(device: Device) -> Consumption:
     """Counters the device consumes, in nano units."""
-    if not device.consumes_counters:
-        return ()
     return tuple((*counter, amount.nano) for counter, amount in counters_consumed(device))
 
 
@@ -93,16 +95,8 @@ def counters_consumed(device: Device) -> Iterator[tuple[CounterID, Quantity]]:
             yield (part.counter_set, name), counter.value
 
 
-def compatibility_groups(device: Device) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The groups that the device declares, by counter set."""
-    parts = (part for part in device.consumes_counters if part.compatibility_groups)
-    return tuple((part.counter_set, tuple(sorted(part.compatibility_groups))) for part in parts)
-
-
 def active_taints(device: Device) -> tuple[DeviceTaint, ...]:
     """The taints that keep pods away."""
-    if not device.taints:
-        return ()
     return tuple(
         msgspec.structs.replace(taint, time_added=None) if taint.time_added else taint
         for taint in device.taints
@@ -243,14 +237,11 @@ _NONE_LEFT: Final[Groups] = frozenset(("",))
 """Devices in use that have no group in common: nothing is compatible with them."""
 
 
-def groups_of(consumes: Consumption, declared: Mapping[str, Iterable[str]]) -> SetGroups:
-    """Of a device that consumes these counters."""
-    return tuple((name, frozenset(declared.get(name, ()))) for name in dict.fromkeys(item[0] for item in consumes))
-
-
 def declared_groups(traits: Traits) -> SetGroups:
     """Of a device with these traits."""
-    return groups_of(traits.consumes, dict(traits.groups)) if traits.consumes else ()
+    declared: Mapping[str, Iterable[str]] = dict(traits.groups)
+    names = dict.fromkeys(name for name, _, _ in traits.consumes)
+    return tuple((name, frozenset(declared.get(name, ()))) for name in names)
 
 
 def admits(in_use: Groups | None, groups: Groups) -> bool:

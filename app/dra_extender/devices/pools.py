@@ -9,6 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -106,11 +107,6 @@ class NodeView(Memo):
     view alone. `offsets[i]`: the first bit of pool i. `error`: why the slices of the node cannot be evaluated.
     """
 
-    __slots__ = (
-        "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "memo", "node", "offsets",
-        "pools", "skips", "unmatchable", "unserved",
-    )  # fmt: skip
-
     def __init__(self, node: str, pools: Iterable[Pool], error: str = "") -> None:
         self.node = node
         self.error = error
@@ -134,37 +130,23 @@ class NodeView(Memo):
             offset += len(pool.names)
         self.offsets: tuple[int, ...] = tuple(offsets)
         self.memo = {}
-        self._bits: dict[DeviceID, int] | None = None
-        self._traits: tuple[int, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NodeView, (self.node, self.pools, self.error)
 
-    @property
+    @cached_property
     def multi(self) -> int:
         """Mask of the devices that allow multiple allocations; feature gates are not considered."""
-        return (self._traits or self._read_traits())[0]
+        return sum([1 << index for index, device in enumerate(self.devices) if device.model.traits.multi])
 
-    @property
+    @cached_property
     def consuming(self) -> int:
         """Mask of the devices that consume counters."""
-        return (self._traits or self._read_traits())[1]
+        return sum([1 << index for index, device in enumerate(self.devices) if device.model.traits.consumes])
 
-    def _read_traits(self) -> tuple[int, int]:
-        multi = consuming = 0
-        for index, device in enumerate(self.devices):
-            if device.model.traits.multi:
-                multi |= 1 << index
-            if device.model.traits.consumes:
-                consuming |= 1 << index
-        self._traits = multi, consuming
-        return self._traits
-
-    @property
+    @cached_property
     def bits(self) -> Mapping[DeviceID, int]:
-        if self._bits is None:
-            self._bits = {device.id: index for index, device in enumerate(self.devices)}
-        return self._bits
+        return {device.id: index for index, device in enumerate(self.devices)}
 
 
 def seen_together(views: Sequence[NodeView]) -> tuple[NodeView, Sequence[int]] | None:

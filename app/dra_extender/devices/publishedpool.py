@@ -10,6 +10,7 @@ node checks whether it sees it (structured/internal/incubating/pools_incubating.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 
 import msgspec
 
@@ -59,23 +60,6 @@ def _tainted(device: Device, rules: list[tuple[str | None, DeviceTaint]]) -> Dev
 
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
-
-    __slots__ = (
-        "_by_generation",
-        "_by_name",
-        "_device_lists",
-        "_features",
-        "_generations",
-        "_least",
-        "_newest",
-        "_open",
-        "_own",
-        "_published",
-        "_visibilities",
-        "_whole",
-        "id",
-        "slices",
-    )
 
     def __init__(self, pool: PoolID, features: FeatureGates) -> None:
         self.id = pool
@@ -128,12 +112,10 @@ class PublishedPool:
     def _forget(self) -> None:
         """Nothing that was derived from the slices holds any more."""
         self._by_name: dict[tuple[str, int], dict[str, Device]] = {}
-        self._by_generation: dict[int, list[ResourceSlice]] | None = None
         self._whole: dict[str | None, bool] = {}
-        self._visibilities: tuple[Visibility, ...] | None = None
-        self._generations: Generations | None = None
         self._newest: dict[str, int] = {}
-        self._least: dict[str, dict[str, DeviceCapacity]] | None = None
+        for name in ("visibilities", "generations", "_by_generation", "_least"):
+            self.__dict__.pop(name, None)
 
     def drop(self, name: str) -> None:
         self._unindex(name)
@@ -178,23 +160,20 @@ class PublishedPool:
         """All slices that the node may see: its own, and the open ones."""
         return tuple([self.slices[name] for name in self.own_names(node)]) + self.open_slices()
 
-    @property
+    @cached_property
     def visibilities(self) -> tuple[Visibility, ...]:
         """The visibility of each open slice."""
-        if self._visibilities is None:
-            self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
-        return self._visibilities
+        return tuple(visibility_of(item) for item in self.open_slices())
 
     @property
     def visibility_size(self) -> int:
         """The cost of all `visibilities` for a node, in requirements of node selectors."""
         return sum(self._open.values())
 
+    @cached_property
     def generations(self) -> Generations:
         """All slices by generation. A new object after every change."""
-        if self._generations is None:
-            self._generations = Generations(self.slices.values(), self._features)
-        return self._generations
+        return Generations(self.slices.values(), self._features)
 
     def device_list(self, item: ResourceSlice) -> DeviceList:
         return self._device_lists[item.metadata.name]
@@ -204,7 +183,7 @@ class PublishedPool:
         name stands for devices of no single node, which open slices publish.
         """
         if node is None or not (node or self._open):
-            return self.generations().newest
+            return self.generations.newest
         if node not in self._newest:
             names = self._own.get(node, ()) if node else self._open
             newest = self.generation("") if node and self._open else -1
@@ -213,15 +192,15 @@ class PublishedPool:
 
     def newest(self, node: str | None = None) -> Sequence[ResourceSlice]:
         """All slices of this generation, also those of other nodes, by name."""
-        return self._of(self.generation(node))
+        return self._by_generation.get(self.generation(node), ())
 
-    def _of(self, generation: int) -> Sequence[ResourceSlice]:
-        """All slices of the generation, by name."""
-        if self._by_generation is None:
-            self._by_generation = {}
-            for _, item in sorted(self.slices.items()):
-                self._by_generation.setdefault(item.spec.pool.generation, []).append(item)
-        return self._by_generation.get(generation, ())
+    @cached_property
+    def _by_generation(self) -> Mapping[int, Sequence[ResourceSlice]]:
+        """All slices of each generation, by name."""
+        found: dict[int, list[ResourceSlice]] = {}
+        for _, item in sorted(self.slices.items()):
+            found.setdefault(item.spec.pool.generation, []).append(item)
+        return found
 
     def is_whole(self, node: str | None = None) -> bool:
         """Whether all slices of this generation are there: for the node, or in the cluster."""
@@ -244,7 +223,8 @@ class PublishedPool:
         """The devices of the node's own slices, or of all slices. An open slice comes before nodes' own slices."""
         devices = self._by_name.get((node, generation))
         if devices is None:
-            slices = [self.slices[name] for name in self.own_names(node)] if node else self._of(generation)
+            whole = self._by_generation.get(generation, ())
+            slices = [self.slices[name] for name in self.own_names(node)] if node else whole
             devices = self._by_name[node, generation] = {
                 device.name: device
                 for item in sorted(slices, key=lambda item: item.metadata.name in self._open)
@@ -255,13 +235,16 @@ class PublishedPool:
 
     def least(self, name: str) -> Mapping[str, DeviceCapacity]:
         """The smallest value of each capacity of the device, of all slices."""
-        if self._least is None:
-            self._least = {}
-            for device in (device for item in self.slices.values() for device in item.spec.devices if device.capacity):
-                known = self._least.setdefault(device.name, {})
-                for key, capacity in device.capacity.items():
-                    known[key] = min(capacity, known.get(key, capacity), key=lambda each: each.value)
         return self._least.get(name, {})
+
+    @cached_property
+    def _least(self) -> Mapping[str, Mapping[str, DeviceCapacity]]:
+        found: dict[str, dict[str, DeviceCapacity]] = {}
+        for device in (device for item in self.slices.values() for device in item.spec.devices if device.capacity):
+            known = found.setdefault(device.name, {})
+            for key, capacity in device.capacity.items():
+                known[key] = min(capacity, known.get(key, capacity), key=lambda each: each.value)
+        return found
 
     def counter_sets(self, node: str | None = None) -> Iterator[CounterSet]:
         return (counter_set for item in self.newest(node) for counter_set in item.spec.shared_counters)

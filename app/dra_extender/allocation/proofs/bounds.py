@@ -30,8 +30,7 @@ from typing import Final
 from dra_extender.allocation.constraints import AttributeConstraint
 from dra_extender.allocation.proofs.demands import OpenRequest, assignable, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
-from dra_extender.allocation.search import Position
-from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.state import Position, SearchState
 from dra_extender.allocation.task import AllocationTask
 from dra_extender.api.resource import MAX_RESULTS
 
@@ -69,7 +68,7 @@ PARTS_PER_UNIT: Final = 8
 
 
 class Bounds:
-    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless;
+    """The bounds of one search. `steps` counts its work. `reason` says why the latest position was hopeless;
     `shortage`: of which counters too little was left there.
     """
 

@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.search import Position
-from dra_extender.allocation.state import SearchState
+from dra_extender.allocation.state import Position, SearchState
 from dra_extender.allocation.task import AllocationTask, RequestOption
 
 

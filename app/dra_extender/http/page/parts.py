@@ -174,10 +174,10 @@ class DeviceUpdates:
 
     def _is_due(self, pool: PublishedPool) -> bool:
         slices, uses = self._counted.get(pool.id, (None, 0))
-        return slices is not pool.generations() or uses != self._view.ledger.revision(pool.id)
+        return slices is not pool.generations or uses != self._view.ledger.revision(pool.id)
 
     def _count(self, pool: PublishedPool) -> Generator[Difference | None, None, None]:
-        inputs = pool.generations(), self._view.ledger.revision(pool.id)
+        inputs = pool.generations, self._view.ledger.revision(pool.id)
         self.counted += 1
         nodes: dict[str, list[CountedDevice]] = {}
         for device in (yield from counting(self._view, pool, self._members)):
