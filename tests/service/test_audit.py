@@ -71,6 +71,33 @@ def test_other_tasks_run_after_each_part_of_a_check(world: World) -> None:
     assert len(world.reports) == 2
 
 
+def test_what_is_noticed_is_reported_once_and_over_after_the_next_check(world: World) -> None:
+    world.audit.notice([TWICE], lambda claim: False)
+    world.audit.notice([TWICE], lambda claim: False)
+    assert (world.audit.current, world.audit.reported, len(world.reports)) == ((TWICE,), 1, 2)
+    world.violations = [TWICE]
+    run_at_once(world.audit.check())
+    assert (world.audit.current, world.audit.reported) == ((TWICE,), 1)
+    world.violations = []
+    run_at_once(world.audit.check())
+    assert world.audit.current == ()
+
+
+def test_what_is_noticed_during_a_check_is_not_over_when_the_check_ends(world: World) -> None:
+    """The check may have looked at this device before."""
+    world.violations = []
+    check = world.audit.check()
+    next(check)
+    world.audit.notice([TWICE], lambda claim: False)
+    run_at_once(check)
+    assert world.audit.current == (TWICE,)
+
+
+def test_what_involves_a_running_bind_is_left_to_the_next_check(world: World) -> None:
+    world.audit.notice([TWICE], lambda claim: claim.metadata.name == "two")
+    assert world.reports == []
+
+
 def test_a_violation_of_many_claims_names_the_first_ones(world: World) -> None:
     """Reporting to every claim all the others took a second for a thousand claims."""
     names = tuple(f"a/{number:04}" for number in range(2_000))

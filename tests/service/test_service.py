@@ -128,6 +128,16 @@ def rival(world: World, service: Service, name: str) -> ResourceClaim:
     return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
 
 
+async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World, service: Service) -> None:
+    world.claim("c")
+    assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
+    second = rival(world, service, "c")
+    service.replica.running.apply(Applied(second))
+    service.replica.running.apply(Removed.of(second))
+    _, text = await world.get(service.url + "/metrics")
+    assert "dra_extender_violations_reported_total 1.0" in text
+
+
 async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound(
     world: World, service: Service
 ) -> None:

@@ -3,7 +3,8 @@
 Promises: `rivals` looks once at each device of one claim. If they consume counters, the devices in use in their pools
 are summed once per change of the pool; they are looked at again only if they overdraw a counter. The sharers of a
 device are looked at only if it has an owner, or if all shares together exceed a capacity. `violations` looks at all
-devices in use. Neither trusts that devices are still published: what is not published has no limits.
+devices in use; `owned_twice` looks once at each device of one claim, and at no share. None trusts that devices are
+still published: what is not published has no limits.
 
 Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
 in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
@@ -33,6 +34,8 @@ Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 Compare = Callable[[int], bool]
 """Asked before amounts are added up, with the units of work. False: capacity and counters do not matter."""
 
+OWNERS: Final = 16
+"""A device with more owners is left to `violations`."""
 PORTION: Final = 1_000
 """Devices in use that `violations` looks at in one part."""
 PER_SHARE: Final = 2
@@ -139,14 +142,24 @@ class Auditor:
                 if found or not looked % PORTION:
                     yield found
 
+    def owned_twice(self, uses: Uses) -> Iterator[Violation]:
+        """Those of `violations` that are about a device with other owners beside the claim with these uses."""
+        for device, share in uses:
+            use = self._usage.device(device) if share is None and device[2] != EVERY_DEVICE else None
+            if use is not None and 1 < len(use.owners) <= OWNERS:
+                yield from self._owner_violations(device, self._owners(device, use))
+
+    def _owner_violations(self, device: DeviceID, owners: Set[str]) -> Iterator[Violation]:
+        if len(owners) > 1:
+            yield Violation("device", "/".join(device), self._names(owners), f"allocated to {len(owners)} claims")
+
     def _device_violations(self, device: DeviceID, use: DeviceUse) -> Iterator[Violation]:
         """By what any node of its shares sees of the device."""
-        owners = {owner for owner in use.owners if self._owns(owner, device)}
+        owners = self._owners(device, use)
         shares = list(self._shares(device))
         sharers = {user for user, _ in shares}
         subject = "/".join(device)
-        if len(owners) > 1:
-            yield Violation("device", subject, self._names(owners), f"allocated to {len(owners)} claims")
+        yield from self._owner_violations(device, owners)
         if owners and sharers:
             yield Violation("mode", subject, self._names(owners | sharers), "allocated as a whole and in shares")
         nodes = {node_of(stored[0].allocation) for uid in sharers if (stored := self._stored(uid))}
@@ -172,6 +185,9 @@ class Auditor:
                 consuming = (name for name in used if counter in dict(self._consumption((*pool, name), node)))
                 yield counter, amounts, set().union(*map(users.__getitem__, consuming))
 
+    def _owners(self, device: DeviceID, use: DeviceUse) -> Set[str]:
+        return {owner for owner in use.owners if self._owns(owner, device)}
+
     def _owns(self, uid: str, device: DeviceID) -> bool:
         stored = self._stored(uid)
         return stored is not None and (device, None) in stored[1]
@@ -186,7 +202,7 @@ class Auditor:
 
     def _stored_users(self, device: DeviceID) -> Iterator[str]:
         use = self._usage.device(device)
-        yield from (owner for owner in use.owners if self._owns(owner, device)) if use else ()
+        yield from self._owners(device, use) if use else ()
         yield from (user for user, _ in self._shares(device))
 
     def _devices_in(self, pool: PoolID) -> Set[str]:

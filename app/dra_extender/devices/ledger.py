@@ -389,6 +389,11 @@ class Ledger:
         uses = uses_of(hold.allocation, shares=self._shares)
         return any(True for _ in self._auditor.rivals(hold.claim_uid, uses, node_of(hold.allocation), lambda uid: True))
 
+    def owned_twice(self, claim: ResourceClaim) -> Iterator[Violation]:
+        """Those of `violations` that are about a device which the stored claim owns beside others."""
+        record = self._records.get(identity(claim))
+        return self._auditor.owned_twice(record.stored if record is not None else {})
+
     def violations(self) -> tuple[Violation, ...]:
         """Devices in two stored claims, capacity or counters overdrawn, sorted. Admin access takes no part."""
         return tuple(sorted(set(chain.from_iterable(self.parts_of_violations()))))

@@ -2,7 +2,8 @@
 
 The extender prevents double allocation with its own writes; an in-tree scheduler or a person that writes later can
 still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, events on the first
-`REPORTED` claims) and once when it ends; the audit uses a small share of the time, in turns.
+`REPORTED` claims) and once when it ends: by a check of all, or at once if it is noticed, unless it involves a running
+bind, which verifies and undoes its own writes. Checks use a small share of the time, in turns.
 """
 
 from __future__ import annotations
@@ -49,25 +50,36 @@ class AllocationAudit:
         self._report = report
         self._reader = reader
         self.current: tuple[Violation, ...] = ()
-        """The violations of the last check."""
+        """The violations of the last check, and those noticed since."""
+        self._noticed: set[Violation] = set()
+        """Since the last check began."""
         self.reported = 0
         """Number of violations reported so far."""
 
     def check(self) -> Turns[float]:
         """The seconds that it took."""
-        found: set[Violation] = set()
+        found, self._noticed = set[Violation](), set()
         seconds, started = 0.0, time.perf_counter()
         for part in self._violations():
             found.update(part)
             seconds += time.perf_counter() - started
             yield
             started = time.perf_counter()
+        found |= self._noticed
         before, self.current = self.current, tuple(sorted(found))
         for violation in sorted(found.difference(before)):
             self._appeared(violation)
         for violation in sorted(set(before) - found):
             log.info("violation is over", kind=violation.kind, subject=violation.subject)
         return seconds + time.perf_counter() - started
+
+    def notice(self, found: Iterable[Violation], undecided: Callable[[ResourceClaim], bool]) -> None:
+        """Report violations that an event has caused. `undecided`: whether a running bind relies on the claim."""
+        for violation in found:
+            if violation not in self.current and not any(map(undecided, self._involved(violation))):
+                self._noticed.add(violation)
+                self.current = (*self.current, violation)
+                self._appeared(violation)
 
     async def run(self) -> None:
         while True:
@@ -78,8 +90,11 @@ class AllocationAudit:
         subject, claims = violation.subject, violation.claims
         named = ", ".join(claims[:NAMED]) + (f" and {len(claims) - NAMED} more" if len(claims) > NAMED else "")
         log.error(CONFLICT, kind=violation.kind, subject=subject, claims=named, detail=violation.detail)
-        for claim in list(filter(None, map(self._claim, claims)))[:REPORTED]:
+        for claim in self._involved(violation)[:REPORTED]:
             others = [other for other in claims[: NAMED + 1] if other != claim.metadata.key][:NAMED]
             text = self._reader(claim.metadata.namespace).listed("claim", others) or "another allocation"
             left = len(claims) - 1 - len(others)
             self._report(claim, f"{subject} is also held by {text}" + (f", and {left} more" if left > 0 else ""))
+
+    def _involved(self, violation: Violation) -> list[ResourceClaim]:
+        return list(filter(None, map(self._claim, violation.claims)))

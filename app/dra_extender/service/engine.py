@@ -20,7 +20,7 @@ import structlog
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
-from dra_extender.api.events import ClusterEvent, Undecodable
+from dra_extender.api.events import Applied, ClusterEvent, Undecodable
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import Check
@@ -140,7 +140,7 @@ class Engine:
         self._leadership_changed = asyncio.Event()
 
     def apply(self, event: ClusterEvent) -> None:
-        """Apply an event of a watch. Report undecodable objects."""
+        """Apply an event of a watch. Report undecodable objects, and devices that have a second owner."""
         effects = self.extender.apply(event)
         kind, name = event.key.kind, event.key.name
         if isinstance(event, Undecodable):
@@ -149,6 +149,8 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
+        if isinstance(event, Applied) and isinstance(event.object, ResourceClaim) and self._known.is_set():
+            self.audit.notice(self.cluster.ledger.owned_twice(event.object), self.extender.view.is_being_bound)
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""
