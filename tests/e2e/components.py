@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.support.patience import LONGEST
@@ -20,7 +21,8 @@ from tests.support.patience import LONGEST
 BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
-_SETTLED = 16_000, 32_000
+_BLOCK = 1_000
+_BLOCKS = range(16_000, 32_000, _BLOCK)
 """Ports below net.ipv4.ip_local_port_range and above those of usual services."""
 _taken: set[int] = set()
 
@@ -116,11 +118,12 @@ class Component:
 
 
 def free_port() -> int:
-    """A port on which no process listens, below the range of outgoing connections: it stays free
-    while the process that listens on it is started, or started again.
+    """A port on which no process listens, below the range of outgoing connections, in a block of this process: it
+    stays free while the process that listens on it is started, or started again, whatever other tests run.
     """
+    begin = _block().getsockname()[1]
     while True:
-        port = random.randrange(*_SETTLED)
+        port = random.randrange(begin + 1, begin + _BLOCK)
         with socket.socket() as listener:
             try:
                 listener.bind(("127.0.0.1", port))
@@ -129,6 +132,20 @@ def free_port() -> int:
         if port not in _taken:
             _taken.add(port)
             return port
+
+
+@cache
+def _block() -> socket.socket:
+    """Holds the first port of the block as long as this process runs."""
+    for begin in random.sample(_BLOCKS, len(_BLOCKS)):
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", begin))
+        except OSError:
+            holder.close()  # a block of another process
+        else:
+            return holder
+    raise OSError("all blocks of ports are in use")
 
 
 def metric(page: str, name: str, **labels: str) -> float:
