@@ -11,7 +11,7 @@ import pytest
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import CounterSet, Device, DeviceCapacity, DeviceID, ResourceClaim, ResourceClaimStatus
-from dra_extender.devices.audit import OWNERS, PER_SHARE, PORTION, Auditor
+from dra_extender.devices.audit import PER_SHARE, PORTION, Auditor
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.usage import DeviceUse, UsageIndex, Uses, uses_of
@@ -398,20 +398,3 @@ def test_what_doubts_depend_on_changes_when_a_hold_becomes_an_allocation(catalog
     ledger.confirm(hold, make_claim("other", 6, ["gpu/n/p2"]))
     assert [rival.metadata.name for rival in ledger.rivals(ours)] == ["other"]
     assert (ledger.revision(("gpu", "n")), ledger.doubts_key(ours) == before) == (revision, False)
-
-
-def test_a_second_owner_is_found_by_the_devices_of_one_claim_and_many_are_left_to_the_check_of_all(
-    catalogue: Catalogue,
-) -> None:
-    """Names of all owners at each of their events would be quadratic."""
-    usage, gpu = UsageIndex(lambda pool: None), ("gpu.example.com", "n1", "gpu-0")
-    uses: Uses = {(gpu, None): {}}
-    stored: dict[str, tuple[ResourceClaim, Uses]] = {}
-    auditor = Auditor(usage, lambda pool: catalogue, stored.get)
-    kinds = []
-    for number in range(OWNERS + 1):
-        stored[f"uid-{number}"] = make_claim(f"c{number:02}", 5), uses
-        usage.replace(f"uid-{number}", {}, uses)
-        kinds.append([(found.kind, len(found.claims)) for found in auditor.owned_twice(uses)])
-    assert kinds[:3] == [[], [("device", 2)], [("device", 3)]]
-    assert kinds[-2:] == [[("device", OWNERS)], []]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 import trustme
+from msgspec.structs import replace
 
+from dra_extender.api.core import Pod
 from dra_extender.api.decoding import DecodeError, convert
 from dra_extender.api.events import Applied, Removed, Undecodable
 from dra_extender.api.meta import ObjectKey
@@ -124,8 +125,8 @@ def rival(world: World, service: Service, name: str) -> ResourceClaim:
     """What another allocator writes that does not know of this claim's device."""
     claim = service.replica.running.cluster.ledger.get("default", name)
     assert claim is not None and claim.allocation is not None
-    meta = msgspec.structs.replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
-    return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
+    meta = replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
+    return replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
 
 
 async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World, service: Service) -> None:
@@ -148,11 +149,15 @@ async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     engine = service.replica.running
-    engine.apply(Applied(rival(world, service, "c")))
+    second = rival(world, service, "c")
+    engine.apply(Applied(second))
     assert engine.audit.reported == 0
+    known = convert(Pod, world.stored("pods", "p"))
+    engine.apply(Applied(replace(known, spec=replace(known.spec, node_name=world.nodes[0]))))
+    engine.apply(Removed.of(second))
+    assert engine.audit.reported == 1
     finish.set()
     assert await call == ""
-    await until(lambda: engine.audit.reported == 1)
 
 
 async def test_a_service_that_cannot_listen_leaves_nothing_open(world: World) -> None:

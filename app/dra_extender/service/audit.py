@@ -3,7 +3,7 @@
 The extender prevents double allocation with its own writes; an in-tree scheduler or a person that writes later can
 still cause it. `AllocationAudit` promises: each violation is reported once when it appears (log, events on the first
 `REPORTED` claims) and once when it ends: by a check of all, or at once if it is noticed, unless it involves a running
-bind, which verifies and undoes its own writes. Checks use a small share of the time, in turns.
+bind, which verifies and undoes its own writes until its pod is bound. Checks use a small share of the time, in turns.
 """
 
 from __future__ import annotations

@@ -149,8 +149,16 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
-        if isinstance(event, Applied) and isinstance(event.object, ResourceClaim) and self._known.is_set():
-            self.audit.notice(self.cluster.ledger.owned_twice(event.object), self.extender.view.is_being_bound)
+        if self._known.is_set() and isinstance(event, Applied):
+            for claim in self._claims_of(event.object):
+                self.audit.notice(self.cluster.ledger.owned_twice(claim), self.extender.view.is_being_bound)
+
+    def _claims_of(self, stored: object) -> Sequence[ResourceClaim]:
+        """The claim itself, or those that a bound pod names."""
+        if isinstance(stored, ResourceClaim):
+            return (stored,)
+        found = self.extender.view.claims_of(stored) if isinstance(stored, Pod) and stored.spec.node_name else ()
+        return found if isinstance(found, tuple) else ()
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""
