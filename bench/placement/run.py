@@ -14,6 +14,7 @@ from bench.placement.kubescheduler import Scheduler
 from bench.placement.trace import Job, Workload, tuned, typical
 from bench.placement.world import World
 from dra_extender.api.core import Pod
+from dra_extender.placement.placement import Ranking
 from dra_extender.placement.policies import PlacementStrategy, PolicyName
 
 KUBE: Final = "kube-default"
@@ -21,7 +22,7 @@ STRATEGIES: Final[Mapping[str, PolicyName]] = {
     KUBE: "first-fit",
     "pack": "pack",
     "spread": "spread",
-    FGD.name: "first-fit",
+    FGD.name: "pack",
     "fragmentation": "fragmentation",
 }
 """What is measured, and the policy that the service is set to; FGD is put in its place."""
@@ -85,7 +86,9 @@ class Site:
         self._policy = policy
         self._all_pods = all_pods
         if policy == FGD.name:
-            self.world.placement.use(self._fgd(workload))
+            self.world.placement.rankings[STRATEGIES[policy]] = Ranking(
+                self._fgd(workload), self.world.learner.free_states
+            )
 
     def _fgd(self, workload: Workload) -> FGD:
         frequencies = typical(workload.jobs)

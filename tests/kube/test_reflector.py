@@ -288,7 +288,7 @@ async def test_a_watch_that_is_opened_and_fails_again_and_again_counts_as_behind
 ) -> None:
     now = 0.0
     harness = Harness(client, clock=lambda: now)
-    following = WatchHealth(lambda: [harness.reflector.progress()], gap=30.0)
+    following = WatchHealth(lambda: [harness.reflector.progress()], 30.0)
     server.on("GET", PATH, page("10"), page("12"), (503, {"message": "no list either"}), page("20"))
     bad = watch_lines(b"{nonsense\n")
     server.on("GET", PATH, bad, bad, watch_lines(hold=True), watch=True)

@@ -16,6 +16,7 @@ Units of work are those of `dra_extender.cel.work`: about a microsecond each.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 from dra_extender.allocation.workerrequests import Answered, WorkerReplies, WorkerRequest
@@ -123,22 +124,20 @@ def search_work(steps: int) -> Work:
     return Work(100_000 + 100 * steps)
 
 
+@dataclass(slots=True, eq=False)
 class CallState:
     """The state that the turns of one call share. `waited`: by decision and node, why the answer is unknown.
     `requests`: the deferred requests. `refusal`: why this call must not ask workers; empty if it may. `stopped`: the
     reason for decisions that the last turn leaves open. `found`: see `WorkBudget.found`.
     """
 
-    __slots__ = ("found", "refusal", "requests", "stopped", "waited", "waits")
-
-    def __init__(self, refusal: Callable[[], str] = str, stopped: str = SEARCHING) -> None:
-        self.refusal = refusal
-        self.stopped = stopped
-        self.waited: dict[tuple[object, str], str] = {}
-        self.requests: dict[Hashable, WorkerRequest] = {}
-        self.found: dict[Hashable, Any] = {}
-        self.waits = False
-        """Workers have to answer before everything is decided, as some turn has found."""
+    refusal: Callable[[], str] = str
+    stopped: str = SEARCHING
+    waited: dict[tuple[object, str], str] = field(default_factory=dict)
+    requests: dict[Hashable, WorkerRequest] = field(default_factory=dict)
+    found: dict[Hashable, Any] = field(default_factory=dict)
+    waits: bool = False
+    """Workers have to answer before everything is decided, as some turn has found."""
 
 
 class TurnBudget(WorkBudget):

@@ -14,6 +14,7 @@ a claim may have) ends the devices of earlier requests without trying others, as
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -35,15 +36,13 @@ class SearchOutcome(Enum):
     UNDECIDED = "undecided"
 
 
+@dataclass(slots=True, eq=False)
 class _Frame:
     """An open decision. `todo`: the devices not tried yet, or the number of alternatives that were begun."""
 
-    __slots__ = ("only_too_big", "position", "todo")
-
-    def __init__(self, position: Position, todo: int = 0) -> None:
-        self.position = position
-        self.todo = todo
-        self.only_too_big = True
+    position: Position
+    todo: int = 0
+    only_too_big: bool = True
 
 
 class Search:

@@ -10,6 +10,7 @@ corrected. Requests with admin access take no part in counter accounting.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dra_extender.allocation.capacity import Consumed, fits
@@ -30,21 +31,19 @@ class Position(NamedTuple):
     start: int
 
 
+@dataclass(slots=True, eq=False)
 class Taken:
     """One device taken for an option, with what is needed to undo it."""
 
-    __slots__ = ("charged", "constraint_states", "device", "groups", "marked", "option", "takes")
-
-    def __init__(self, option: RequestOption, device: int) -> None:
-        self.option = option
-        self.device = device
-        self.charged = False
-        self.marked = False
-        """True for the first take of the device in the attempt: with admin access two claims can take it."""
-        self.takes: Consumed | None = None
-        """What the share consumes; None for a device that is not shared."""
-        self.constraint_states: list[tuple[int, ConstraintState]] = []
-        self.groups: list[tuple[int, Groups | None]] = []
+    option: RequestOption
+    device: int
+    charged: bool = False
+    marked: bool = False
+    """True for the first take of the device in the attempt: with admin access two claims can take it."""
+    takes: Consumed | None = None
+    """What the share consumes; None for a device that is not shared."""
+    constraint_states: list[tuple[int, ConstraintState]] = field(default_factory=list)
+    groups: list[tuple[int, Groups | None]] = field(default_factory=list)
 
 
 class SearchState:

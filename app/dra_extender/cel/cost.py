@@ -6,6 +6,7 @@ An evaluation that costs more than `LIMIT` is aborted, without regard to its res
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -26,13 +27,11 @@ Arguments = Sequence[Any]
 Cost = Callable[[Arguments, Any], int]
 
 
+@dataclass(slots=True, eq=False)
 class Constant:
     """A constant, evaluated: costs nothing, nor does a list of constants."""
 
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    _value: Any
 
     def __call__(self, frame: object) -> Any:
         return self._value

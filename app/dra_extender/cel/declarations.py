@@ -12,6 +12,7 @@ is more than a few times the size of their arguments are `metered`: they take th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -56,15 +57,13 @@ class Overload:
         return True
 
 
+@dataclass(slots=True, eq=False)
 class Function:
     """All overloads of a name. `shared` carries out every overload and checks the values itself."""
 
-    __slots__ = ("name", "overloads", "shared")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.overloads: list[Overload] = []
-        self.shared: Run | None = None
+    name: str
+    overloads: list[Overload] = field(default_factory=list)
+    shared: Run | None = None
 
     def run(self, overloads: Sequence[Overload]) -> Run:
         """What carries out a call for which the checker found these overloads."""
@@ -80,12 +79,12 @@ class Function:
         raise no_such_overload(self.name, values)
 
 
+@dataclass(slots=True, eq=False)
 class Library:
     """Some functions that belong together."""
 
-    def __init__(self) -> None:
-        self.overloads: list[Overload] = []
-        self.shared: dict[str, Run] = {}
+    overloads: list[Overload] = field(default_factory=list)
+    shared: dict[str, Run] = field(default_factory=dict)
 
     def function(self, name: str, *signatures: str, metered: bool = False) -> Callable[[F], F]:
         """The decorated function carries out these overloads of the global function `name`."""

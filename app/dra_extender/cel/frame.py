@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_extender.api.quantity import Quantity
@@ -40,15 +41,13 @@ Evaluate = Callable[[Frame], Any]
 """A node, ready to be evaluated. Raises Fault and Abort."""
 
 
+@dataclass(slots=True, eq=False)
 class Lazy:
     """A `cel.bind` variable: evaluated when first used, even if that fails."""
 
-    __slots__ = ("_evaluate", "_fault", "_value")
-
-    def __init__(self, evaluate: Evaluate) -> None:
-        self._evaluate: Evaluate | None = evaluate
-        self._value: Any = None
-        self._fault: Fault | None = None
+    _evaluate: Evaluate | None
+    _value: Any = None
+    _fault: Fault | None = None
 
     def get(self, frame: Frame) -> Any:
         evaluate = self._evaluate

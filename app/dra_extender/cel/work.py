@@ -12,6 +12,7 @@ than `SMALL` are not counted: Kubernetes' cost bounds how many of them there can
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dra_extender.api.semver import Semver
@@ -41,13 +42,11 @@ class WorkExceeded(Exception):
     """The limit of work does not suffice. Neither an answer nor an error of the expression: ask again with more."""
 
 
+@dataclass(slots=True, eq=False)
 class Work:
     """So many units of work. What is refused is not taken off, so that the rest can be spent on something else."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, units: int) -> None:
-        self.left = units
+    left: int
 
     def charge(self, units: int) -> None:
         """Take off some units. Raises WorkExceeded when there are not as many left."""
@@ -65,16 +64,13 @@ def unlimited() -> Work:
 class Meter:
     """Counts the work and the memory of one compilation or evaluation, and holds the patterns that it may use."""
 
-    __slots__ = ("made", "patterns", "work")
+    __slots__ = ("charge", "made", "patterns", "work")
 
     def __init__(self, work: Work, patterns: Patterns | None = None) -> None:
         self.work = work
+        self.charge = work.charge
         self.patterns: Patterns = {} if patterns is None else patterns
         self.made = 0
-
-    def charge(self, units: int) -> None:
-        """Take off some units of work. Raises WorkExceeded when there are not as many left."""
-        self.work.charge(units)
 
     def room(self, size: int) -> None:
         """Check that the limit allows another value of this size, in bytes. Raises Abort."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import chain
 from typing import Final, Literal
@@ -66,13 +67,13 @@ class Violation(msgspec.Struct, frozen=True, order=True):
     detail: str
 
 
+@dataclass(slots=True, eq=False)
 class Auditor:
-    """Looks for conflicts in a usage index. Holds in the index are left out: only what `stored` knows counts."""
+    """Looks for conflicts in a usage index. Holds in the index are left out: only what `_stored` knows counts."""
 
-    def __init__(self, usage: UsageIndex, pool_of: PoolOf, stored: Stored) -> None:
-        self._usage = usage
-        self._pool_of = pool_of
-        self._stored = stored
+    _usage: UsageIndex
+    _pool_of: PoolOf
+    _stored: Stored
 
     def rivals(
         self, uid: str, uses: Uses, node: str, eligible: Callable[[str], bool], compare: Compare = lambda work: True

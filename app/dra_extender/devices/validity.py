@@ -130,38 +130,37 @@ def problems_of(
     name = "/".join(pool)
     own: dict[str, list[ResourceSlice]] = {}
     for item in newest:
+        published = item.spec.pool
         if gap := gap_of(item, features):
-            key = ObjectKey("ResourceSlice", item.metadata.name)
-            yield ObjectProblem(
-                key,
-                f"pool {name} is incomplete: {gap}",
-                "its devices are left out: if the gate is on in Kubernetes, add it to --feature-gates",
-            )
-        if not is_complete(item.spec.pool.resource_slice_count, len(newest)):
-            yield ObjectProblem(
-                ObjectKey("ResourceSlice", item.metadata.name),
-                f"pool {name} has {counted(len(newest), 'slice')} of generation {item.spec.pool.generation}, "
-                f"but spec.pool.resourceSliceCount is {item.spec.pool.resource_slice_count}",
+            advice = "its devices are left out: if the gate is on in Kubernetes, add it to --feature-gates"
+            yield _problem(item.metadata.name, f"pool {name} is incomplete: {gap}", advice)
+        if not is_complete(published.resource_slice_count, len(newest)):
+            yield _problem(
+                item.metadata.name,
+                f"pool {name} has {counted(len(newest), 'slice')} of generation {published.generation}, "
+                f"but spec.pool.resourceSliceCount is {published.resource_slice_count}",
                 "its devices are left out until the numbers agree: the driver has to publish the other slices, or "
                 "correct the count",
             )
         own.setdefault(item.spec.node_name or "", []).append(item)
     for node, slices in own.items():
         if node and are_too_many(slices):
-            key = ObjectKey("ResourceSlice", slices[0].metadata.name)
             what = f"pool {name} is invalid on node {node}: {TOO_MANY}"
-            yield ObjectProblem(key, what, "its devices are left out: the driver has to publish fewer")
+            yield _problem(slices[0].metadata.name, what, "its devices are left out: the driver has to publish fewer")
             return
     if too_selective and newest:
-        key = ObjectKey("ResourceSlice", newest[0].metadata.name)
-        what = f"pool {name} is invalid: {TOO_SELECTIVE}"
-        yield ObjectProblem(key, what, "its devices are left out: the driver has to publish smaller node selectors")
+        advice = "its devices are left out: the driver has to publish smaller node selectors"
+        yield _problem(newest[0].metadata.name, f"pool {name} is invalid: {TOO_SELECTIVE}", advice)
         return
     for defect in defects(newest, features):
-        key = ObjectKey("ResourceSlice", defect.slice)
-        yield ObjectProblem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
+        advice = f"its devices are left out: {defect.advice}"
+        yield _problem(defect.slice, f"pool {name} is invalid: {defect.what}", advice)
     for item in newest:
         yield from _node_selectors(item)
+
+
+def _problem(item: str, what: str, advice: str) -> ObjectProblem:
+    return ObjectProblem(ObjectKey("ResourceSlice", item), what, advice)
 
 
 def _node_selectors(item: ResourceSlice) -> Iterator[ObjectProblem]:
@@ -175,9 +174,6 @@ def _node_selectors(item: ResourceSlice) -> Iterator[ObjectProblem]:
         try:
             selection.matcher()
         except NodeSelectorError as error:
-            yield ObjectProblem(
-                ObjectKey("ResourceSlice", item.metadata.name),
-                f"{field}: {error}",
-                "no pod can be decided on the nodes that have to look at it, until the driver corrects it",
-            )
+            advice = "no pod can be decided on the nodes that have to look at it, until the driver corrects it"
+            yield _problem(item.metadata.name, f"{field}: {error}", advice)
             return

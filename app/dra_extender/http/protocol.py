@@ -21,6 +21,7 @@ import asyncio
 import time
 from asyncio import TimerHandle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -78,16 +79,14 @@ class ConnectionLimitReport:
             log.warning("too many connections", limit=limit, result=meaning, setting="--max-connections")
 
 
+@dataclass(slots=True, eq=False)
 class SingleWrite:
     """A transport that sends head and body of a response in one write: two writes cost one more system call, and wake
     the client twice. The head waits for the first part of the body; only responses to HEAD have none.
     """
 
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
+    _transport: asyncio.Transport
+    _head: bytes | None = None
 
     def write(self, data: bytes) -> None:
         """Send; only `100 Continue` goes out by itself."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -103,14 +104,14 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
         return error_response(status, text) if self.result is None else RawResponse(encode(self.result(Error=text)))
 
 
+@dataclass(eq=False)
 class _Verb(Generic[A, R]):
     """One verb as an ASGI application."""
 
-    def __init__(self, kind: _VerbKind[A, R], decider: Callable[[], Decider], terms: VerbTerms) -> None:
-        self._kind = kind
-        self._decider = decider
-        self._terms = terms
-        self._log = log.bind()  # bound once: otherwise each call would look up the configuration
+    _kind: _VerbKind[A, R]
+    _decider: Callable[[], Decider]
+    _terms: VerbTerms
+    _log: Any = field(default_factory=log.bind)  # once: otherwise each call would look up the configuration
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()

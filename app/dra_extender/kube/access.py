@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -143,11 +144,11 @@ class _TokenStatus(msgspec.Struct, frozen=True):
     user: UserInfo = UserInfo()
 
 
+@dataclass(slots=True, eq=False)
 class Reviews:
     """Asked with the permissions of the service, which has to be allowed to create both reviews."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    _client: KubeClient
 
     async def user_of(self, token: str) -> UserInfo | None:
         """The user of this token, which is not empty; None if it is not valid. The text of an ApiError has no token."""

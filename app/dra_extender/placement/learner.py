@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakSet
 
@@ -99,19 +100,17 @@ class PlacementLearner:
                     self._weighing.renew()
 
 
+@dataclass(slots=True, eq=False)
 class _Weighing:
     """Weighs the shapes of the workload by the free states of the nodes."""
 
-    def __init__(
-        self, workload: Workload, placement: Placement, free_states: FreeStates, fragmentation: Fragmentation
-    ) -> None:
-        self._workload = workload
-        self._placement = placement
-        self.free_states = free_states
-        self._fragmentation = fragmentation
-        self._pods = -1
-        self._epoch = -1
-        self._under_way: Scarcity | None = None
+    _workload: Workload
+    _placement: Placement
+    free_states: FreeStates
+    _fragmentation: Fragmentation
+    _pods: int = -1
+    _epoch: int = -1
+    _under_way: Scarcity | None = None
 
     def renew(self) -> None:
         """Start over with the present workload."""

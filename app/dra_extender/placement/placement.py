@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 from typing import Final, TypeVar, cast
@@ -29,7 +30,7 @@ from dra_extender.placement.devicechooser import DeviceChooser
 from dra_extender.placement.freestates import FreeStates
 from dra_extender.placement.partitiongroups import TooCostly
 from dra_extender.placement.podshape import REMEMBERED_BYTES, PodShape, filters_of, load_of, shape_of
-from dra_extender.placement.policies import Fragmentation, Pack, PlacementStrategy, Policy, Spread
+from dra_extender.placement.policies import Allocated, Fragmentation, PlacementStrategy, Policy
 
 T = TypeVar("T")
 
@@ -49,20 +50,18 @@ CANDIDATES: Final = 64
 _UNKNOWN: Final = -inf
 
 
+@dataclass(slots=True, eq=False)
 class _ShapeCosts:
     """The costs of one shape by index of the node, each by the weights of its version. Nodes before `current` have
     costs by the newest ones.
     """
 
-    __slots__ = ("costs", "current", "epoch", "position", "version", "versions")
-
-    def __init__(self) -> None:
-        self.costs: array[float] = array("d")
-        self.versions: array[int] = array("L")
-        self.position = -1
-        self.version = -1
-        self.epoch = -1
-        self.current = 0
+    costs: array[float] = field(default_factory=lambda: array("d"))
+    versions: array[int] = field(default_factory=lambda: array("L"))
+    position: int = -1
+    version: int = -1
+    epoch: int = -1
+    current: int = 0
 
 
 class Ranking:
@@ -182,22 +181,16 @@ class Placement:
         self._signatures = ClaimSignatures()
         self._replies = WorkerReplies()
         """Of no worker: which selectors are too large for a question."""
-        policies: tuple[Policy, ...] = (Pack(), Spread(), fragmentation)
-        self._rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
+        policies: tuple[Policy, ...] = (Allocated("pack", -1), Allocated("spread", 1), fragmentation)
+        self.rankings: dict[str, Ranking] = {item.name: Ranking(item, free_states) for item in policies}
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_BYTES, lambda shape: shape.size)
         self.costly: WeakSet[DeviceFilter] = WeakSet()
         """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
-        self._forced = ""
-
-    def use(self, policy: Policy) -> None:
-        """From now on this policy is in force, which may be one that the service does not have."""
-        self._rankings[policy.name] = Ranking(policy, self._free_states)
-        self._forced = policy.name
 
     @property
     def evaluations(self) -> int:
         """How often states of a node were compared."""
-        return sum(ranking.evaluations for ranking in self._rankings.values())
+        return sum(ranking.evaluations for ranking in self.rankings.values())
 
     def budget(self) -> TurnBudget:
         """The budget of one question. Nothing is deferred to workers."""
@@ -205,7 +198,7 @@ class Placement:
 
     def has_opinion(self, pod: Pod, claims: Sequence[ResourceClaim]) -> bool:
         """False when nothing is to be chosen for the pod: it gets the first devices that fit."""
-        return self.policy_of(pod, claims) in self._rankings
+        return self.policy_of(pod, claims) in self.rankings
 
     def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
@@ -227,7 +220,7 @@ class Placement:
         self, pod: Pod, claims: Sequence[ResourceClaim], answer: Callable[[Ranking, PodShape, WorkBudget], T]
     ) -> T | None:
         """The answer of the policy in force, by the shape of the pod; None without one, or when it costs too much."""
-        ranking, budget = self._rankings.get(self.policy_of(pod, claims)), self.budget()
+        ranking, budget = self.rankings.get(self.policy_of(pod, claims)), self.budget()
         if ranking is None:
             return None
         try:
@@ -241,8 +234,6 @@ class Placement:
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
         """The policy in force for the pod: from its annotation, a class that it asks for, or the default."""
-        if self._forced:
-            return self._forced
         classes = self._cluster.classes
         named = (classes[name].metadata.annotations for name in class_names(claims) if name in classes)
         return self.strategy.named(chain((pod.metadata.annotations,), named))

@@ -221,27 +221,19 @@ _STEPS: Final = 20
 """Of finding out how much of a node is used."""
 
 
-class _Allocated(Policy):
-    """Compares how much of the node is used afterwards. `sign`: 1 when less is better, -1 when more is."""
+class Allocated(Policy):
+    """Compares how much of the node is used afterwards. With `sign` -1 the fullest node is best, and there what leaves
+    most in one piece: the device that has least left. With 1 the emptiest node, and the device that has most left.
+    """
 
-    sign = 1
+    def __init__(self, name: str, sign: int) -> None:
+        super().__init__()
+        self.name = name
+        self.sign = sign
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:
         self.work += _STEPS
         return self.sign * used_part(after), self.sign * after.devices.unfragmented
-
-
-class Pack(_Allocated):
-    """The fullest node, and there what leaves most in one piece: the device that has least left."""
-
-    name = "pack"
-    sign = -1
-
-
-class Spread(_Allocated):
-    """The emptiest node, and there the device that has most left."""
-
-    name = "spread"
 
 
 class Fragmentation(Policy):

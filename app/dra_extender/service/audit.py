@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -35,26 +36,20 @@ _SHARE: Final = 20
 Report = Callable[[ResourceClaim, str], object]
 
 
+@dataclass(slots=True, eq=False)
 class AllocationAudit:
-    """`violations` reads the state, `claim` finds a claim by its key, `report` writes an event for a `reader`."""
+    """`_violations` reads the state, `_claim` finds a claim by its key, `_report` writes an event for a `_reader`."""
 
-    def __init__(
-        self,
-        violations: Callable[[], Iterable[Sequence[Violation]]],
-        claim: Callable[[str], ResourceClaim | None],
-        report: Report,
-        reader: Callable[[str], Reader],
-    ) -> None:
-        self._violations = violations
-        self._claim = claim
-        self._report = report
-        self._reader = reader
-        self.current: tuple[Violation, ...] = ()
-        """The violations of the last check, and those noticed since."""
-        self._noticed: set[Violation] = set()
-        """Since the last check began."""
-        self.reported = 0
-        """Number of violations reported so far."""
+    _violations: Callable[[], Iterable[Sequence[Violation]]]
+    _claim: Callable[[str], ResourceClaim | None]
+    _report: Report
+    _reader: Callable[[str], Reader]
+    current: tuple[Violation, ...] = ()
+    """The violations of the last check, and those noticed since."""
+    _noticed: set[Violation] = field(default_factory=set)
+    """Since the last check began."""
+    reported: int = 0
+    """Number of violations reported so far."""
 
     def check(self) -> Turns[float]:
         """The seconds that it took."""

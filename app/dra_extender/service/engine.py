@@ -14,6 +14,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -51,20 +52,15 @@ _WARM_PERIOD: Final = 30.0
 """Seconds between two evaluations of changed nodes on a standby."""
 
 
+@dataclass(slots=True, eq=False)
 class WatchHealth:
     """Whether the watches of all kinds work. A kind fails after `gap` seconds without a working watch. `longest_gap`:
     of all kinds; infinite before the first lists.
     """
 
-    def __init__(
-        self,
-        progress: Callable[[], Sequence[Progress]],
-        gap: float,
-        longest_gap: Callable[[], float] = lambda: math.inf,
-    ) -> None:
-        self._progress = progress
-        self._gap = gap
-        self._longest_gap = longest_gap
+    _progress: Callable[[], Sequence[Progress]]
+    _gap: float
+    _longest_gap: Callable[[], float] = lambda: math.inf
 
     def unavailable(self) -> str:
         """Why the verbs must not decide now, with the kinds concerned; empty when they may."""

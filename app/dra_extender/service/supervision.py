@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -49,24 +50,16 @@ class _WithdrawnError(Exception):
     """The API server no longer serves the versions that the engine uses."""
 
 
+@dataclass(slots=True, eq=False)
 class Supervision:
     """One per service."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        settings: Settings,
-        observer: Observer,
-        replica: Replica,
-        lease: LeaseSettings,
-        memory: ProcessMemory,
-    ) -> None:
-        self._client = client
-        self._settings = settings
-        self._observer = observer
-        self._replica = replica
-        self._lease = lease
-        self._memory = memory
+    _client: KubeClient
+    _settings: Settings
+    _observer: Observer
+    _replica: Replica
+    _lease: LeaseSettings
+    _memory: ProcessMemory
 
     async def run(self, chores: Iterable[Chore] = ()) -> None:
         """Work until cancelled, or until a bug, which is logged. `chores` run at the same time."""

@@ -15,6 +15,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -40,11 +41,11 @@ class WorkerEndedError(Exception):
         self.status = status
 
 
+@dataclass(slots=True, eq=False)
 class WorkerProcess:
     """One process as its parent sees it. Make it with `start`, end it with `end`."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    _process: Process
 
     @classmethod
     async def start(cls, arguments: Sequence[str]) -> Self:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
@@ -123,14 +124,12 @@ class DeviceSignatures:
         return number
 
 
+@dataclass(slots=True, eq=False)
 class _PoolParts:
     """`parts` are the numbers of a pool signature in keys, by state of the pool."""
 
-    __slots__ = ("devices", "parts")
-
-    def __init__(self) -> None:
-        self.devices: Selected | None = None
-        self.parts: dict[PoolState, int] = {}
+    devices: Selected | None = None
+    parts: dict[PoolState, int] = field(default_factory=dict)
 
 
 class EquivalenceKeys:

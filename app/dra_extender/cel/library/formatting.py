@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import isinf, isnan
 from typing import Any, Final
 
@@ -83,14 +84,12 @@ def format_(meter: Meter, text: str, values: list[Any]) -> str:
     return "".join(result)
 
 
+@dataclass(slots=True, eq=False)
 class _Estimate:
     """The most bytes a text can have, added up and charged for before any is made of a value."""
 
-    __slots__ = ("_meter", "_size")
-
-    def __init__(self, meter: Meter, size: int) -> None:
-        self._meter = meter
-        self._size = size
+    _meter: Meter
+    _size: int
 
     def add(self, value: Any, precision: int | None) -> None:
         """A value that is going to be formatted. Raises Abort when the whole text takes too much memory."""
