@@ -13,7 +13,7 @@ from yarl import URL
 
 from dra_extender.api.errors import ApiError, RejectedError, UnreachableError
 from dra_extender.http import authorization
-from dra_extender.http.application import create_app, create_insight_app
+from dra_extender.http.application import create_app
 from dra_extender.http.authorization import (
     BAD_TOKEN,
     CACHE_BYTES,
@@ -24,7 +24,7 @@ from dra_extender.http.authorization import (
     AccessDenied,
     TokenAuthorizer,
 )
-from dra_extender.http.verbs import VerbTerms
+from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.kube.access import AccessDecision, UserInfo
 from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from tests.support.http.served import Served, serving
@@ -265,8 +265,8 @@ async def test_few_questions_are_asked_at_once_and_those_who_wait_share_an_answe
 async def guarded(served: Served, judged: TokenAuthorizer) -> AsyncIterator[list[str]]:
     """The URLs of an address of insight alone, and of one that serves the verbs as well."""
     terms = VerbTerms(lambda: "", served.metrics)
-    alone = create_insight_app(served.pages, judged)
-    both = create_app(lambda: served.verbs, terms, served.pages, judged)
+    alone = create_app(served.pages, judged)
+    both = create_app(served.pages, judged, verb_routes(lambda: served.verbs, terms))
     async with serving(alone) as one, serving(both) as other:
         yield [one.url, other.url]
 

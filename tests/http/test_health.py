@@ -11,7 +11,7 @@ from typing import Literal, get_args, get_origin
 import aiohttp
 import pytest
 
-from dra_extender.http.application import create_insight_app
+from dra_extender.http.application import create_app
 from dra_extender.http.metrics import (
     SPECS,
     VERB_RESULTS,
@@ -155,7 +155,7 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
 async def test_with_an_address_of_its_own_insight_serves_no_verbs(
     served: Served, session: aiohttp.ClientSession
 ) -> None:
-    async with serving(create_insight_app(served.pages)) as server:
+    async with serving(create_app(served.pages)) as server:
         async with session.get(server.url + "/readyz") as reply:
             assert reply.status == 200
         async with session.post(server.url + "/scheduler/filter", json={}) as reply:

@@ -24,7 +24,7 @@ from dra_extender.api.resource import (
     AllocationResult,
 )
 from dra_extender.devices.audit import Violation
-from dra_extender.http.application import Pages, create_insight_app
+from dra_extender.http.application import Pages, create_app
 from dra_extender.http.authorization import READ_BY_POST, TokenAuthorizer
 from dra_extender.http.insight import insight_router
 from dra_extender.http.metrics import Metrics
@@ -104,7 +104,7 @@ def application(state: Callable[[], View | None], readers: TokenAuthorizer | Non
     service = Scripted(state)
     metrics = Metrics()
     metrics.read_from(lambda: [Reading("ready", float(not service.unknown()))])
-    return create_insight_app(Pages(service, metrics, [insight_router(service)]), readers)
+    return create_app(Pages(service, metrics, [insight_router(service)]), readers)
 
 
 @cache

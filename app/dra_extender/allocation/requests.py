@@ -9,6 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -52,11 +53,10 @@ FILTER_BYTES: Final = 2**13
 CONDITION_BYTES: Final = 256
 """What a toleration or a requested capacity counts for. Making it ready costs a unit."""
 
-Capacity = tuple[tuple[str, Quantity], ...]
-
 _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class DeviceFilter:
     """The conditions of one request on single devices; requests with equal conditions share it.
 
@@ -67,40 +67,30 @@ class DeviceFilter:
 
     `programs` remembers compiled selectors.
 
-    `room`: how many answers a device remembers at least, for claims with this filter and others.
+    `room`: how many answers a device remembers at least, for claims with this filter and others. `size`: how many bytes
+    it counts for: at least four filters are remembered, however large they are.
     """
 
-    __slots__ = (
-        "__weakref__", "_owner", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "key",
-        "programs", "reads", "room", "selectors", "signatures", "size", "tolerations",
-    )  # fmt: skip
+    class_selectors: tuple[str, ...]
+    selectors: tuple[str, ...]
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, Quantity]
+    features: FeatureGates
+    _owner: ref[Filters]
+    programs: Programs
+    key: Hashable = field(default_factory=object)
+    compiled: Any = None
+    begun: dict[Any, Any] = field(default_factory=dict)
+    reads: dict[str, Any] = field(default_factory=dict)
+    signatures: Any = None
+    answers: dict[Any, Any] = field(default_factory=dict)
+    room: int = REMEMBERED
+    size: int = field(init=False)
 
-    def __init__(
-        self,
-        class_selectors: tuple[str, ...],
-        selectors: tuple[str, ...],
-        tolerations: tuple[DeviceToleration, ...],
-        capacity: Capacity,
-        features: FeatureGates,
-        owner: Filters,
-    ) -> None:
-        self._owner = ref(owner)
-        self.key: Hashable = object()
-        self.programs = owner.programs
-        self.class_selectors = class_selectors
-        self.selectors = selectors
-        self.tolerations = tolerations
-        self.features = features
-        self.compiled: Any = None
-        self.begun: dict[Any, Any] = {}
-        self.reads: dict[str, Any] = {}
-        self.signatures: Any = None
-        self.answers: dict[Any, Any] = {}
-        self.room = REMEMBERED
-        self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
-        kept = FILTER_BYTES + CONDITION_BYTES * (len(tolerations) + len(capacity))
-        self.size = min(kept + sum(map(remembered_bytes, (*class_selectors, *selectors))), REMEMBERED_BYTES // 4)
-        """How many bytes it counts for: at least four filters are remembered, however large they are."""
+    def __post_init__(self) -> None:
+        kept = FILTER_BYTES + CONDITION_BYTES * (len(self.tolerations) + len(self.capacity))
+        compiled = sum(map(remembered_bytes, (*self.class_selectors, *self.selectors)))
+        self.size = min(kept + compiled, REMEMBERED_BYTES // 4)
 
     def keep(self) -> None:
         """Before its selectors are compiled. They are given up when too many filters have compiled selectors."""
@@ -159,8 +149,9 @@ class Filters:
         content = class_selectors, selectors, tolerations, capacity, features
         found = self._recent.get(content)
         if found is None:
-            amounts = tuple((name, amount) for name, _, amount in capacity)
-            found = self._used.of(content, class_selectors, selectors, tolerations, amounts, features, self)
+            amounts = {name: amount for name, _, amount in capacity} or _NO_CAPACITY
+            made = class_selectors, selectors, tolerations, amounts, features, ref(self), self.programs
+            found = self._used.of(content, *made)
             self._recent[content] = found
         return found
 

@@ -56,11 +56,6 @@ class SearchState:
     when it has no capacity. `charged`: the devices whose counters this attempt has been charged for.
     """
 
-    __slots__ = (
-        "charged", "constraint_states", "consumed", "counts", "groups", "left", "shares", "taken", "taken_by_claim",
-        "taken_mask", "task",
-    )  # fmt: skip
-
     def __init__(self, task: AllocationTask) -> None:
         self.task = task
         self.taken: list[Taken] = []

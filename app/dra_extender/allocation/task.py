@@ -55,11 +55,6 @@ class RequestOption:
     devices whose evaluation fails as soon as the search reaches them.
     """
 
-    __slots__ = (
-        "admin", "all", "ask", "candidates", "claim", "constraints", "covers", "devices", "failing", "fails", "need",
-        "request", "shifts", "usable", "wanted",
-    )  # fmt: skip
-
     def __init__(self, ask: Ask, claim: int, request: int, candidates: Candidates) -> None:
         self.ask = ask
         self.claim = claim
@@ -123,12 +118,6 @@ class AllocationTask:
     `can_raise`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
     would hide it.
     """
-
-    __slots__ = (
-        "_allowed", "_having", "_tables", "budget", "can_raise", "claim_constraints", "constraints", "counters",
-        "features", "first_groups", "first_left", "holdings", "options", "overdrawn", "prepared", "shareable",
-        "sharing", "view", "work",
-    )  # fmt: skip
 
     def __init__(
         self,

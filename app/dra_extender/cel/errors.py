@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal
 
 FaultKind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
 """What code may ask of an error; its words are upstream's, and for people."""
@@ -44,20 +44,11 @@ class CelCompileError(ValueError):
         self.line, self.column, excerpt = _locate(expression, offset)
         self.excerpt = excerpt
         place = f" at line {self.line}, column {self.column + 1}" if offset is not None else ""
-        text = f"{message}{place}"
-        if excerpt:
-            text += f"\n{excerpt}"
-        if hint:
-            text += f"\nhint: {hint}"
-        self._arguments = message, expression, offset, hint, upstream, upstream_offset
-        super().__init__(text)
+        self._text = f"{message}{place}" + (f"\n{excerpt}" if excerpt else "") + (f"\nhint: {hint}" if hint else "")
+        super().__init__(message, expression, offset, hint, upstream, upstream_offset)
 
-    def again(self) -> Self:
-        """The same error, to be raised: one that was raised refers to all that was going on."""
-        return self.__class__(*self._arguments)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.__class__, self._arguments
+    def __str__(self) -> str:
+        return self._text
 
 
 class CelResultError(CelCompileError):
@@ -73,23 +64,27 @@ class CelRuntimeError(Exception):
         self.message = message = shown(message, LONGEST)
         self.hint = hint
         self.key = key
-        super().__init__(f"{message} ({hint})" if hint else message)
+        super().__init__(message, hint, key)
 
-    def again(self) -> CelRuntimeError:
-        """The same error, to be raised."""
-        return CelRuntimeError(self.message, self.hint, self.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CelRuntimeError, (self.message, self.hint, self.key)
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-class Fault(Exception):
-    """An error while evaluating: `&&`, `||` and their like may absorb it."""
+class EvaluationError(Exception):
+    """What ends the evaluation of a part of an expression."""
 
     def __init__(self, message: str, kind: FaultKind = "other", key: str = "") -> None:
         self.kind = kind
         self.key = key
         super().__init__(shown(message, LONGEST))
+
+
+class Fault(EvaluationError):
+    """An error while evaluating: `&&`, `||` and their like may absorb it."""
+
+
+class Abort(EvaluationError):
+    """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
 
 
 def parses(parse: Callable[..., object], *arguments: object) -> bool:
@@ -99,16 +94,6 @@ def parses(parse: Callable[..., object], *arguments: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-class Abort(Exception):
-    """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
-
-    key: Final = ""
-
-    def __init__(self, message: str, kind: FaultKind = "other") -> None:
-        self.kind = kind
-        super().__init__(shown(message, LONGEST))
 
 
 def too_costly() -> Abort:

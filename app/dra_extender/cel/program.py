@@ -23,7 +23,7 @@ from dra_extender.cel.declarations import Functions
 from dra_extender.cel.derived import attribute_of
 from dra_extender.cel.device import CelGates, DeviceView, collect_reads
 from dra_extender.cel.environment import FAULT_HINTS, environment
-from dra_extender.cel.errors import Abort, CelCompileError, CelResultError, CelRuntimeError, Fault
+from dra_extender.cel.errors import CelCompileError, CelResultError, CelRuntimeError, EvaluationError, Fault
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.library.conversions import CONVERSIONS
 from dra_extender.cel.library.formatting import check_literal
@@ -99,12 +99,12 @@ class Program:
 
     def _evaluate(self, view: DeviceView, work: Work | None) -> tuple[Any, int]:
         if view.error is not None:
-            raise view.error.again()
+            raise CelRuntimeError(*view.error.args)  # one that was raised refers to all that was going on
         try:
             value, cost = self._interpreter.evaluate(view, unlimited() if work is None else work, self._patterns)
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
                 value = value.content
-        except (Fault, Abort) as error:
+        except EvaluationError as error:
             raise CelRuntimeError(str(error), FAULT_HINTS.get(error.kind, ""), error.key) from None
         except RecursionError:
             raise CelRuntimeError(f"the values are nested too deeply: this process {_NEEDS}") from None
@@ -140,12 +140,12 @@ class Programs:
             try:
                 outcome: Program | CelCompileError = Program(expression, gates, work, self._patterns)
             except CelCompileError as error:
-                outcome = error.again()
+                outcome = type(error)(*error.args)
             known = _Known(outcome, remembered_bytes(expression))
             if known.size <= self._known.maxsize:
                 self._known[expression, gates] = known
         if isinstance(known.outcome, CelCompileError):
-            raise known.outcome.again()
+            raise type(known.outcome)(*known.outcome.args)
         return known.outcome
 
 
@@ -234,7 +234,7 @@ def fold(expression: str, tree: Expr, functions: Functions, meter: Meter) -> Exp
         _replace_children(node, folded)
         try:
             constant = _constant(node, functions, meter)
-        except (Fault, Abort) as error:
+        except EvaluationError as error:
             raise CelCompileError(f"{error}", expression, node.offset) from None
         if constant is not None:
             folded[id(node)] = constant

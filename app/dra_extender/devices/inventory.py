@@ -62,6 +62,9 @@ class Inventory:
         self.classes = Classes()
         self.pools: dict[PoolID, PublishedPool] = {}
         self.nodes = Nodes(features, self.pools.get)
+        self.view = self.nodes.view
+        self.pools_seen = self.nodes.pools_seen
+        self.nodes_seeing = self.nodes.seeing
         self._features = features
         self._rules = TaintRules()
         self._device_lists = DeviceLists()
@@ -128,10 +131,6 @@ class Inventory:
     def _active_rules(self) -> TaintRules:
         return self._rules if self._features.taint_rules else TaintRules()
 
-    def view(self, node: str) -> NodeView | None:
-        """All pools of the node in search order; None when the node is not known."""
-        return self.nodes.view(node)
-
     def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
         """What a hypothetical node with these own slices sees. Nothing is cached."""
         own: dict[PoolID, PublishedPool] = {}
@@ -143,18 +142,10 @@ class Inventory:
             own[pool].put(item, self._device_lists, self._active_rules())
         return self.nodes.would_see(node, own)
 
-    def pools_seen(self, node: str) -> Iterable[PoolID]:
-        """The pools that the node sees; none for an unknown node."""
-        return self.nodes.pools_seen(node)
-
     def own_slices(self, node: str) -> Iterator[ResourceSlice]:
         """The slices with this `nodeName`, also those of shared counters, with the taints of rules."""
         for id in self.nodes.own_pools(node):
             yield from (item for item in self.pools[id].slices.values() if item.spec.node_name == node)
-
-    def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
-        """The known nodes that see the pool; `Nodes.seeing` says which stale ones."""
-        return self.nodes.seeing(pool)
 
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""

@@ -13,7 +13,7 @@ both answer 200 or 503 with the same JSON, which says why; one scrape of `/metri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Protocol
 
 import msgspec
@@ -27,7 +27,6 @@ from dra_extender.http.metrics import CONTENT_TYPE, Metrics
 from dra_extender.http.page.routes import page_files
 from dra_extender.http.protocol import PROBES
 from dra_extender.http.responses import ErrorBody, encoded, error_response, json_content, send_response
-from dra_extender.http.verbs import Decider, VerbTerms, verb_routes
 from dra_extender.insight.problems import Check
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.limits import BYTES_OF_QUERY
@@ -129,32 +128,21 @@ class Application(FastAPI):
 
 
 def create_app(
-    decider: Callable[[], Decider],
-    terms: VerbTerms,
-    pages: Pages | None = None,
-    authorizer: TokenAuthorizer | None = None,
+    pages: Pages | None, authorizer: TokenAuthorizer | None = None, verbs: Mapping[str, ASGIApp] | None = None
 ) -> Application:
-    """The application of the verbs' address, with `pages` unless they have an address of their own."""
-    app = _application("extender verbs", pages, authorizer)
-    app.verbs = verb_routes(decider, terms)
-    return app
-
-
-def create_insight_app(pages: Pages, authorizer: TokenAuthorizer | None = None) -> Application:
-    """The application of a separate address for `pages`. Without `authorizer` everybody may read them."""
-    return _application("insight", pages, authorizer)
-
-
-def _application(title: str, pages: Pages | None, authorizer: TokenAuthorizer | None) -> Application:
+    """The application of the verbs' address, with `pages` unless they have an address of their own; without `verbs`,
+    the application of this address. Without `authorizer` everybody may read `pages`.
+    """
     # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
     app = Application(
-        title=f"dra-extender: {title}",
+        title=f"dra-extender: {'extender verbs' if verbs else 'insight'}",
         version=VERSION,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         responses={414: {"model": ErrorBody, "description": TOO_LONG}},
     )
+    app.verbs = verbs or {}
     app.exception_handler(RequestValidationError)(_invalid_parameters)
     app.exception_handler(InvalidRequestError)(invalid_request)
     if authorizer is not None:

@@ -24,7 +24,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from dra_extender.api.decoding import ignore_fields
-from dra_extender.http.application import Pages, create_app, create_insight_app
+from dra_extender.http.application import Pages, create_app
 from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
 from dra_extender.http.forwarding import Forwarding, PeerTLS
 from dra_extender.http.insight import insight_router
@@ -33,7 +33,7 @@ from dra_extender.http.page.routes import page_router
 from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
 from dra_extender.http.server import Certificates, HttpServer, ServerCertificates
-from dra_extender.http.verbs import VerbTerms
+from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.kube.access import Reviews
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import CredentialsError
@@ -254,9 +254,10 @@ class Service:
         pages = Pages(replica, self.metrics, (insight_router(replica), page_router(self.page)))
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
+        verbs = verb_routes(lambda: replica.running.extender, terms)
         await self._listeners.start(
-            create_app(lambda: replica.running.extender, terms, None if separate else pages, authorizer),
-            create_insight_app(pages, authorizer) if separate else None,
+            create_app(None if separate else pages, authorizer, verbs),
+            create_app(pages, authorizer) if separate else None,
         )
 
 

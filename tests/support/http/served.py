@@ -20,7 +20,7 @@ from dra_extender.api.extender import (
 from dra_extender.http.application import Application, Pages, create_app
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.server import HttpServer
-from dra_extender.http.verbs import VerbTerms
+from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.insight.problems import Check
 from dra_extender.scheduling.outcomes import Reading
 
@@ -88,7 +88,8 @@ class Served:
 
     def application(self, **terms: Any) -> Application:
         """Its verbs on these terms, with its probes and metrics."""
-        return create_app(lambda: self.verbs, VerbTerms(lambda: self.unavailable, self.metrics, **terms), self.pages)
+        shared = VerbTerms(lambda: self.unavailable, self.metrics, **terms)
+        return create_app(self.pages, verbs=verb_routes(lambda: self.verbs, shared))
 
 
 @asynccontextmanager
