@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
+from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 from msgspec.structs import replace
@@ -35,10 +36,10 @@ from dra_extender.devices.overlay import Overlay
 from dra_extender.devices.pools import NodeView, Pool
 from dra_extender.devices.usage import PoolHoldings, PoolID
 
-REMEMBERED_CLAIMS = REMEMBERED_KEYS = 256
+REMEMBERED_CLAIMS = 256
 REMEMBERED_READS = 16
 REMEMBERED_BYTES: Final = 2**27
-"""What results may keep, and what keys may: filters with their compiled selectors."""
+"""What results may keep: filters with their compiled selectors, and what they have found of nodes."""
 
 LATER_SHARE = 8
 """After one search for these claims was too large for a turn, each further search gets one eighth of the ceiling."""
@@ -53,7 +54,7 @@ def _size(kept: int, entries: int) -> int:
 
 
 def _results_size(results: ResultCache | Failure) -> int:
-    return _size(results.size if isinstance(results, ResultCache) else 0, REMEMBERED_CLAIMS)
+    return _size(results.keys.size if isinstance(results, ResultCache) else 0, REMEMBERED_CLAIMS)
 
 
 def _prepared_size(claims: Sequence[Ready]) -> int:
@@ -69,16 +70,16 @@ class _Caches:
         self.filters = filters
         self.signatures = signatures
         self.results: LRUCache[ClaimsKey, ResultCache | Failure] = LRUCache(REMEMBERED_BYTES, _results_size)
-        self.keys: LRUCache[NodeReads, EquivalenceKeys] = LRUCache(
-            REMEMBERED_BYTES, lambda keys: _size(keys.size, REMEMBERED_KEYS)
-        )
+        self.latest: ClaimsKey | None = None
+        self.keys: WeakValueDictionary[NodeReads, EquivalenceKeys] = WeakValueDictionary()
+        """Those of results."""
         self.prepared: LRUCache[ClaimsKey, list[Ready]] = LRUCache(REMEMBERED_BYTES, _prepared_size)
         """Perhaps the first claims only: the next turn of a call goes on from there."""
         self.states = PoolStates()
         self._pools: LRUCache[AttributeReads, PoolSignatures] = LRUCache(REMEMBERED_READS)
 
     def clear(self) -> None:
-        for cache in (self.results, self.keys, self.prepared, self._pools):
+        for cache in (self.results, self.prepared, self._pools):
             cache.clear()
         self.filters.clear()
 
@@ -209,7 +210,11 @@ class Decisions:
         return results.scores(names, self._search(claims, results), self._overlay, self.budget)
 
     def _results(self, claims: Sequence[ResourceClaim]) -> ResultCache | Failure:
-        key, known = self._key(claims), self._caches.results
+        caches, key = self._caches, self._key(claims)
+        known, latest = caches.results, caches.latest
+        if latest not in (None, key) and latest in known:
+            known[latest] = known[latest]  # it has grown since
+        caches.latest = key
         found = known.get(key)
         if found is None:
             prepared = self._prepare(claims)

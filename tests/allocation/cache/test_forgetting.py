@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 from weakref import ref
 
 import pytest
 
+from dra_extender.allocation import decisions
 from dra_extender.allocation.cache import equivalence
+from dra_extender.allocation.cache.equivalence import DeviceSignatures
 from tests.support.allocation.manynodes import World, attributes, exactly, nodes, selector, wanted
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
@@ -35,3 +38,16 @@ def test_a_forgotten_device_signature_is_not_given_again(monkeypatch: pytest.Mon
         world.add_node(*(attributes(serial=serial) for serial in serials))
     same = {"matchAttribute": "gpu/serial"}
     assert world.ask(wanted(exactly(2), constraints=[same])) == ("n0 n2", "n1")
+
+
+def test_results_of_many_claims_on_many_nodes_are_forgotten_by_what_they_keep_of_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Constraints with free names made each claim keep something of every node: eleven pods filled 2 GiB."""
+    monkeypatch.setattr(decisions, "REMEMBERED_BYTES", 200_000)
+    world = nodes(*([attributes(serial=f"s{number}")] for number in range(50)))
+    for number in range(20):
+        world.ask(wanted(exactly(1, **selector(f'device.attributes["gpu"].serial != "{number}"'))))
+    gc.collect()
+    kept = [found for found in gc.get_objects() if isinstance(found, DeviceSignatures)]
+    assert 0 < sum(map(len, kept)) <= 200 + 50, "a kilobyte each, and the last claim"

@@ -35,6 +35,9 @@ from dra_extender.devices.pools import Pool
 REMEMBERED: Final = 50_000
 """How many parts of keys, and signatures of devices, are remembered. A forgotten number is never given again."""
 
+ENTRY_BYTES: Final = 1_024
+"""What a signature, or a part of keys, takes with the results that rest on it."""
+
 DEVICES_PER_UNIT: Final = 16
 
 NOTHING: Final = 0
@@ -93,6 +96,9 @@ class DeviceSignatures:
         known = self._known.get(id(model))
         return known.value if known is not None else self._known.put(model, self._number(model, budget))
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def prepare(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
         """Evaluate the filters one after the other, because the cache may not hold all compiled selectors at once.
         Raises TurnSpent. Requests to workers are deferred.
@@ -138,7 +144,6 @@ class EquivalenceKeys:
     """
 
     def __init__(self, reads: NodeReads, *, pools: PoolSignatures, states: PoolStates) -> None:
-        self.size = reads.size
         self._reads = reads
         self._devices = DeviceSignatures(reads)
         self._pools = pools
@@ -148,6 +153,11 @@ class EquivalenceKeys:
         self._parts: WeakIdentityDict[PoolSignature, _PoolParts] = WeakIdentityDict()
         self._remembered = 0
         self._next = count(1)
+
+    @property
+    def size(self) -> int:
+        """How many bytes the filters count for, and about how many signatures and parts take: more with each node."""
+        return self._reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
 
     def of(
         self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, budget: WorkBudget = UNLIMITED
@@ -235,7 +245,7 @@ class EquivalenceKeys:
         """The devices that some request may have. Raises TurnSpent, and Deferred after all requests to workers were
         deferred.
         """
-        if self.size > REMEMBERED_BYTES:
+        if self._reads.size > REMEMBERED_BYTES:
             self._devices.prepare((model for model, _ in signature.devices), budget)
         found: list[tuple[int, int, int, bool]] = []
         waiting = ""

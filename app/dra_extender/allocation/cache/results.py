@@ -80,9 +80,7 @@ class ResultCache:
     """The results for claims of one content."""
 
     def __init__(self, keys: EquivalenceKeys, nodes: Nodes, ledger: Ledger) -> None:
-        self.size = keys.size
-        """How many bytes its filters count for."""
-        self._keys = keys
+        self.keys = keys
         self._nodes = nodes
         self._seen_nodes = nodes.seen
         self._ledger = ledger
@@ -228,7 +226,7 @@ class ResultCache:
         if overlay.is_empty or not budget.limited:
             return {}
         changes, state = self._nodes.changes, overlay.differences
-        states: dict[Hashable, tuple[int, KeyOfNode]] = budget.found.setdefault(self._keys, {})
+        states: dict[Hashable, tuple[int, KeyOfNode]] = budget.found.setdefault(self.keys, {})
         position, known = states.pop(state, (-1, {}))
         if len(states) >= STATES:
             del states[next(iter(states))]
@@ -265,7 +263,7 @@ class ResultCache:
             self._nodes.current(seen)
         if len(seen.pools) > NODE:
             budget.spend(len(seen.pools))
-        return seen, self._keys.of(seen, self._ledger, overlay, budget)
+        return seen, self.keys.of(seen, self._ledger, overlay, budget)
 
     def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):
