@@ -34,6 +34,7 @@ def amounts(count: int, low: int, high: int) -> list[int]:
 LARGE: Final = {
     "values that differ": families.distinct(30, 8),
     "pairs that differ": families.distinct_pairs(3, 5, 16),
+    "lists": families.lists(120, 32),
     "groups": families.together(20, 6, *[5] * 24),
     "groups of two kinds": families.aligned(16, 4, 2, 20, 3),
     "links": families.triangles(20, 30),

@@ -16,7 +16,7 @@ structured/internal/experimental/constraint.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +28,10 @@ from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.pools import NodeView
 
 Token = tuple[str, Any]
+
+Tokens = tuple[Token, ...]
+
+Charge = Callable[[int], None]
 
 Values = tuple[tuple[str, Token], ...]
 """Attributes, each with a value that devices have."""
@@ -54,7 +58,7 @@ class AttributeTable:
 
     __slots__ = ("_islands", "disjoint", "groups", "known", "present", "tokens")
 
-    def __init__(self, rows: Iterable[tuple[Token, ...] | None]) -> None:
+    def __init__(self, rows: Iterable[Tokens | None]) -> None:
         """`rows`: the tokens of each device; None for a device that does not have the attribute."""
         numbers: dict[Token, int] = {}
         self.groups: list[int] = []
@@ -102,20 +106,22 @@ class AttributeTable:
         return mask
 
 
-def attribute_table(view: NodeView, name: str, lists: bool) -> AttributeTable:
+def attribute_table(view: NodeView, name: str, lists: bool, charge: Charge) -> AttributeTable:
     """The table of an attribute; the view keeps it unless it has many values or none: claims may name any attribute."""
     key = "attribute", name, lists
     found: AttributeTable | None = view.memo.get(key)
     if found is None:
-        found = AttributeTable(tokens_of(device.model, name, lists) for device in view.devices)
+        found = AttributeTable(tokens_of(device.model, name, lists, charge) for device in view.devices)
         if found.present and len(found.groups) <= MOST_GROUPS:
             view.remember(key, found)
     return found
 
 
-def tokens_of(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] | None:
-    """None when the device does not have the attribute, nothing when its type is unknown."""
+def tokens_of(model: DeviceModel, name: str, lists: bool, charge: Charge = lambda units: None) -> Tokens | None:
+    """None when the device does not have the attribute, nothing when its type is unknown. Lists are charged before."""
     attribute = model.traits.attribute(name)
+    if attribute is not None and isinstance(attribute.value, tuple):
+        charge(len(attribute.value))
     return None if attribute is None else split(attribute.value, lists)
 
 
@@ -132,7 +138,7 @@ def having(view: NodeView, values: Values, lists: bool) -> int:
     return found
 
 
-def split(value: AttributeValue | None, lists: bool) -> tuple[Token, ...]:
+def split(value: AttributeValue | None, lists: bool) -> Tokens:
     """The tokens of a value."""
     if value is None:
         return ()

@@ -194,7 +194,9 @@ class AllocationTask:
                 covered = [option for option in own if index in option.ask.covered]
                 self.constraints.append(self._derived(source, name, base + index, covered))
             else:
-                table = self._tables[name] = self._tables.get(name) or attribute_table(self.view, name, lists)
+                table = self._tables[name] = self._tables.get(name) or attribute_table(
+                    self.view, name, lists, self.charge
+                )
                 self.constraints.append(AttributeConstraint(source, table, self.features))
         self.claim_constraints.append(range(base, len(self.constraints)))
 

@@ -83,6 +83,14 @@ def distinct(values: int, devices_per_value: int) -> Json:
     return scenario([resource_slice(content)], [claim(request("r", values + 1), constraints=constraints)])
 
 
+def lists(devices: int, values: int) -> Json:
+    """Devices with as many values each, none of which another device has: too many to keep."""
+    content = [device(f"d{i}", {"links": list(range(i * values, (i + 1) * values))}) for i in range(devices)]
+    return scenario(
+        [resource_slice(content)], [claim(request("r", 2), constraints=[{"matchAttribute": f"{DRIVER}/links"}])]
+    )
+
+
 def distinct_pairs(roots: int, requests: int, copies: int) -> Json:
     """Requests for GPUs of different PCIe roots, said pair by pair, and many times that no device comes twice. One
     device has no attribute value in common with another.
