@@ -31,6 +31,7 @@ from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, p
 from dra_extender.scheduling.nodeallocatable import Demand
 from dra_extender.scheduling.noderules import (
     LABELS_OF_ONE,
+    UNSCHEDULABLE,
     Obstacle,
     Port,
     ResourcesInUse,
@@ -257,6 +258,12 @@ def node_like(node: Node, slices: Iterable[ResourceSlice], suffix: str) -> tuple
     labels = {key: name if key in LABELS_OF_ONE else value for key, value in node.metadata.labels.items()}
     metadata = replace(node.metadata, name=name, uid=node.metadata.uid + suffix, labels=labels)
     return replace(node, metadata=metadata), [_renamed(item, name, suffix) for item in slices]
+
+
+def uncordoned(node: Node) -> Node:
+    """Without the taint that the node controller then removes."""
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
 
 
 def _renamed(item: ResourceSlice, node: str, suffix: str) -> ResourceSlice:

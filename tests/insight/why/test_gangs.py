@@ -173,7 +173,7 @@ def calls_of_first_turn(pods: int) -> int:
     assert trials is not None
     path = "/spec/spec/devices/requests/0/exactly/count"
     change = object_change("count", "ResourceClaimTemplate", ObjectMeta(name="t", namespace="default"), path, 2)
-    turns = trials.fit([CandidateChange("", "", change, lambda pod: pod)], first, QueryBudget(view))
+    turns = trials.fit([CandidateChange("", "", (change,))], first, QueryBudget(view))
     return calls(lambda: next(turns))
 
 

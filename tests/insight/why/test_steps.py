@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import PodSpec
 from dra_extender.api.features import FeatureGates
-from dra_extender.insight.why.candidates import LONGEST, near, patched, pod_change
+from dra_extender.insight.why.candidates import LONGEST, editable_pod, near, patched
 from dra_extender.insight.why.diagnosis import diagnosing
 from dra_extender.insight.why.text import event_of
 from dra_extender.scheduling.config import SchedulingConfig
@@ -106,7 +106,7 @@ def test_a_change_of_one_amount_reads_no_other() -> None:
     amounts = {f"example.com/r{number}": "1" for number in range(2_000)}
     pod = make_pod("p", containers=[{"name": "main", "resources": {"requests": amounts, "limits": amounts}}])
     path = "/containers/0/resources/requests/example.com~1r7"
-    change = pod_change(pod, "resources", path, "3")
+    change = editable_pod(pod).change("resources", path, "3")
     found: list[PodSpec] = []
     assert calls(lambda: found.append(patched(pod.spec, change))) < 1_000
     requests = found[0].containers[0].resources.requests

@@ -23,11 +23,10 @@ from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft, HypotheticalObject
 from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
-from dra_extender.insight.snapshot import node_like
+from dra_extender.insight.snapshot import node_like, uncordoned
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
-from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.turns import Turns
 from dra_extender.scheduling.view import View
 
@@ -216,13 +215,11 @@ def _fresh(view: View, changes: Changes) -> Iterator[tuple[Node, list[ResourceSl
     used: set[str] = set()
     for like, count in changes.added:
         node, slices = view.cluster.nodes[like], list(view.cluster.inventory.own_slices(like))
-        taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
-        open_node = replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
         names = (f"-like-{number}" for number in itertools.count(1))
         free = (name for name in names if like + name not in view.cluster.nodes and like + name not in used)
         for suffix in itertools.islice(free, count):
             used.add(like + suffix)
-            yield node_like(open_node, slices, suffix)
+            yield node_like(uncordoned(node), slices, suffix)
 
 
 def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:

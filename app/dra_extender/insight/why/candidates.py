@@ -2,7 +2,8 @@
 
 Promises: if a claim was created from a template, its change names the template, because users edit the template. The
 spec of a claim is immutable. So a `Change` of a claim describes the manifest for creating it again after its deletion.
-A change of a field is tried as it is reported: as an operation of a JSON patch.
+A change is tried as it is reported: a change of a field as an operation of a JSON patch, a change of a template in all
+claims that the pod has from it.
 `near` compares names as `difflib.get_close_matches` does, and counts the work. Names longer than `LONGEST` match
 nothing.
 """
@@ -20,15 +21,17 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from dra_extender.api.core import Pod
-from dra_extender.api.decoding import convert
+from dra_extender.api.core import Pod, PodResourceClaimStatus, Toleration, taint_text
+from dra_extender.api.decoding import convert, to_builtins
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.resource import RequestedDevices, ResourceClaim
-from dra_extender.insight.snapshot import SimulatedPod
-from dra_extender.insight.why.report import Change, ChangeKind
+from dra_extender.api.resource import RequestedDevices, ResourceClaim, ResourceClaimStatus
+from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod, node_like, uncordoned
+from dra_extender.insight.why.report import Change, ChangeKind, ChangeOp
 from dra_extender.plaintext import counted
 from dra_extender.scheduling.turns import QueryBudget, Turns
 
+AGAIN: Final = "-again"
+"""Follows the UID of a claim that is made again."""
 GATES: Final = 8
 LONGEST: Final = 128
 ALIKE: Final = 0.6
@@ -39,24 +42,31 @@ SEPARATORS: Final = " -_./"
 PAIRS: Final = 5
 """Pairs of letters that are compared in a unit of work."""
 
-Apply = Callable[[SimulatedPod], SimulatedPod]
-
 T = TypeVar("T")
 
 
 class CandidateChange(NamedTuple):
-    """A change that may let the pod fit. `apply` makes it. `only`: try it on these nodes only; empty: on all groups.
-    `more`: further changes that users make together with it. `fragment`: the lines for a manifest, if `text` does not
-    contain them.
+    """`changes` that are made together and may let the pod fit. `fragment`: the lines for a manifest, if `text` does
+    not contain them. `only`: try it on these nodes only; empty: on all groups. `creates`: an entry of the pod's spec
+    and the claim that is then created for it.
     """
 
     text: str
     short: str
-    change: Change
-    apply: Apply
+    changes: tuple[Change, ...]
     fragment: Any = None
     only: tuple[str, ...] = ()
-    more: tuple[Change, ...] = ()
+    creates: tuple[str, ResourceClaim] | None = None
+
+    def apply(self, pod: SimulatedPod) -> SimulatedPod:
+        for change in self.changes:
+            pod = applied(pod, change)
+        if self.creates is not None:
+            entry, claim = self.creates
+            created = (*pod.pod.status.resource_claim_statuses, PodResourceClaimStatus(entry, claim.metadata.name))
+            status = replace(pod.pod.status, resource_claim_statuses=created)
+            pod = SimulatedPod(replace(pod.pod, status=status), pod.snapshot.with_claim(claim))
+        return pod
 
 
 class Fit(NamedTuple):
@@ -117,58 +127,56 @@ ChangeLists = Generator[ChangeList | None, None, None]
 """Yields each list when it is found, also an empty one, and None where the caller may end its turn."""
 
 
+class Editable(NamedTuple):
+    """The part at `path` of a manifest that users edit. `label`: the part, for people."""
+
+    object: Literal["Pod", "ResourceClaim", "ResourceClaimTemplate"]
+    meta: ObjectMeta
+    path: str
+    label: str
+
+    def change(self, kind: ChangeKind, path: str, value: Any = None, op: ChangeOp = "replace") -> Change:
+        """`path` is relative to the part."""
+        return object_change(kind, self.object, self.meta, self.path + path, value, op)
+
+    def edit(
+        self, kind: ChangeKind, path: str, value: Any, text: str, short: str = "", op: ChangeOp = "replace",
+        fragment: Any = None, more: tuple[Change, ...] = (),
+    ) -> CandidateChange:  # fmt: skip
+        """As `change`. `more`: what users change together with it."""
+        return CandidateChange(text, short or text, (self.change(kind, path, value, op), *more), fragment)
+
+
 class EditableClaim(NamedTuple):
-    """A claim of the pod, and the `object` that users edit to change it: the claim, or its template. `prefix`: the path
-    of the claim's spec in this object. `entry`: the name that users know the claim by.
+    """A claim of the pod, and the `spec` that users edit to change it: of the claim, or of its template. `entry`: the
+    name that users know the claim by.
     """
 
     claim: ResourceClaim
-    object: Literal["ResourceClaim", "ResourceClaimTemplate"]
-    name: str
-    prefix: str
     entry: str
-
-    def edit(
-        self, kind: ChangeKind, path: str, value: Any, text: str, short: str, op: str = "replace", fragment: Any = None
-    ) -> CandidateChange:
-        """A change of the claim's spec. `path` is relative to the spec."""
-        meta = self.claim.metadata
-        change = object_change(kind, self.object, replace(meta, name=self.name), self.prefix + path, value, op)
-
-        def apply(pod: SimulatedPod) -> SimulatedPod:
-            now = pod.snapshot.claim(meta.namespace, meta.name) or self.claim
-            return pod.on(pod.snapshot.with_claim(replace(now, spec=patched(now.spec, change, self.prefix))))
-
-        return CandidateChange(text, short, change, apply, fragment)
+    spec: Editable
 
 
 class EditableRequest(NamedTuple):
-    """A request of a claim, or one of its alternatives."""
+    """A request of a claim, or one of its alternatives. `name`: in allocation results. The label of the `part` is that
+    of the claim; if the claim has several requests, the request follows.
+    """
 
-    editable: EditableClaim
-    request: int
-    alternative: int | None
+    name: str
+    alternative: bool
     source: RequestedDevices
+    part: Editable
 
-    @property
-    def name(self) -> str:
-        """The name of the request in allocation results."""
-        request = self.editable.claim.spec.devices.requests[self.request].name
-        return request if self.alternative is None else f"{request}/{getattr(self.source, 'name', '')}"
 
-    @property
-    def label(self) -> str:
-        """The name that users know the claim by. If the claim has several requests, the request follows."""
-        several = len(self.editable.claim.spec.devices.requests) > 1 or self.alternative is not None
-        return f"claim {self.editable.entry}" + (f", {request_text(self.name)}" if several else "")
-
-    def edit(
-        self, kind: ChangeKind, path: str, value: Any, text: str, short: str, op: str = "replace", fragment: Any = None
-    ) -> CandidateChange:
-        """A change of the request. `path` is relative to the request."""
-        where = "exactly" if self.alternative is None else f"firstAvailable/{self.alternative}"
-        path = f"/devices/requests/{self.request}/{where}{path}"
-        return self.editable.edit(kind, path, value, text, short, op, fragment)
+def tolerating(
+    part: Editable, now: Sequence[Toleration], taints: Iterable[tuple[str, str, str]], note: str = ""
+) -> CandidateChange:
+    """Tolerate these taints (key, value, effect) as well. `now`: the tolerations of the part."""
+    more = [Toleration(key, "Equal" if value else "Exists", value, effect) for key, value, effect in taints]
+    shown = ", ".join(taint_text(each.key, each.value, each.effect) for each in more)
+    kind: ChangeKind = "pod toleration" if part.object == "Pod" else "toleration"
+    text, value = f"add a toleration of {shown} to {part.label}{note}", to_builtins([*now, *more])
+    return part.edit(kind, "/tolerations", value, text, f"tolerate {shown}", "add", {"tolerations": more})
 
 
 def gates_text(pod: Pod) -> str:
@@ -181,6 +189,50 @@ def gates_text(pod: Pod) -> str:
 def request_text(name: str) -> str:
     """A request, or an alternative of a request with `firstAvailable`, by its name in allocation results."""
     return f"{'alternative' if '/' in name else 'request'} {name}"
+
+
+def applied(pod: SimulatedPod, change: Change) -> SimulatedPod:
+    """The pod after this change, in the state after it. A change of an object that is gone changes nothing."""
+    now, where = pod.snapshot, (change.namespace, change.name)
+    match change.object, change.op:
+        case "Pod", "wait" | "delete":
+            gone = pod.view.pods.named(*where)
+            return pod.on(now.without_pods([gone.metadata.uid])) if gone is not None else pod
+        case "Pod", _:
+            return pod.with_pod(replace(pod.pod, spec=patched(pod.pod.spec, change)))
+        case "Node", _:
+            return pod.on(_with_node(now, change))
+        case "ResourceClaim", "delete" | "create":
+            if (claim := now.claim(*where)) is not None:
+                now = now.without_claim(claim)
+                if change.op == "create":
+                    meta = replace(claim.metadata, uid=claim.metadata.uid + AGAIN, deletion_timestamp=None)
+                    now = now.with_claim(replace(claim, metadata=meta, status=ResourceClaimStatus()))
+            return pod.on(now)
+    return pod.on(replace(now, claims={**now.claims, **dict(_changed_claims(pod, change))}))
+
+
+def _with_node(now: ClusterSnapshot, change: Change) -> ClusterSnapshot:
+    """A node is added that equals another one, or is uncordoned."""
+    like = now.node(change.like or change.name)
+    if like is None:
+        return now
+    if not change.like:
+        return now.with_node(uncordoned(like))
+    slices = now.view.cluster.inventory.own_slices(change.like)
+    return now.with_new_node(*node_like(like, slices, change.name.removeprefix(change.like)))
+
+
+def _changed_claims(pod: SimulatedPod, change: Change) -> Iterator[tuple[str, ResourceClaim]]:
+    """The changed claim, or all claims of the pod from the changed template, by namespace/name."""
+    names, prefix = [change.name], "/spec"
+    if change.object == "ResourceClaimTemplate":
+        entries = pod.pod.spec.resource_claims
+        made = (entry.name for entry in entries if entry.resource_claim_template_name == change.name)
+        names, prefix = [pod.claim_names[entry] for entry in made if entry in pod.claim_names], "/spec/spec"
+    for claim in map(pod.claim, names):
+        if claim is not None and claim.allocation is None:
+            yield claim.metadata.key, replace(claim, spec=patched(claim.spec, change, prefix))
 
 
 def patched(spec: T, change: Change, prefix: str = "/spec") -> T:
@@ -221,25 +273,8 @@ def changes_with(mate: Pod, member: Pod, change: Change) -> bool:
     return bool(change.path) and change.object == "Pod" and same and mate.spec.containers == member.spec.containers
 
 
-def pod_edit(
-    pod: Pod, kind: ChangeKind, path: str, value: Any, text: str, short: str = "", op: str = "replace",
-    more: tuple[Change, ...] = (), fragment: Any = None,
-) -> CandidateChange:  # fmt: skip
-    """A change of the pod. `path` is relative to the pod's spec."""
-    change = pod_change(pod, kind, path, value, op)
-
-    def apply(simulated: SimulatedPod) -> SimulatedPod:
-        spec = simulated.pod.spec
-        for each in (change, *more):
-            spec = patched(spec, each)
-        return simulated.with_pod(replace(simulated.pod, spec=spec))
-
-    return CandidateChange(text, short or text, change, apply, fragment, more=more)
-
-
-def pod_change(pod: Pod, kind: ChangeKind, path: str, value: Any = None, op: str = "replace") -> Change:
-    """`path` is relative to the pod's spec."""
-    return object_change(kind, "Pod", pod.metadata, f"/spec{path}", value, op)
+def editable_pod(pod: Pod) -> Editable:
+    return Editable("Pod", pod.metadata, "/spec", "the pod")
 
 
 def editable_claims(simulated: SimulatedPod) -> Iterator[EditableClaim]:
@@ -251,27 +286,34 @@ def editable_claims(simulated: SimulatedPod) -> Iterator[EditableClaim]:
         if claim is None:
             continue
         seen.add(name)
-        template = entry.resource_claim_template_name
+        template, label = entry.resource_claim_template_name, f"claim {entry.name}"
         if template and not entry.resource_claim_name:
-            yield EditableClaim(claim, "ResourceClaimTemplate", template, "/spec/spec", entry.name)
+            meta = replace(claim.metadata, name=template)
+            yield EditableClaim(claim, entry.name, Editable("ResourceClaimTemplate", meta, "/spec/spec", label))
         else:
-            yield EditableClaim(claim, "ResourceClaim", name, "/spec", name)
+            yield EditableClaim(claim, name, Editable("ResourceClaim", claim.metadata, "/spec", f"claim {name}"))
 
 
-def requests_of(editable: EditableClaim) -> Iterator[EditableRequest]:
-    for index, request in enumerate(editable.claim.spec.devices.requests):
+def requests_of(claim: EditableClaim) -> Iterator[EditableRequest]:
+    requests, spec = claim.claim.spec.devices.requests, claim.spec
+    for index, request in enumerate(requests):
+        found: list[tuple[str, str, RequestedDevices]] = []
         if request.exactly is not None:
-            yield EditableRequest(editable, index, None, request.exactly)
+            found.append((request.name, "exactly", request.exactly))
         for number, source in enumerate(request.first_available):
-            yield EditableRequest(editable, index, number, source)
+            found.append((f"{request.name}/{source.name}", f"firstAvailable/{number}", source))
+        for name, where, each in found:
+            alternative = each is not request.exactly
+            label = f"{spec.label}, {request_text(name)}" if alternative or len(requests) > 1 else spec.label
+            part = spec._replace(path=f"{spec.path}/devices/requests/{index}/{where}", label=label)
+            yield EditableRequest(name, alternative, each, part)
 
 
 def object_change(
-    kind: ChangeKind, object: str, meta: ObjectMeta, path: str = "", value: Any = None, op: str = "replace",
+    kind: ChangeKind, object: str, meta: ObjectMeta, path: str = "", value: Any = None, op: ChangeOp = "replace",
     like: str = "",
 ) -> Change:  # fmt: skip
-    made = {"kind": kind, "object": object, "name": meta.name, "namespace": meta.namespace, "op": op}
-    return msgspec.convert({**made, "path": path, "value": value, "like": like}, Change)
+    return Change(kind, object, meta.name, meta.namespace, op, path, value, like)
 
 
 def as_yaml(value: Any) -> str:

@@ -213,7 +213,7 @@ def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
         claim, allocated = editable.claim, None
         if claim.allocation is not None:
             allocated = tuple("/".join(result.id) for result in claim.allocation.devices.results)
-        template = editable.name if editable.object == "ResourceClaimTemplate" else ""
+        template = editable.spec.meta.name if editable.spec.object == "ResourceClaimTemplate" else ""
         yield ClaimState(claim.metadata.key, editable.entry, template, allocated, len(claim.status.reserved_for))
 
 
@@ -331,12 +331,12 @@ def _unusable_claim(found: SimulatedPod) -> PodRefused | None:
 def _unusable_class(found: SimulatedPod, editable: EditableClaim) -> PodRefused | None:
     classes, key = found.view.cluster.classes, editable.claim.metadata.key
     for request in requests_of(editable):
-        if request.alternative is not None and not found.view.features.DRAPrioritizedList:
+        if request.alternative and not found.view.features.DRAPrioritizedList:
             text = f"claim {editable.entry}: firstAvailable requires the feature gate DRAPrioritizedList"
             return PodRefused("feature gate", text, key)
         if (name := request.source.device_class_name) not in classes:
             few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
-            text = f"{request.label}: device class {name} does not exist (classes: {few or 'none'})"
-            text += ", so the other alternatives are not tried" if request.alternative is not None else ""
+            text = f"{request.part.label}: device class {name} does not exist (classes: {few or 'none'})"
+            text += ", so the other alternatives are not tried" if request.alternative else ""
             return PodRefused("class missing", text, key)
     return None

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.api.groups import SIZES, Source
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import identity
 from dra_extender.insight.snapshot import SimulatedPod
-from dra_extender.insight.why.candidates import CandidateChange, Fit, changes_with, object_change, patched
+from dra_extender.insight.why.candidates import CandidateChange, Fit, applied, changes_with, object_change
 from dra_extender.insight.why.report import Change, Remedy
 from dra_extender.insight.why.statements import GangPlace
-from dra_extender.scheduling.claims import created_names, known_claims
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.gangs.decision import GangDecision, GangState, decide
 from dra_extender.scheduling.gangs.gang import Gang, gang_of
@@ -102,7 +101,7 @@ class JointTrials:
             changed = each.apply(changed)
         mates = {each.metadata.uid: each for each in self.mates(member)}
         for each in candidates:
-            changed = yield from _with_mates(changed, member, mates, each.change, budget)
+            changed = yield from _with_mates(changed, member, mates, each.changes[0], budget)
         found = yield from self.decide(changed, budget, mates)
         places = (found.places if found is not None else None) or {}
         if not {member.metadata.uid, self.pod.pod.metadata.uid} <= places.keys():
@@ -163,22 +162,12 @@ def _with_mates(
     changed: SimulatedPod, member: Pod, mates: dict[str, Pod], change: Change, budget: QueryBudget
 ) -> Turns[SimulatedPod]:
     """The change is made in the other pods of the gang, or in their claims, as well."""
-    snapshot, claims = changed.snapshot, dict[str, ResourceClaim]()
     for uid, mate in mates.items():
-        yield from budget.charge(MATE)
-        if not changes_with(mate, member, change):
-            continue
-        if change.object == "Pod":
-            mates[uid] = replace(mate, spec=patched(mate.spec, change))
-            continue
-        names = created_names(mate)
-        for entry in mate.spec.resource_claims:
-            name = names.get(entry.name) if entry.resource_claim_template_name == change.name else None
-            claim = snapshot.claim(mate.metadata.namespace, name) if name else None
-            if claim is not None and claim.allocation is None:
-                yield from budget.charge(MATE)
-                claims[claim.metadata.key] = replace(claim, spec=patched(claim.spec, change, "/spec/spec"))
-    return changed.on(replace(snapshot, claims={**snapshot.claims, **claims}))
+        yield from budget.charge(MATE * (1 + len(mate.spec.resource_claims)))
+        if changes_with(mate, member, change):
+            after = applied(SimulatedPod(mate, changed.snapshot), change)
+            mates[uid], changed = after.pod, changed.on(after.snapshot)
+    return changed
 
 
 def _remedy(text: str, short: str, changes: tuple[Change, ...], places: Mapping[str, Place]) -> Remedy:

@@ -10,10 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from dra_extender.api.core import NodeSelector, Pod, ResourceRequirements, Taint, Toleration
-from dra_extender.api.decoding import to_builtins
+from dra_extender.api.core import NodeSelector, Pod, ResourceRequirements, Taint
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
 from dra_extender.insight.snapshot import SimulatedPod
@@ -22,12 +19,13 @@ from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
     ChangeLists,
+    Editable,
     Order,
+    editable_pod,
     gates_text,
     near,
     object_change,
-    pod_change,
-    pod_edit,
+    tolerating,
 )
 from dra_extender.scheduling.noderules import (
     KEEPING_AWAY,
@@ -69,39 +67,37 @@ def of_pod(
 
 
 def _gates(simulated: SimulatedPod) -> Iterator[ChangeList]:
-    pod = simulated.pod
+    pod, spec = simulated.pod, editable_pod(simulated.pod)
     if pod.spec.scheduling_gates:
         names = gates_text(pod)
         text = f"have the owner of scheduling gate {names} remove it"
-        yield ChangeList(Order.MISTAKE, [pod_edit(pod, "gate", "/schedulingGates", [], text, f"remove gate {names}")])
+        yield ChangeList(Order.MISTAKE, [spec.edit("gate", "/schedulingGates", [], text, f"remove gate {names}")])
     served = simulated.view.config.scheduler_names
     if served and simulated.scheduler not in served:
         names_like = get_close_matches(pod.spec.scheduler_name[:LONGEST], sorted(served), len(served), 0.0)
         edits = [
-            pod_edit(pod, "scheduler", "/schedulerName", name, f"set schedulerName to {name}", f"schedulerName {name}")
+            spec.edit("scheduler", "/schedulerName", name, f"set schedulerName to {name}", f"schedulerName {name}")
             for name in names_like
         ]
         yield ChangeList(Order.MISTAKE, edits)
 
 
 class _ContainerResource(NamedTuple):
-    """One resource that a container of the pod requests, or the pod as a whole: its `owner`, for people. `path`: of the
-    `resources` in the pod's spec.
-    """
+    """One of the `resources` that a container of the pod requests, or the pod as a whole, and their `part`."""
 
     pod: Pod
-    path: str
-    owner: str
+    part: Editable
     resources: ResourceRequirements
     name: str
 
 
-def _of_each(pod: Pod) -> Iterator[tuple[str, str, ResourceRequirements]]:
-    """(path, owner, resources)"""
+def _of_each(pod: Pod) -> Iterator[tuple[Editable, ResourceRequirements]]:
+    spec = editable_pod(pod)
     for kind, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for at, container in enumerate(containers):
-            yield f"/{kind}/{at}/resources", f"container {container.name or f'#{at}'}", container.resources
-    yield "/resources", "the pod", pod.spec.resources
+            label = f"container {container.name or f'#{at}'}"
+            yield spec._replace(path=f"/spec/{kind}/{at}/resources", label=label), container.resources
+    yield spec._replace(path="/spec/resources"), pod.spec.resources
 
 
 def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget: QueryBudget) -> ChangeLists:
@@ -109,11 +105,11 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     yield from budget.charge(sum(map(len, free.values())))
     offered: Collection[str] | None = None
-    for path, owner, resources in _of_each(found.pod):
+    for part, resources in _of_each(found.pod):
         for name, amount in resources.requests.items():
             if amount.nano <= 0:
                 continue
-            resource = _ContainerResource(found.pod, path, owner, resources, name)
+            resource = _ContainerResource(found.pod, part, resources, name)
             if "/" in name:
                 if offered is None:
                     offered = yield from _offered(found, budget)
@@ -144,23 +140,19 @@ def _offered(found: SimulatedPod, budget: QueryBudget) -> Turns[dict[str, None]]
 
 def _less(resource: _ContainerResource, nano: int) -> CandidateChange:
     """Request this amount, rounded down: CPU to milli, memory to Mi, other resources to whole units."""
-    name, resources = resource.name, resource.resources
+    pod, part, resources, name = resource
     binary = name in ("memory", "ephemeral-storage")
     unit = 10**6 if name == "cpu" else 2**20 * 10**9 if binary else 10**9
-    nano = nano // unit * unit or nano
-    text = amount_text(name, nano)
-    key = name.replace("/", "~1")
-    limit = pod_change(resource.pod, "resources", f"{resource.path}/limits/{key}", text)
-    what = "CPU" if name == "cpu" else f"of {name}"
-    was = resources.requests[name].text
-    several = sum(name in each.resources.requests for each in resource.pod.spec.containers) > 1
-    return pod_edit(
-        resource.pod,
+    amount = amount_text(name, nano // unit * unit or nano)
+    key, what = name.replace("/", "~1"), "CPU" if name == "cpu" else f"of {name}"
+    limit = part.change("resources", f"/limits/{key}", amount)
+    several = sum(name in each.resources.requests for each in pod.spec.containers) > 1
+    return part.edit(
         "resources",
-        f"{resource.path}/requests/{key}",
-        text,
-        f"request at most {text} {what} instead of {was} in {resource.owner}",
-        f"{name} <= {text}" + (f" in {resource.owner}" if several else ""),
+        f"/requests/{key}",
+        amount,
+        f"request at most {amount} {what} instead of {resources.requests[name].text} in {part.label}",
+        f"{name} <= {amount}" + (f" in {part.label}" if several else ""),
         more=(limit,) if "/" in name and name in resources.limits else (),
     )
 
@@ -183,13 +175,14 @@ def _kind(resource: str) -> str:
 
 
 def _other(resource: _ContainerResource, other: str) -> CandidateChange:
-    name, resources = resource.name, resource.resources
-    requests = {other if key == name else key: amount.text for key, amount in resources.requests.items()}
-    limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}
-    more = (pod_change(resource.pod, "name", f"{resource.path}/limits", limits),) if name in resources.limits else ()
-    text = f"use {other} instead of {name} in {resource.owner}"
-    path = f"{resource.path}/requests"
-    return pod_edit(resource.pod, "name", path, requests, text, f"did you mean {other}?", more=more)
+    _, part, resources, name = resource
+
+    def renamed(amounts: Mapping[str, Quantity]) -> Mapping[str, str]:
+        return {other if key == name else key: amount.text for key, amount in amounts.items()}
+
+    text = f"use {other} instead of {name} in {part.label}"
+    more = (part.change("name", "/limits", renamed(resources.limits)),) if name in resources.limits else ()
+    return part.edit("name", "/requests", renamed(resources.requests), text, f"did you mean {other}?", more=more)
 
 
 def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> ChangeLists:
@@ -212,38 +205,17 @@ def _taints(found: SimulatedPod, obstacles: Obstacles, budget: QueryBudget) -> C
             budget.complete = False
     if len(kinds) > VALUES or len(cordoned) > NODES:
         budget.complete = False
-    yield ChangeList(Order.POD_TOLERATION, [_toleration(found.pod, taints) for taints, _ in kinds.most_common(VALUES)])
-    made = (_uncordon(found, name) for name in cordoned[:NODES])
-    yield ChangeList(Order.UNCORDON, [candidate for candidate in made if candidate is not None])
-
-
-def _toleration(pod: Pod, taints: Sequence[Taint]) -> CandidateChange:
-    more = [
-        Toleration(key=taint.key, operator="Equal" if taint.value else "Exists", value=taint.value, effect=taint.effect)
-        for taint in taints
-    ]
-    shown = ", ".join(map(str, taints))
-    value = to_builtins([*pod.spec.tolerations, *more])
-    return pod_edit(
-        pod, "pod toleration", "/tolerations", value, f"add a toleration of {shown} to the pod", f"tolerate {shown}",
-        "add", fragment={"tolerations": more},
-    )  # fmt: skip
-
-
-def _uncordon(found: SimulatedPod, name: str) -> CandidateChange | None:
-    node = found.snapshot.node(name)
-    if node is None:  # deleted since the last step
-        return None
-    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
-    made = replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
-    change = object_change("uncordon", "Node", node.metadata, "/spec/unschedulable", False)
-    return CandidateChange(
-        f"kubectl uncordon {name}", f"uncordon {name}", change, lambda pod: pod.on(pod.snapshot.with_node(made))
-    )
+    now, spec = found.pod.spec.tolerations, editable_pod(found.pod)
+    keys = ([(each.key, each.value, each.effect) for each in taints] for taints, _ in kinds.most_common(VALUES))
+    yield ChangeList(Order.POD_TOLERATION, [tolerating(spec, now, taints) for taints in keys])
+    nodes = [node for name in cordoned[:NODES] if (node := found.snapshot.node(name)) is not None]
+    changes = [object_change("uncordon", "Node", node.metadata, "/spec/unschedulable", False) for node in nodes]
+    edits = [CandidateChange(f"kubectl uncordon {each.name}", f"uncordon {each.name}", (each,)) for each in changes]
+    yield ChangeList(Order.UNCORDON, edits)
 
 
 def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
-    pod = found.pod
+    pod, spec = found.pod, editable_pod(found.pod)
     labels = yield from _known_labels(found, budget)
     for key, value in pod.spec.node_selector.items():
         if budget.spent():
@@ -252,17 +224,13 @@ def _labels(found: SimulatedPod, budget: QueryBudget) -> ChangeLists:
     if (required := required_affinity(pod)) is not None:
         path = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
         for place, word, known in _unknown_words(required, f"{path}/nodeSelectorTerms", labels):
-            close = yield from near(word, known, budget)
-            instead = f"instead of {word} in the node affinity"
-            edits = [
-                pod_edit(pod, "node affinity", place, n, f"use {n} {instead}", f"did you mean {n}?") for n in close
-            ]
+            edits: list[CandidateChange] = []
+            for name in (yield from near(word, known, budget)):
+                text = f"use {name} instead of {word} in the node affinity"
+                edits.append(spec.edit("node affinity", place, name, text, f"did you mean {name}?"))
             yield ChangeList(Order.NAME, edits)
-        text = "remove the required node affinity"
-        yield ChangeList(
-            Order.NO_NODE_SELECTOR,
-            [pod_edit(pod, "node affinity", path, None, text, "without node affinity", "remove")],
-        )
+        text, short = "remove the required node affinity", "without node affinity"
+        yield ChangeList(Order.NO_NODE_SELECTOR, [spec.edit("node affinity", path, None, text, short, "remove")])
 
 
 def _known_labels(found: SimulatedPod, budget: QueryBudget) -> Turns[Mapping[str, Mapping[str, int]]]:
@@ -304,24 +272,23 @@ def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int
     yield from budget.charge(CHANGE + (len(rest) + len(values)) // 4)
     close = (yield from near(value, values, budget)) if value not in values else []
     keys = (yield from near(key, labels, budget)) if key not in labels else []
-    misspelt = [({**rest, key: other}, f"{key}={other} instead of {key}={value}", other) for other in close]
-    misspelt += [({**rest, other: value}, f"label {other} instead of {key}", other) for other in keys]
+
+    def edit(selector: Mapping[str, str], text: str, short: str = "") -> CandidateChange:
+        return editable_pod(pod).edit("node selector", "/nodeSelector", {**rest, **selector}, text, short)
+
     meant = [
-        _selector(pod, selector, f"use {change} in the nodeSelector", f"did you mean {new}?")
-        for selector, change, new in misspelt
+        edit({key: other}, f"use {key}={other} instead of {key}={value} in the nodeSelector", f"did you mean {other}?")
+        for other in close
+    ]
+    meant += [
+        edit({other: value}, f"use label {other} instead of {key} in the nodeSelector", f"did you mean {other}?")
+        for other in keys
     ]
     yield ChangeList(Order.NAME, meant)
     others = [other for other in values if other != value and other not in close]
     if len(others) > VALUES:
         budget.complete = False
-    yield ChangeList(Order.NODE_SELECTOR, [_value(pod, rest, key, value, other) for other in others[:VALUES]])
-    yield ChangeList(Order.NO_NODE_SELECTOR, [_selector(pod, rest, f"remove {key}={value} from the nodeSelector")])
-
-
-def _value(pod: Pod, rest: Mapping[str, str], key: str, value: str, other: str) -> CandidateChange:
-    short = f"nodeSelector {key}={other}"
-    return _selector(pod, {**rest, key: other}, f"use {short} instead of {key}={value}", short)
-
-
-def _selector(pod: Pod, selector: Mapping[str, str], text: str, short: str = "") -> CandidateChange:
-    return pod_edit(pod, "node selector", "/nodeSelector", dict(selector), text, short)
+    shorts = ((other, f"nodeSelector {key}={other}") for other in others[:VALUES])
+    edits = [edit({key: other}, f"use {short} instead of {key}={value}", short) for other, short in shorts]
+    yield ChangeList(Order.NODE_SELECTOR, edits)
+    yield ChangeList(Order.NO_NODE_SELECTOR, [edit({}, f"remove {key}={value} from the nodeSelector")])

@@ -98,12 +98,12 @@ def _candidates(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudg
     yield from budget.charge(sum(len(group.requests) for group in found))
     vocabulary, devices = yield from _vocabulary(pod, found, budget)
     vocabulary.classes = yield from _drivers(pod, devices, budget)
-    for editable in editable_claims(pod):
-        if editable.claim.allocation is not None:
+    for claim in editable_claims(pod):
+        if claim.claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(editable, known, vocabulary, budget)
-        for request in requests_of(editable):
-            tallies = known.get((editable.claim.metadata.key, request.name), ())
+        yield from claimchanges.of_claim(claim, known, vocabulary, budget)
+        for request in requests_of(claim):
+            tallies = known.get((claim.claim.metadata.key, request.name), ())
             yield from selectorchanges.of_selectors(request, tallies, vocabulary, budget)
     yield from claimchanges.of_names(pod, budget)
     yield from podchanges.of_pod(pod, nodes.obstacles, nodes.left, budget)
@@ -215,7 +215,7 @@ def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -
             ends.append((number, each.candidates[-1]))
     pairs = combinations(ends[:PAIRED], 2)
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
-        if number == other or _is_in_conflict(first.change, second.change):
+        if number == other or _is_in_conflict(first.changes[0], second.changes[0]):
             continue
         if budget.spent():
             return None
@@ -245,7 +245,7 @@ def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: Query
 
 
 def _remedy(nodes: NodeGroups, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
-    changes = tuple(change for candidate in candidates for change in (candidate.change, *candidate.more))
+    changes = tuple(change for candidate in candidates for change in candidate.changes)
     return Remedy(
         text=_together([candidate.text for candidate in candidates]),
         short=" and ".join(candidate.short for candidate in candidates),
@@ -253,7 +253,9 @@ def _remedy(nodes: NodeGroups, candidates: Sequence[CandidateChange], found: Fit
         nodes=found.nodes,
         example=found.example,
         yaml="\n".join(
-            f"# in {place(each.change)}\n{as_yaml(each.fragment)}" for each in candidates if each.fragment is not None
+            f"# in {place(each.changes[0])}\n{as_yaml(each.fragment)}"
+            for each in candidates
+            if each.fragment is not None
         ),
         commands=commands((nodes.pod.pod, *nodes.mates), changes),
         pods=found.pods,

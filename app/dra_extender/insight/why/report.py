@@ -22,6 +22,7 @@ ChangeKind = Literal[
     "node selector", "node affinity", "uncordon", "gate", "scheduler", "pod ends", "pod deleted", "claim deleted",
     "claim made again", "node added", "gang size", "topology",
 ]  # fmt: skip
+ChangeOp = Literal["replace", "add", "remove", "create", "delete", "wait"]
 
 
 class DiagnosedRequest(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     object: str
     name: str
     namespace: str = ""
-    op: Literal["replace", "add", "remove", "create", "delete", "wait"] = "replace"
+    op: ChangeOp = "replace"
     path: str = ""
     value: Any = None
     like: str = ""

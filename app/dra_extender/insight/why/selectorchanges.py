@@ -127,10 +127,11 @@ class _Clause(NamedTuple):
     def edit(self, text: str, short: str, *instead: str) -> CandidateChange:
         """Another clause instead of this one, or none. A selector without clauses is removed."""
         expression = " && ".join((*self.parts[: self.number], *instead, *self.parts[self.number + 1 :]))
-        path, text = f"/selectors/{self.selector}", f"{self.request.label}: {text}"
+        part, path = self.request.part, f"/selectors/{self.selector}"
+        text = f"{part.label}: {text}"
         if expression:
-            return self.request.edit("selector", f"{path}/cel/expression", expression, text, short)
-        return self.request.edit("selector", path, None, text, short, "remove")
+            return part.edit("selector", f"{path}/cel/expression", expression, text, short)
+        return part.edit("selector", path, None, text, short, "remove")
 
     def respelled(self, word: Word, other: str, near: bool) -> CandidateChange:
         """Another word instead of this one. `near`: the word may be misspelt."""

@@ -15,7 +15,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.groups import group_of
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.insight.snapshot import SimulatedPod, node_like
+from dra_extender.insight.snapshot import SimulatedPod
 from dra_extender.insight.why.candidates import (
     CandidateChange,
     ChangeList,
@@ -24,7 +24,7 @@ from dra_extender.insight.why.candidates import (
     editable_claims,
     object_change,
 )
-from dra_extender.insight.why.report import Change, NodeGroup
+from dra_extender.insight.why.report import NodeGroup
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.terms import Preemption, PreemptionTerms
 from dra_extender.scheduling.reader import listed
@@ -58,13 +58,13 @@ def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBud
         yield ChangeList(order, [*alone, *([] if several else _together(all_of_them, found.pod))], joined=join)
     yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]], joined=join)
     unused = yield from _unused(found, groups, budget)
-    yield ChangeList(Order.UNUSED_CLAIM, [_freed(claim) for claim in unused[:PODS]])
+    yield ChangeList(Order.UNUSED_CLAIM, list(map(_freed, unused[:PODS])))
     if not any(group.fails for group in groups):
         examples = list(_examples(found, groups[:NODES]))
         if not several:
-            yield ChangeList(Order.NODE, [_node_like(found, name) for name in examples])
+            yield ChangeList(Order.NODE, [_node_like(name) for name in examples])
         for name in examples[:2] if several else ():
-            copies = [_node_like(found, name, f"-like-{number}") for number in range(1, NODES + 1)]
+            copies = [_node_like(name, f"-like-{number}") for number in range(1, NODES + 1)]
             yield ChangeList(Order.NODE, copies, joined=joined)
 
 
@@ -110,7 +110,8 @@ def _ended(pod: Pod, asking: Pod) -> CandidateChange:
     change = object_change("pod ends", "Pod", pod.metadata, op="wait")
     shared = _named_claims(pod) & _named_claims(asking) if pod.metadata.namespace == asking.metadata.namespace else ()
     uses = f", which uses {listed('claim', sorted(shared))}" if shared else ""
-    return _without(pod, f"wait until pod {pod.metadata.key} ends{uses}", f"wait for pod {pod.metadata.key}", change)
+    text, short = f"wait until pod {pod.metadata.key} ends{uses}", f"wait for pod {pod.metadata.key}"
+    return CandidateChange(text, short, (change,))
 
 
 def _named_claims(pod: Pod) -> set[str]:
@@ -129,7 +130,7 @@ def _together(pods: Sequence[Pod], asking: Pod) -> Sequence[CandidateChange]:
 def _deleted(pod: Pod) -> CandidateChange:
     short = f"delete pod {pod.metadata.key}"
     change = object_change("pod deleted", "Pod", pod.metadata, op="delete")
-    return _without(pod, f"{short}, which has priority {pod.spec.priority}", short, change)
+    return CandidateChange(f"{short}, which has priority {pod.spec.priority}", short, (change,))
 
 
 def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[ChangeList]:
@@ -145,32 +146,20 @@ def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Chang
 
 def joined(several: Sequence[CandidateChange]) -> CandidateChange:
     """Changes of one kind as one."""
-    first, *others = several
-    if not others:
-        return first
-    changes = [each.change for each in several]
+    if len(several) == 1:
+        return several[0]
+    changes = [each.changes[0] for each in several]
     *most, last = (f"{each.namespace}/{each.name}" for each in changes)
     names = f"{', '.join(most)} and {last}"
-    match first.change.kind:
+    match changes[0].kind:
         case "node added":
-            text = short = f"add {len(several)} nodes like {first.change.like}"
+            text = short = f"add {len(several)} nodes like {changes[0].like}"
         case "pod deleted":
             short = f"delete pods {names}"
             text = f"{short}, whose priority is below the priority of the pod"
         case _:
             text, short = f"wait until pods {names} end", f"wait for pods {names}"
-
-    def apply(found: SimulatedPod) -> SimulatedPod:
-        for each in several:
-            found = each.apply(found)
-        return found
-
-    return CandidateChange(text, short, first.change, apply, more=tuple(changes[1:]))
-
-
-def _without(pod: Pod, text: str, short: str, change: Change) -> CandidateChange:
-    uids = [pod.metadata.uid]
-    return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_pods(uids)))
+    return CandidateChange(text, short, tuple(changes))
 
 
 def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[ResourceClaim]]:
@@ -191,7 +180,7 @@ def _freed(claim: ResourceClaim) -> CandidateChange:
     change = object_change("claim deleted", "ResourceClaim", claim.metadata, op="delete")
     short = f"delete claim {claim.metadata.key}"
     text = f"{short}, which is allocated but has no consumer"
-    return CandidateChange(text, short, change, lambda found: found.on(found.snapshot.without_claim(claim)))
+    return CandidateChange(text, short, (change,))
 
 
 def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]:
@@ -202,16 +191,8 @@ def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]
             yield like
 
 
-def _node_like(found: SimulatedPod, like: str, suffix: str = "-like") -> CandidateChange:
+def _node_like(like: str, suffix: str = "-like") -> CandidateChange:
     """One more node like this one, without pods."""
-    name, text, cluster = f"{like}{suffix}", f"add a node like {like}", found.view.cluster
-
-    def added(pod: SimulatedPod) -> SimulatedPod:
-        node = cluster.nodes.get(like)
-        if node is None:
-            return pod
-        made, slices = node_like(node, cluster.inventory.own_slices(like), suffix)
-        return pod.on(pod.snapshot.with_new_node(made, slices))
-
+    name, text = f"{like}{suffix}", f"add a node like {like}"
     change = object_change("node added", "Node", ObjectMeta(name=name), op="create", like=like)
-    return CandidateChange(text, text, change, added, only=(name,))
+    return CandidateChange(text, text, (change,), only=(name,))
