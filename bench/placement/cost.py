@@ -119,13 +119,13 @@ def run() -> dict[str, Any]:
             one.begin(case)
             for _ in range(SETTLING):
                 one.ask()
-        before = {policy: one.cluster.world.placement.evaluations for policy, one in asking.items()}
+        before = {policy: one.cluster.world.evaluations for policy, one in asking.items()}
         calls: dict[str, tuple[Call, Call]] = {
             policy: (partial(one.begin, case), one.ask) for policy, one in asking.items()
         }
         times = alternating(calls, runs=RUNS)
         for policy, one in asking.items():
-            evaluations = one.cluster.world.placement.evaluations - before[policy]
+            evaluations = one.cluster.world.evaluations - before[policy]
             found.append(NeedWeights(policy, case, times[policy], evaluations // RUNS))
     loop.close()
     return {"placement": [msgspec.to_builtins(row) for row in found]}

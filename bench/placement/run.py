@@ -70,7 +70,7 @@ async def run(workload: Workload, policy: str, seed: int, arrivals: float, *, al
         shares={percent: sum(found) / len(found) for percent, found in shares.items()},
         arrived=len(jobs),
         placed=placed,
-        evaluations=site.world.placement.evaluations,
+        evaluations=site.world.evaluations,
         seconds=round(time.process_time() - started, 1),
     )
 

@@ -92,6 +92,11 @@ class World:
             for item in slices_of(name, machine):
                 self.extender.apply(Applied(item))
 
+    @property
+    def evaluations(self) -> int:
+        """How often states of a node were compared."""
+        return sum(ranking.evaluations for ranking in self.placement.rankings.values())
+
     def _share_id(self) -> str:
         self._shares += 1
         return f"share-{self._shares}"

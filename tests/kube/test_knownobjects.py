@@ -261,7 +261,7 @@ def test_what_can_be_read_of_an_allocation_comes_with_the_event_whenever_it_chan
 def test_an_object_that_is_set_aside_is_not_decoded_and_what_it_holds_is_known() -> None:
     found: list[ClusterEvent] = []
     aside = {ObjectKey("ResourceClaim", "n/c"): "stopped a process"}
-    known = KnownObjects(resource_claims("v1"), found.append, set_aside=lambda key: aside.get(key, ""))
+    known = KnownObjects(resource_claims("v1"), found.append, None, lambda key: aside.get(key, ""))
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim, other = (
         {

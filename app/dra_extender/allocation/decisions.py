@@ -28,7 +28,7 @@ from dra_extender.allocation.signatures import AttributeReads, ClaimSignatures, 
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.allocation.workerrequests import Overrun, SearchReply, SearchRequest, WorkerReply
-from dra_extender.api.resource import ResourceClaim, class_names
+from dra_extender.api.resource import RequestedDevices, ResourceClaim, class_names
 from dra_extender.cel import WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolStates
@@ -160,7 +160,7 @@ class Decisions:
         cluster, budget, caches = self._cluster, self.budget, self._caches
         prepared = self._prepare(claims)
         own = node_reads(prepared) if isinstance(prepared, PreparedClaims) else None
-        filters = [caches.filters.of_class(known, cluster.features) for known in cluster.classes.values()]
+        filters = [caches.filters.of(known, RequestedDevices(), cluster.features) for known in cluster.classes.values()]
         names = set(attributes).union(own.attributes if own is not None else ())
         exact = own is not None and own.exact
         every = (*filters, *(own.filters if own is not None else ()))

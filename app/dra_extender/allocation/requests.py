@@ -124,35 +124,17 @@ class Filters:
         self.compiled.clear()
         self.programs = Programs()
 
-    def of_class(self, device_class: DeviceClass, features: FeatureGates) -> DeviceFilter:
-        """The filter of a request that names the class and nothing else."""
-        return self._of(_expressions(device_class.spec.selectors), (), (), (), features)
-
-    def of_request(self, device_class: DeviceClass, source: RequestedDevices, features: FeatureGates) -> DeviceFilter:
+    def of(self, device_class: DeviceClass, source: RequestedDevices, features: FeatureGates) -> DeviceFilter:
+        """The filter of a request for devices of the class."""
+        selectors = _expressions(device_class.spec.selectors), _expressions(source.selectors)
         capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
-        return self._of(
-            _expressions(device_class.spec.selectors),
-            _expressions(source.selectors),
-            source.tolerations,
-            tuple(sorted((name, amount.text, amount) for name, amount in capacity.items())),
-            features,
-        )
-
-    def _of(
-        self,
-        class_selectors: tuple[str, ...],
-        selectors: tuple[str, ...],
-        tolerations: tuple[DeviceToleration, ...],
-        capacity: tuple[tuple[str, str, Quantity], ...],
-        features: FeatureGates,
-    ) -> DeviceFilter:
-        content = class_selectors, selectors, tolerations, capacity, features
+        exact = tuple(sorted([(name, amount.text, amount) for name, amount in capacity.items()]))
+        content = *selectors, source.tolerations, exact, features
         found = self._recent.get(content)
         if found is None:
-            amounts = {name: amount for name, _, amount in capacity} or _NO_CAPACITY
-            made = class_selectors, selectors, tolerations, amounts, features, ref(self), self.programs
-            found = self._used.of(content, *made)
-            self._recent[content] = found
+            amounts = {name: amount for name, _, amount in exact} or _NO_CAPACITY
+            made = *selectors, source.tolerations, amounts, features, ref(self), self.programs
+            found = self._recent[content] = self._used.of(content, *made)
         return found
 
 
@@ -385,4 +367,4 @@ def _ask(
         raise _Invalid(f"{where}: could not retrieve device class {name}: {missing}")
     if source.allocation_mode not in ("ExactCount", "All"):
         raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
-    return Ask(request, source, constraints, context.filters.of_request(device_class, source, context.features))
+    return Ask(request, source, constraints, context.filters.of(device_class, source, context.features))

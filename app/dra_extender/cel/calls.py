@@ -10,7 +10,7 @@ from dra_extender.cel.equality import equal, equal_sum
 from dra_extender.cel.errors import Abort, Fault
 from dra_extender.cel.frame import Evaluate, Frame
 from dra_extender.cel.syntax import Call, Expr, Literal
-from dra_extender.cel.values import Map, UInt, check_hashable, plain_key, type_name
+from dra_extender.cel.values import Map, UInt, check_hashable, other_kinds, plain_key, type_name
 from dra_extender.cel.work import MANY, Meter, length
 
 BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
@@ -162,25 +162,8 @@ def members(node: Call) -> frozenset[tuple[type, Any]] | None:
     for element in literal.value:
         if element.__class__ not in (bool, int, UInt, float, str):
             return None
-        found |= {(kind, plain_key(kind(element))) for kind in (element.__class__, *_numeric_twins(element))}
+        found |= {(kind, plain_key(kind(element))) for kind in (element.__class__, *other_kinds(element))}
     return frozenset(found)
-
-
-def _numeric_twins(element: Any) -> tuple[type, ...]:
-    """The other numeric types an element is converted to without loss (to double always)."""
-    kind = element.__class__
-    if kind is int:
-        return (float, UInt) if element >= 0 else (float,)
-    if kind is UInt:
-        return (float, int) if element <= 2**63 - 1 else (float,)
-    if kind is float and element.is_integer():
-        kinds: list[type] = []
-        if -(2.0**63) < element < 2.0**63:
-            kinds.append(int)
-        if 0 <= element < 2.0**64:
-            kinds.append(UInt)
-        return tuple(kinds)
-    return ()
 
 
 def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Evaluate:

@@ -8,7 +8,9 @@ To add a field that selectors read, add it to `PublishedDevice`, which takes it 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import msgspec
@@ -100,6 +102,7 @@ class ReadSet(msgspec.Struct, frozen=True):
     everything: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class DeviceView:
     """A device at run time.
 
@@ -107,15 +110,12 @@ class DeviceView:
     value that cannot be used.
     """
 
-    __slots__ = ("_as_map", "_everything", "attributes", "capacity", "error", "published")
-
-    def __init__(self, published: PublishedDevice) -> None:
-        self.published = published
-        self.attributes: dict[str, Any] = {}
-        self.capacity: dict[str, Any] = {}
-        self.error: CelRuntimeError | None = None
-        self._as_map: dict[str, Any] | None = None
-        self._everything: Hashable = None
+    published: PublishedDevice
+    attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
+    capacity: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: CelRuntimeError | None = None
+    _as_map: dict[str, Any] | None = None
+    _everything: Hashable = None
 
     @classmethod
     def build(cls, published: PublishedDevice, gates: CelGates = CelGates()) -> Self:

@@ -123,14 +123,12 @@ _MADE: Final = 3
 """Units of work to make a type."""
 
 
+@dataclass(slots=True, eq=False)
 class Substitution:
     """What the type variables of one expression stand for so far. A failed attempt leaves it as it was."""
 
-    __slots__ = ("_bound", "_work")
-
-    def __init__(self, work: Work) -> None:
-        self._bound: dict[str, Type] = {}
-        self._work = work
+    _work: Work
+    _bound: dict[str, Type] = field(default_factory=dict)
 
     def fits(self, left: Type, right: Type) -> bool:
         """True when the types agree; variables are bound accordingly then."""

@@ -225,8 +225,8 @@ def find(entries: dict[Key, Any], value: Any) -> tuple[Any, bool]:
     found = entries.get(key, _MISSING)
     if found is not _MISSING:
         return found, True
-    for other in _numeric_twins(value):
-        found = entries.get(other, _MISSING)
+    for kind in other_kinds(value):
+        found = entries.get(map_key(kind(value)), _MISSING) if kind is not float else _MISSING
         if found is not _MISSING:
             return found, True
     return None, False
@@ -237,15 +237,14 @@ def contains_key(entries: dict[Key, Any], value: Any) -> bool:
     return value in entries if value.__class__ is str else entries.__class__ is Map and find(entries, value)[1]
 
 
-def _numeric_twins(value: Any) -> tuple[Key, ...]:
-    """The keys of other numeric types that a number finds."""
+def other_kinds(value: Any) -> tuple[type, ...]:
+    """The other numeric types that a number is converted to without loss (to double always)."""
     kind = value.__class__
     if kind is int:
-        return (OtherKey(value, (UInt, value)),)
+        return (float, UInt) if value >= 0 else (float,)
     if kind is UInt:
-        return (int(value),)
+        return (float, int) if value <= INT_MAX else (float,)
     if kind is float and value.is_integer():
-        whole = int(value)
-        uint = OtherKey(whole, (UInt, whole))
-        return (whole, uint) if INT_MIN < whole < INT_MAX else (uint,)
+        signed: tuple[type, ...] = (int,) if -(2.0**63) < value < 2.0**63 else ()
+        return (*signed, UInt) if 0 <= value < 2.0**64 else signed
     return ()

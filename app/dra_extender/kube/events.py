@@ -132,14 +132,9 @@ class EventRecorder:
         key = _key(occurrence)
         before = self._written.get(key)
         try:
-            if before is not None and self._clock() - before.at < _SERIES_SECONDS:
-                try:
-                    await self._count(before)
-                    self.sent += 1
-                    return
-                except NotFoundError:
-                    pass
-            self._written[key] = await self._create(occurrence)
+            recent = before if before is not None and self._clock() - before.at < _SERIES_SECONDS else None
+            if recent is None or not await self._is_counted(recent):
+                self._written[key] = await self._create(occurrence)
             self.sent += 1
         except ApiError as problem:
             self.dropped += 1
@@ -167,11 +162,16 @@ class EventRecorder:
         await self._client.create(collection, encode(event), timeout=5.0)
         return _Written(f"{collection}/{segment(name)}", 1, self._clock())
 
-    async def _count(self, written: _Written) -> None:
+    async def _is_counted(self, written: _Written) -> bool:
+        """Count it once more. False when the event has expired."""
         written.count += 1
         written.at = self._clock()
         series = EventSeries(count=written.count, last_observed_time=format_micro_time(datetime.now(UTC)))
-        await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
+        try:
+            await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
+        except NotFoundError:
+            return False
+        return True
 
 
 def _key(occurrence: Occurrence) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ cannot follow what was shown before raises SetBackError and is not applied. It i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -50,27 +51,21 @@ _event = msgspec.json.Decoder(_WatchEvent)
 _status = msgspec.json.Decoder(FailureStatus)
 
 
+@dataclass(eq=False)
 class KnownObjects(Generic[T]):
-    """The known objects of one kind: keys and versions. `apply` gets the events."""
+    """The known objects of one kind: keys and versions. `_apply` gets the events."""
 
-    def __init__(
-        self,
-        resource: Resource[T],
-        apply: Callable[[ClusterEvent], object],
-        continuity: ContinuityCheck | None = None,
-        set_aside: SetAsideReason = lambda key: "",
-    ) -> None:
-        self.version = ""
-        """The resourceVersion at which the next watch starts: everything up to it has been shown."""
-        self._continuity = continuity
-        self._set_aside = set_aside
-        self.resource = resource
-        self._apply = apply
-        self._known: dict[str, tuple[str, str]] = {}
-        """UID and resourceVersion of each object's last decodable version, by key."""
-        self._undecodable: dict[str, Undecodable] = {}
-        self._listed: set[str] = set()
-        self._changed: list[tuple[Identity, T | Undecodable]] = []
+    resource: Resource[T]
+    _apply: Callable[[ClusterEvent], object]
+    _continuity: ContinuityCheck | None = None
+    _set_aside: SetAsideReason = lambda key: ""
+    version: str = ""
+    """The resourceVersion at which the next watch starts: everything up to it has been shown."""
+    _known: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """UID and resourceVersion of each object's last decodable version, by key."""
+    _undecodable: dict[str, Undecodable] = field(default_factory=dict)
+    _listed: set[str] = field(default_factory=set)
+    _changed: list[tuple[Identity, T | Undecodable]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self._known)

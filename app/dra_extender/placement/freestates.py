@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -48,25 +49,18 @@ class _Linked(NamedTuple):
     devices: tuple[tuple[str, Partition], ...]
 
 
+@dataclass(slots=True, eq=False)
 class PoolGrouping:
-    """The groups of one pool, in its order. `plain`: the names and models of devices without counters."""
+    """The groups of one pool, in its order. `_plain`: the names and models of devices without counters."""
 
-    __slots__ = ("_groups", "_linked", "_plain", "_pool", "_shares", "_unallocated")
+    _pool: Pool
+    _plain: tuple[tuple[str, DeviceModel], ...]
+    _linked: tuple[_Linked, ...]
+    _groups: PartitionGroups
+    _shares: bool
+    _unallocated: tuple[PartitionGroup, ...] = ()
 
-    def __init__(
-        self,
-        pool: Pool,
-        plain: tuple[tuple[str, DeviceModel], ...],
-        linked: tuple[_Linked, ...],
-        groups: PartitionGroups,
-        *,
-        shares: bool,
-    ) -> None:
-        self._pool = pool
-        self._plain = plain
-        self._linked = linked
-        self._groups = groups
-        self._shares = shares
+    def __post_init__(self) -> None:
         self._unallocated = self._of(None)
 
     def groups(self, held: PoolHoldings | None) -> tuple[PartitionGroup, ...]:
@@ -130,7 +124,7 @@ class PoolGroupings:
             if not locality:
                 (consuming if self._counters and model.traits.consumes else plain).append((name, model))
         linked = tuple(self._link(pool, consuming))
-        return PoolGrouping(pool, tuple(plain), linked, self._groups, shares=self._shares)
+        return PoolGrouping(pool, tuple(plain), linked, self._groups, self._shares)
 
     def _note(self, pool: Pool) -> None:
         for name, value in {item for model in pool.models for item in model.traits.attributes.items()}:

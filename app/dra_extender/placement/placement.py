@@ -187,11 +187,6 @@ class Placement:
         self.costly: WeakSet[DeviceFilter] = WeakSet()
         """Filters whose selectors cost too much: pods with one of them get no policy, and others keep theirs."""
 
-    @property
-    def evaluations(self) -> int:
-        """How often states of a node were compared."""
-        return sum(ranking.evaluations for ranking in self.rankings.values())
-
     def budget(self) -> TurnBudget:
         """The budget of one question. Nothing is deferred to workers."""
         return TurnBudget(self._replies, allowance=TURN, ceiling=CEILING)

@@ -150,12 +150,6 @@ class Use(NamedTuple):
     shapes: tuple[tuple[float, float, float], ...]
 
 
-def uses(devices: FreeDevices, weights: Weights, budget: WorkBudget) -> tuple[Use, ...]:
-    """The rows that the devices has anything for."""
-    found = ((devices.supply(row.need, budget), row.shapes) for row in weights)
-    return tuple(Use(*supply, shapes) for supply, shapes in found if supply is not None)
-
-
 def remaining_value(uses: Iterable[Use], free_cpu: float, free_memory: float, fed_part: float = FED_PART) -> float:
     """The remaining value of a node with these uses: over all shapes, weight times the devices that the shape can get
     at, those less that CPU and memory could not feed. The heart of the cost, so it is written for speed.
@@ -268,11 +262,14 @@ class Fragmentation(Policy):
         return found
 
     def _used(self, devices: FreeDevices, budget: WorkBudget) -> tuple[Use, ...]:
+        """The rows that the devices have anything for."""
         found = self._uses.get(devices)
         if found is None:
             if len(self._uses) >= REMEMBERED:
                 self._uses.clear()
-            found = self._uses[devices] = uses(devices, self._weights, budget)
+            supplies = ((devices.supply(row.need, budget), row.shapes) for row in self._weights)
+            found = tuple(Use(*supply, shapes) for supply, shapes in supplies if supply is not None)
+            self._uses[devices] = found
         return found
 
     def cost(self, before: NodeFreeState, after: NodeFreeState, budget: WorkBudget) -> Cost:

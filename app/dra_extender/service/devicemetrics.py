@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from dra_extender.insight.devicereport.listing import counting_devices
@@ -46,14 +47,14 @@ def pause(cost: float) -> float:
     return max(_SHORTEST, min(_USUAL, _UNNOTICED * cost), _SHARE * cost)
 
 
+@dataclass(eq=False)
 class Labels:
     """The names with series of their own: those with the most devices. A name keeps its series as long as it exists, so
     series do not come and go.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._names: set[str] = set()
+    _most: int
+    _names: set[str] = field(default_factory=set)
 
     def choose(self, sizes: Mapping[str, int]) -> None:
         """Update the names. `sizes`: number of devices by name."""
@@ -65,28 +66,22 @@ class Labels:
         return name if name in self._names else OTHER
 
 
+@dataclass(eq=False)
 class DeviceMetrics:
-    """`pending`: UIDs of pending pods. `rule`: by UID, the rule that refuses a pod (empty: unknown). `clock`: CPU time
-    of this thread; with wall time, a busy machine would count less often.
+    """`_pending`: UIDs of pending pods. `_rule`: by UID, the rule that refuses a pod (empty: unknown). `clock`: CPU
+    time of this thread; with wall time, a busy machine would count less often.
     """
 
-    def __init__(
-        self,
-        view: View,
-        pending: Callable[[], Iterable[str]],
-        rule: Callable[[str], BindingRule],
-        *,
-        clock: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._view = view
-        self._pending = pending
-        self._rule = rule
-        self._clock = clock
-        self._drivers = Labels(MOST_DRIVERS)
-        self._classes = Labels(MOST_CLASSES)
+    _view: View
+    _pending: Callable[[], Iterable[str]]
+    _rule: Callable[[str], BindingRule]
+    clock: Callable[[], float] = time.thread_time
+    readings: tuple[Reading, ...] = ()
+    """The result of the last count; empty before the first one."""
+
+    def __post_init__(self) -> None:
+        self._drivers, self._classes = Labels(MOST_DRIVERS), Labels(MOST_CLASSES)
         self._capacities = Labels(MOST_CAPACITIES)
-        self.readings: tuple[Reading, ...] = ()
-        """The result of the last count; empty before the first one."""
 
     async def run(self) -> None:
         while True:
@@ -104,9 +99,9 @@ class DeviceMetrics:
     def _timed(self) -> Turns[float]:
         turns, cost, left = self.counting(), 0.0, True
         while left:
-            started = self._clock()
+            started = self.clock()
             left = next(turns, _ENDED) is not _ENDED
-            cost += self._clock() - started
+            cost += self.clock() - started
             yield
         return cost
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import gcd
 from operator import sub
 from typing import Final
@@ -204,23 +205,23 @@ class _TooLong(Exception):
     """The answer is not to be had within the limit."""
 
 
+@dataclass(slots=True, eq=False)
 class Filling:
     """Whether sizes fit into rooms: the largest size is put into each different room in turn.
 
     Promises: False only when it is proven. A branch ends when the rooms that are left lose more than may be lost,
     whatever sizes they get. Failed combinations of sizes and rooms are remembered for later questions.
 
-    `steps` counts the sizes that were put into a room, over all questions; `spend` is called with the work of looking
+    `steps` counts the sizes that were put into a room, over all questions; `_spend` is called with the work of looking
     at sizes and rooms before it is done, and may raise.
     """
 
-    def __init__(self, spend: Callable[[int], None] = lambda units: None) -> None:
-        self.steps = 0
-        self.gave_up = False
-        """The latest question was not answered within its limit."""
-        self._spend = spend
-        self._most_steps = 0
-        self._failed: set[tuple[Sizes, Sizes]] = set()
+    _spend: Callable[[int], None] = lambda units: None
+    steps: int = 0
+    gave_up: bool = False
+    """The latest question was not answered within its limit."""
+    _most_steps: int = 0
+    _failed: set[tuple[Sizes, Sizes]] = field(default_factory=set)
 
     def feasible(self, sizes: Sequence[int], rooms: Sequence[int], limit: int) -> bool:
         """False when it is proven that not all sizes fit. Otherwise True, also when `limit` steps do not suffice for a

@@ -20,7 +20,7 @@ from dra_extender.allocation.requests import DeviceFilter
 from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.quantity import Quantity
-from dra_extender.api.resource import Device, DeviceID, ResourceSlice
+from dra_extender.api.resource import Device, DeviceID, RequestedDevices, ResourceSlice
 from dra_extender.devices.models import CounterID, DeviceModel, Traits, counters_consumed
 from dra_extender.devices.publishedpool import PublishedPool
 from dra_extender.devices.readonly import DeviceHolder, ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger, holders
@@ -180,7 +180,7 @@ class ClassMembers:
     def __init__(self, view: View) -> None:
         known = view.cluster.classes
         self._filters: Mapping[str, DeviceFilter] = {
-            name: view.decisions.filters.of_class(known[name], view.features) for name in sorted(known)
+            name: view.decisions.filters.of(known[name], RequestedDevices(), view.features) for name in sorted(known)
         }
         self._budgets: Iterator[WorkBudget] = view.budgets()
         self._budget: WorkBudget | None = None
