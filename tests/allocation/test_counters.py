@@ -77,7 +77,8 @@ def test_amounts_that_have_one_hash_are_compared_no_more_often_than_to_sort_them
     task = AllocationTask(prepared, view, NodeHoldings(view, {}))
     assert 0 < Amount.compared < 20 * COUNT
     Amount.compared = 0
-    CounterBudgets(task)
+    assert task.counters is not None
+    CounterBudgets(task, task.counters)
     assert 0 < Amount.compared < 20 * COUNT
 
 

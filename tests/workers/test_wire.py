@@ -47,7 +47,7 @@ def question_of(scenario: Scenario, values: Values = ()) -> SearchRequest | None
         return None
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     held = holdings_of(scenario.allocated, scenario.features)
-    return SearchRequest(prepared, view, held, NodeHoldings(view, held))
+    return SearchRequest(prepared, view, held)
 
 
 @pytest.mark.parametrize("name", ["allocation", "hard"])
@@ -77,7 +77,7 @@ def test_the_result_of_a_search_is_made_without_preparing_the_search_again(monke
         question = question_of(Scenario(random_scenario(number)))
         if question is None or question.view.error:
             continue
-        prepared, view, holdings = question.prepared, question.view, question.holdings
+        prepared, view, holdings = question.prepared, question.view, NodeHoldings(question.view, question.held)
         found, reply = allocator.allocate(prepared, view, holdings), reply_to(question)
         assert isinstance(reply, SearchReply)
         with monkeypatch.context() as patched:

@@ -234,7 +234,8 @@ def reply_to(request: WorkerRequest, step_budget: int = STEP_BUDGET, programs: P
         return selectors.reply_to(request, programs or Programs(0))
     allocator = Allocator(share_ids=str, step_budget=step_budget)
     try:
-        found = allocator.find(request.prepared, request.view, request.holdings, UNLIMITED, None)
+        holdings = NodeHoldings(request.view, request.held)
+        found = allocator.find(request.prepared, request.view, holdings, UNLIMITED, None)
     except FatalError as failure:
         return SearchReply(0, error=failure.problem, claim=failure.claim)
     if isinstance(found, Unfit):

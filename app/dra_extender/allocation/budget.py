@@ -47,8 +47,6 @@ class Deferred(Exception):
 class WorkBudget:
     """The budget without a limit."""
 
-    __slots__ = ()
-
     used: int = 0
     """Units of work counted so far; always 0 in a budget without a limit."""
     limited: bool = False
@@ -110,8 +108,6 @@ UNLIMITED: Final = WorkBudget()
 class CountingBudget(WorkBudget):
     """The budget of one decision of a command: without a limit, but counted."""
 
-    __slots__ = ("used",)
-
     def __init__(self) -> None:
         self.used = 0
 
@@ -145,8 +141,6 @@ class TurnBudget(WorkBudget):
 
     `last`: the call has no next turn, so what stays undecided in this one is refused with the call's `stopped`.
     """
-
-    __slots__ = ("_ceiling", "_last", "_left", "_owed", "_replies", "call", "unfinished", "used")
 
     limited = True
 

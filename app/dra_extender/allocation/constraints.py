@@ -17,6 +17,7 @@ structured/internal/experimental/constraint.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -56,8 +57,6 @@ class AttributeTable:
     `disjoint`: no device has several tokens.
     """
 
-    __slots__ = ("_islands", "disjoint", "groups", "known", "present", "tokens")
-
     def __init__(self, rows: Iterable[Tokens | None]) -> None:
         """`rows`: the tokens of each device; None for a device that does not have the attribute."""
         numbers: dict[Token, int] = {}
@@ -78,26 +77,24 @@ class AttributeTable:
                     self.known |= bit
             self.tokens.append(tuple(found))
         self.disjoint = all(len(tokens) < 2 for tokens in self.tokens)
-        self._islands: list[int] | None = None
 
     @property
     def grouping_cost(self) -> int:
         """Units of work that the next look at `islands` costs at most."""
-        return 1 if self.disjoint or self._islands is not None else 1 + len(self.groups) ** 2 // 8
+        return 1 if self.disjoint or "islands" in self.__dict__ else 1 + len(self.groups) ** 2 // 8
 
-    @property
+    @cached_property
     def islands(self) -> list[int]:
         """Disjoint masks: devices that have a token in common, directly or through others."""
         if self.disjoint:
             return self.groups
-        if self._islands is None:
-            self._islands = []
-            for group in self.groups:
-                for island in [island for island in self._islands if island & group]:
-                    self._islands.remove(island)
-                    group |= island
-                self._islands.append(group)
-        return self._islands
+        found: list[int] = []
+        for group in self.groups:
+            for island in [island for island in found if island & group]:
+                found.remove(island)
+                group |= island
+            found.append(group)
+        return found
 
     def union(self, tokens: tuple[int, ...]) -> int:
         mask = 0
@@ -157,8 +154,6 @@ class AttributeConstraint:
     Where requests derive the attribute, `derived` is set, and the table and masks have one part of the size of the view
     for each way to get it; `problems` are the errors, by place in the table, and `failing` is their mask.
     """
-
-    __slots__ = ("derived", "failing", "match", "problems", "start", "table")
 
     def __init__(
         self,

@@ -32,8 +32,6 @@ class CounterLayout(Memo):
     the device's groups on each set, by number.
     """
 
-    __slots__ = ("_amounts", "_pools", "charges", "consumers", "groups", "memo", "names", "sets", "size")
-
     def __init__(self, view: NodeView) -> None:
         self.names: list[tuple[int, str, str]] = []
         self.charges: dict[int, Charge] = {}

@@ -326,10 +326,7 @@ class Decisions:
 
     def _request(self, prepared: PreparedClaims, node: str) -> SearchRequest | None:
         view = self._overlay.view(node)
-        if view is None:
-            return None
-        held = self._held(view)
-        return SearchRequest(prepared, view, held, NodeHoldings(view, held))
+        return SearchRequest(prepared, view, self._held(view)) if view is not None else None
 
     def _search_or_defer(
         self, request: SearchRequest, key: Hashable, results: ResultCache | None = None
@@ -342,7 +339,7 @@ class Decisions:
         if known is not None and isinstance(known.request, SearchRequest):
             return self._worked_out(replace(known.request, prepared=request.prepared), known.reply)
         if not budget.is_deferred(key):
-            asked = request.prepared, request.view, request.holdings, self.budget
+            asked = request.prepared, request.view, NodeHoldings(request.view, request.held), self.budget
             share = LATER_SHARE if results is not None and results.has_large_search else 1
             try:
                 return budget.attempt(lambda work: self._allocator.allocate(*asked, work), share)

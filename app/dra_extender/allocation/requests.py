@@ -194,8 +194,6 @@ class PreparedRequest(msgspec.Struct, frozen=True, eq=False):
 class PreparedClaim:
     """A claim with its requests and the classes they name."""
 
-    __slots__ = ("claim", "classes", "constraints", "label", "requests")
-
     def __init__(
         self, claim: ResourceClaim, requests: tuple[PreparedRequest, ...], classes: Mapping[str, DeviceClass]
     ) -> None:
@@ -212,8 +210,6 @@ Ready = tuple[tuple[PreparedRequest, ...], Mapping[str, DeviceClass]]
 
 class PreparedClaims:
     """All claims of a pod in order; `requests` are those of all claims. Their devices must have the `values`."""
-
-    __slots__ = ("claims", "features", "requests", "values")
 
     def __init__(self, claims: tuple[PreparedClaim, ...], features: FeatureGates, values: Values = ()) -> None:
         self.claims = claims

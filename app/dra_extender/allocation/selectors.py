@@ -156,8 +156,6 @@ def reply_to(request: CompileRequest | EvaluateRequest, programs: Programs) -> C
 class FilterSelector:
     """A selector of a filter in its place: the `index`-th of the class or of the request."""
 
-    __slots__ = ("_compiled", "_expression", "_problem", "index", "is_local", "source")
-
     def __init__(
         self, source: SelectorSource, index: int, expression: str, filter: DeviceFilter, budget: WorkBudget
     ) -> None:

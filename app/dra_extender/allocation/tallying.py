@@ -188,8 +188,15 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
     option, masks = taken.option, taken.by_rule
     context = _NodeContext(task.prepared, task.view, task.budget, task.work, texts)
     found = _tallied(context, option.claim, option.ask, masks, taken.left, option.need)
-    held = masks.get("in use", 0) | masks.get("capacity", 0) | _in_the_way(task, masks.get("counters", 0))
-    held |= _members(task, masks.get("compatibility groups", 0))
+    held = masks.get("in use", 0) | masks.get("capacity", 0)
+    counters: tuple[CounterTally, ...] = ()
+    if task.counters is not None:
+        short = masks.get("counters", 0)
+        held |= _in_the_way(task, task.counters, short)
+        held |= _members(task, task.counters, masks.get("compatibility groups", 0))
+        if short:
+            context.charge(task.counters.size)
+        counters = tuple(_counters(task, task.counters, short))
     devices = [Held(*device.id) for device in devices_of(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
@@ -197,9 +204,6 @@ def _request(task: AllocationTask, taken: TakenAway, texts: Work) -> RequestTall
         sizes = [len(device.model.traits.capacity) for device in devices_of(task.view, offered)]
         context.charge(len(task.view.devices) + sum(sizes))
         capacities = tuple(_capacities(task, option.ask.filter, offered))
-    if task.counters is not None and masks.get("counters"):
-        context.charge(task.counters.size)
-    counters = tuple(_counters(task, masks.get("counters", 0)))
     return msgspec.structs.replace(found, held=tuple(devices[:HELD]), capacities=capacities, counters=counters)
 
 
@@ -315,10 +319,7 @@ def _capacities(task: AllocationTask, filter: DeviceFilter, mask: int) -> Iterat
         )
 
 
-def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
-    layout = task.counters
-    if layout is None:
-        return
+def _counters(task: AllocationTask, layout: CounterLayout, mask: int) -> Iterator[CounterTally]:
     least: dict[tuple[str, str], int] = {}
     most: dict[tuple[str, str], int] = {}
     for index in range(mask.bit_length()):
@@ -332,10 +333,9 @@ def _counters(task: AllocationTask, mask: int) -> Iterator[CounterTally]:
         yield CounterTally(*name, _amount(amount), _amount(max(most[name], 0)))
 
 
-def _in_the_way(task: AllocationTask, mask: int) -> int:
+def _in_the_way(task: AllocationTask, layout: CounterLayout, mask: int) -> int:
     """The devices in use that consume a counter of which these devices need more than is left."""
-    layout = task.counters
-    if layout is None or not mask:
+    if not mask:
         return 0
     short = {
         number
@@ -352,10 +352,9 @@ def _consumers(layout: CounterLayout, mask: int, numbers: Collection[int]) -> in
     return mask & sum({1 << device for number in numbers for device, _ in layout.consumers[number]})
 
 
-def _members(task: AllocationTask, mask: int) -> int:
+def _members(task: AllocationTask, layout: CounterLayout, mask: int) -> int:
     """The devices in use on the counter sets of these devices."""
-    groups = task.counters.groups if task.counters is not None and mask else {}
-    in_use = task.holdings.owned | task.sharing
+    groups, in_use = layout.groups if mask else {}, task.holdings.owned | task.sharing
     sets = {number for device, own in groups.items() if mask >> device & 1 for number, _ in own}
     return sum(1 << each for each, own in groups.items() if in_use >> each & 1 and any(n in sets for n, _ in own))
 

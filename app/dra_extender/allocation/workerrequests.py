@@ -15,7 +15,6 @@ from cachetools import LRUCache
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.api.resource import DeviceAttribute
 from dra_extender.cel import CelGates, DeviceView, ReadSet
-from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID
 from dra_extender.limits import SIZE_OF_DERIVED
@@ -45,14 +44,11 @@ class EvaluateRequest(msgspec.Struct, frozen=True, eq=False):
 
 
 class SearchRequest(msgspec.Struct, frozen=True, eq=False):
-    """Which devices do the claims get on the node? `held` is what is held in its pools, `holdings` the same over the
-    view.
-    """
+    """Which devices do the claims get on the node? `held` is what is held in its pools."""
 
     prepared: PreparedClaims
     view: NodeView
     held: Mapping[PoolID, PoolHoldings]
-    holdings: NodeHoldings
 
 
 WorkerRequest = CompileRequest | EvaluateRequest | SearchRequest

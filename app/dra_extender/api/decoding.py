@@ -14,9 +14,9 @@ between them may be anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import Any, Final, TypeVar, cast
 
@@ -102,15 +102,8 @@ def ignore_fields(paths: Iterable[str]) -> None:
     _ignored[:] = paths
 
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-
-
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """One decoder per type: there are about twenty."""
-    found = _decoders.get(kind)
-    if found is None:
-        found = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_decode_hook)
-    return found
+_decoder: Callable[[Any], msgspec.json.Decoder[Any]] = cache(partial(msgspec.json.Decoder, dec_hook=_decode_hook))
+"""One decoder per type: there are about twenty."""
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)

@@ -6,6 +6,7 @@ are written into the tree.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from dra_extender.cel import syntax, types
@@ -232,15 +233,16 @@ class _Checker:
 
     def _macro(self, node: syntax.Macro) -> Type:
         if node.name == "bind":
-            return self._within(node, (self.check(node.range),), node.arguments[0])
+            return self._within(node, (self.check(node.range),), self.check, node.arguments[0])
         if node.name == "optMap" or node.name == "optFlatMap":
             return self._unwrapping(node)
         if node.name == "sortBy":
             return self._sorting(node)
-        return self._loop(node)
+        kinds = self._ranges(node, self.check(node.range))
+        return self._within(node, kinds, self._fold, node, kinds)
 
-    def _bind_variables(self, node: syntax.Macro, kinds: tuple[Type, ...]) -> dict[str, Variable]:
-        """Enter the scope of a macro; returns the scope around it."""
+    def _within(self, node: syntax.Macro, kinds: tuple[Type, ...], find: Callable[..., Type], *about: Any) -> Type:
+        """What `find` finds in the scope of a macro, whose variables have these types."""
         outer = self._scope
         bound = []
         for name, kind in zip(node.variables, kinds, strict=True):
@@ -249,11 +251,7 @@ class _Checker:
         node.bound = tuple(bound)
         self._work.charge(len(outer) // _COPIED)
         self._scope = {**outer, **{variable.name: variable for variable in bound}}
-        return outer
-
-    def _within(self, node: syntax.Macro, kinds: tuple[Type, ...], body: Expr) -> Type:
-        outer = self._bind_variables(node, kinds)
-        kind = self.check(body)
+        kind = find(*about)
         self._scope = outer
         return self.bound.resolve(kind)
 
@@ -262,7 +260,7 @@ class _Checker:
         target = self.check(node.range)
         self._result(node, "hasValue", target, member=True)
         value = self._result(node, "value", target, member=True)
-        body = self._within(node, (value,), node.arguments[0])
+        body = self._within(node, (value,), self.check, node.arguments[0])
         if node.name == "optMap":
             body = self._result(node, "optional.of", body)
         return self._result(node, "_?_:_", types.BOOL, body, self._result(node, "optional.none"))
@@ -271,18 +269,11 @@ class _Checker:
         """`list.@sortByAssociatedKeys(list.map(x, key))`"""
         target = self.check(node.range)
         element = self._ranges(node, target)[0]
-        key = self._within(node, (element,), node.arguments[0])
+        key = self._within(node, (element,), self.check, node.arguments[0])
         keys = self._appended(node, key)
         kind, overloads = self._resolve(node, "@sortByAssociatedKeys", True, (target, keys))
         node.keyed = len(overloads) == 1
         return kind
-
-    def _loop(self, node: syntax.Macro) -> Type:
-        kinds = self._ranges(node, self.check(node.range))
-        outer = self._bind_variables(node, kinds)
-        kind = self._fold(node, kinds)
-        self._scope = outer
-        return self.bound.resolve(kind)
 
     def _ranges(self, node: syntax.Macro, range_: Type) -> tuple[Type, ...]:
         """The types of the variables of a loop."""

@@ -36,8 +36,6 @@ _ALIASES: Final = {
 class Overload:
     """One signature of a function. `run` carries it out; it may assume that the values are of the declared types."""
 
-    __slots__ = ("function", "guards", "member", "params", "result", "run", "variables")
-
     def __init__(self, function: str, member: bool, signature: str, run: Run | None) -> None:
         self.function = function
         self.member = member

@@ -66,8 +66,6 @@ def parse(expression: str, quoted: bool = False) -> Expr:
 class _Parser:
     """Recursive descent. `depth` is the number of nested operators and selections of what was parsed last."""
 
-    __slots__ = ("_calculations", "_expression", "_expressions", "_place", "_relations", "_tokens", "depth", "token")
-
     def __init__(self, expression: str, tokens: list[Token]) -> None:
         self._expression = expression
         self._tokens = tokens

@@ -24,8 +24,6 @@ class NodeHoldings:
     what they consume.
     """
 
-    __slots__ = ("counters", "groups", "owned", "shared")
-
     def __init__(self, view: NodeView, pools: Mapping[PoolID, PoolHoldings]) -> None:
         owned = 0
         shared: dict[int, Amounts] = {}

@@ -21,6 +21,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -235,24 +236,24 @@ def reader_of(request: Request) -> Reader:
     return cast(Reader, getattr(request.state, "reader", ADMINISTRATOR))
 
 
+@dataclass(slots=True, eq=False)
 class AuthorizationMiddleware:
     """ASGI middleware: authorizes every request except those for `open_paths`, and keeps its reader in its state."""
 
-    def __init__(self, app: ASGIApp, authorizer: TokenAuthorizer, open_paths: frozenset[str]) -> None:
-        self._app = app
-        self._authorizer = authorizer
-        self._open_paths = open_paths
+    app: ASGIApp
+    authorizer: TokenAuthorizer
+    open_paths: frozenset[str]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._open_paths:
+        if scope["type"] == "http" and scope["path"] not in self.open_paths:
             method = "get" if scope["path"] in READ_BY_POST else scope["method"]
-            reader = await self._authorizer.reader(scope["headers"], method, scope["path"], _pod(scope))
+            reader = await self.authorizer.reader(scope["headers"], method, scope["path"], _pod(scope))
             if isinstance(reader, AccessDenied):
                 response = JSONResponse({"detail": reader.detail}, reader.status, dict(reader.headers))
                 await response(scope, receive, send)
                 return
             scope["state"] = {**scope.get("state", {}), "reader": reader}
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
 
 def _pod(scope: Scope) -> str:

@@ -163,11 +163,14 @@ class KubeClient:
         """One request, repeated only when refused with 429. Raises ApiError and its subclasses, nothing else."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (self._timeout if timeout is None else timeout)
+        sent: dict[str, Any] = {"params": params, "data": body}
+        if body is not None:
+            sent["headers"] = {"Content-Type": content_type}
         attempt = 0
         while True:
             try:
                 left = max(deadline - loop.time(), 0.01)
-                return await self._once(method, path, params, body, content_type, left, most)
+                return await self._once(method, path, sent, left, most)
             except ThrottledError as refusal:
                 pause = refusal.retry_after * random.uniform(1.0, 1.5) * (1 + attempt / 2)
                 if not repeat_when_throttled or loop.time() + pause >= deadline:
@@ -184,7 +187,7 @@ class KubeClient:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=WATCH_SILENCE)
         with self._translated("GET", path):
-            options = await self._options(params, timeout)
+            options = await self._options({"params": params}, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
                 if not _is_success(reply.status):
                     raise _failure(reply.status, reply.headers, await reply.read())
@@ -192,21 +195,9 @@ class KubeClient:
                 async for line in _lines(reply.content):
                     yield line
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        params: Params | None,
-        body: bytes | None,
-        content_type: str,
-        timeout: float,
-        most: int | None,
-    ) -> bytes:
+    async def _once(self, method: str, path: str, sent: Mapping[str, Any], timeout: float, most: int | None) -> bytes:
         for refreshed in (False, True):
-            options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
-            if body is not None:
-                options["data"] = body
-                options["headers"]["Content-Type"] = content_type
+            options = await self._options(sent, aiohttp.ClientTimeout(total=timeout))
             with self._translated(method, path):
                 async with self._session.request(method, self.credentials.server + path, **options) as reply:
                     data = await (reply.read() if most is None else _read(reply, most))
@@ -236,12 +227,13 @@ class KubeClient:
                 raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise
 
-    async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
+    async def _options(self, sent: Mapping[str, Any], timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
         authorization = await self.credentials.authorization()
+        tokens = dict.fromkeys(self._token_headers, authorization) if authorization else {}
         return {
-            "params": params,
+            **sent,
             "timeout": timeout,
-            "headers": dict.fromkeys(self._token_headers, authorization) if authorization else {},
+            "headers": {**tokens, **sent.get("headers", {})},
             "server_hostname": self.credentials.server_hostname,
             "proxy": self.credentials.proxy,
             "allow_redirects": False,

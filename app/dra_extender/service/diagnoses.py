@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -68,46 +69,39 @@ class _Diagnosed(msgspec.Struct):
     at: float = float("-inf")
 
 
+@dataclass(eq=False)
 class Diagnoses:
-    """`refused`: by pod UID, the generation of the state in which the pod was refused last."""
+    """`_refused`: by pod UID, the generation of the state in which the pod was refused last."""
 
-    def __init__(
-        self,
-        view: View,
-        refused: Callable[[], Mapping[str, int]],
-        report: Report,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._view = view
-        self._refused = refused
-        self._report = report
-        self._clock = clock
-        self._pods: LRUCache[str, _Diagnosed] = LRUCache(REMEMBERED)
-        self._lacking_since: LRUCache[str, float] = LRUCache(REMEMBERED)
-        """By UID: since when some claims of a pod are missing or being deleted."""
-        self._unasked: Mapping[str, int] = {}
-        """Pending pods that kube-scheduler does not ask about, by UID."""
-        self._queue = FairQueue[str]()
-        self._queued: set[str] = set()
-        """UIDs of the pods in the queue."""
-        self._searched = float("-inf")
+    _view: View
+    _refused: Callable[[], Mapping[str, int]]
+    _report: Report
+    clock: Callable[[], float] = time.monotonic
+    _pods: LRUCache[str, _Diagnosed] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    _lacking_since: LRUCache[str, float] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    """By UID: since when some claims of a pod are missing or being deleted."""
+    _unasked: Mapping[str, int] = field(default_factory=dict)
+    """Pending pods that kube-scheduler does not ask about, by UID."""
+    _queue: FairQueue[str] = field(default_factory=FairQueue)
+    _queued: set[str] = field(default_factory=set)
+    """UIDs of the pods in the queue."""
+    _searched: float = float("-inf")
 
     async def run(self) -> None:
         """Diagnose one pod after the other, until cancelled."""
         while True:
-            started, found = self._clock(), None
+            started, found = self.clock(), None
             try:
                 found = await self.diagnose_next()
             except Exception as problem:
                 unexpected("diagnosis", problem)
-            pause = SHARE * (self._clock() - started)
+            pause = SHARE * (self.clock() - started)
             await asyncio.sleep(pause if found is not None else max(PERIOD, pause))
 
     async def diagnose_next(self) -> Diagnosis | None:
         """Diagnose the next pod, and report what is new about it and its like. None when no pod is due."""
-        if not len(self._queue) or self._clock() - self._searched >= PERIOD:
-            self._searched = self._clock()
+        if not len(self._queue) or self.clock() - self._searched >= PERIOD:
+            self._searched = self.clock()
             await run(self._search())
         while len(self._queue):
             uids = list(self._queue.take_alike())
@@ -183,7 +177,7 @@ class Diagnoses:
         names = [entry.resource_claim_name or created.get(entry.name, NO_CLAIM) for entry in pod.spec.resource_claims]
         if all((claim := get(name)) is not None and not claim.metadata.deletion_timestamp for name in names if name):
             return ""
-        now, uid = self._clock(), pod.metadata.uid
+        now, uid = self.clock(), pod.metadata.uid
         since = self._lacking_since.get(uid, now)
         self._lacking_since[uid] = since
         return "claims are missing" if now - since >= CLAIM_SECONDS else ""
@@ -225,7 +219,7 @@ class Diagnoses:
 
     def _record(self, pod: Pod, generation: int, rule: BindingRule, event: DiagnosisEvent | None) -> bool:
         """True when the event is new and was written."""
-        uid, now = pod.metadata.uid, self._clock()
+        uid, now = pod.metadata.uid, self.clock()
         known = self._pods.get(uid) or _Diagnosed(generation)
         known.generation, known.found = generation, rule
         self._pods[uid] = known

@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from types import FrameType
 from typing import Final
@@ -125,18 +126,16 @@ STUCK_SECONDS: Final = 1.0
 FRAMES: Final = 30
 
 
+@dataclass(slots=True, eq=False)
 class Watchdog:
-    """Make it in the thread of the event loop. `with_subject`: the annotation with this pod or object."""
+    """Make it in the thread of the event loop. `_with_subject`: the annotation with this pod or object."""
 
-    def __init__(
-        self, client: ClientSettings, lease: LeaseSettings, with_subject: Callable[[Pod | ObjectKey], str]
-    ) -> None:
-        self._client = client
-        self._lease = lease
-        self._with_subject = with_subject
-        self._loop = asyncio.get_running_loop()
-        self._watched = threading.get_ident()
-        self._stopped = threading.Event()
+    _client: ClientSettings
+    _lease: LeaseSettings
+    _with_subject: Callable[[Pod | ObjectKey], str]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _watched: int = field(default_factory=threading.get_ident)
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
     async def run(self) -> None:
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)

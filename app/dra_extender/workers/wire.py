@@ -33,7 +33,6 @@ from dra_extender.allocation.workerrequests import (
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClaim, DeviceClass, DeviceClassSpec, ResourceClaim, ResourceClaimSpec
-from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.models import DeviceModel
 from dra_extender.devices.pools import NodeView
 from dra_extender.devices.usage import PoolHoldings, PoolID
@@ -180,4 +179,4 @@ def _search(found: SearchWire, known: Sequence[Sequence[Suitability | None]], fi
         for model, suitability in zip(models, suited, strict=True):
             if suitability is not None:
                 model.remember(filter.key, suitability)
-    return SearchRequest(prepared, found.view, found.held, NodeHoldings(found.view, found.held))
+    return SearchRequest(prepared, found.view, found.held)

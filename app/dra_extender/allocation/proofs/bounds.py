@@ -28,6 +28,7 @@ from operator import itemgetter
 from typing import Final
 
 from dra_extender.allocation.constraints import AttributeConstraint
+from dra_extender.allocation.counters import CounterLayout
 from dra_extender.allocation.proofs.demands import OpenRequest, assignable, demands, exclusive
 from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.state import Position, SearchState
@@ -82,7 +83,8 @@ class Bounds:
         self._width = 1 + len(devices) // WIDE
         options = [option for options in task.options for option in options]
         constraints = sum([len(option.constraints) for option in options])
-        counters = len(task.counters.names) if task.counters is not None else 0
+        layout = task.counters
+        counters = len(layout.names) if layout is not None else 0
         wide = self._width * (REQUEST * len(task.options) + OPTION * len(options) + constraints // PARTS_PER_UNIT)
         self._fixed = POSITION + counters // 2 + wide
         amounts = max([len(device.model.traits.capacity) for device in devices], default=0)
@@ -92,7 +94,7 @@ class Bounds:
         self._matches = _constraints(task, match=True, known=Proof.MATCH in proofs)
         self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
         self._hall = Proof.HALL in proofs
-        self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
+        self._budgets = CounterBudgets(task, layout) if layout is not None and Proof.BUDGETS in proofs else None
         self._packing = Packing(task, shares=Proof.SHARES in proofs, groups=Proof.GROUPS in proofs)
         self._own_steps = 0
         self._viable: dict[Hashable, int] = {}
@@ -279,15 +281,13 @@ BUDGET_PARTS_PER_UNIT: Final = 4
 class CounterSum:
     """A sum of counters: `numbers` are added up; `steps` are (demand, devices with it), ascending, without zero."""
 
-    __slots__ = ("consuming", "numbers", "steps")
-
-    def __init__(self, task: AllocationTask, numbers: Sequence[int]) -> None:
+    def __init__(self, layout: CounterLayout, shareable: int, numbers: Sequence[int]) -> None:
         self.numbers = numbers
         weights: dict[int, int] = defaultdict(int)
         for number in numbers:
-            for device, amount in task.counters.consumers[number] if task.counters is not None else ():
+            for device, amount in layout.consumers[number]:
                 weights[device] += amount
-        owed = [item for item in weights.items() if item[1] > 0 and not task.shareable >> item[0] & 1]
+        owed = [item for item in weights.items() if item[1] > 0 and not shareable >> item[0] & 1]
         self.consuming = 0
         self.steps: list[tuple[int, int]] = []
         for device, weight in sorted(owed, key=itemgetter(1)):
@@ -316,16 +316,15 @@ Shortage = tuple[Sequence[int], int, int]
 
 
 class CounterBudgets:
-    def __init__(self, task: AllocationTask) -> None:
-        names = task.counters.names if task.counters is not None else []
-        task.charge(2 * task.counters.size // BUDGET_PARTS_PER_UNIT if task.counters is not None else 0)
+    def __init__(self, task: AllocationTask, layout: CounterLayout) -> None:
+        task.charge(2 * layout.size // BUDGET_PARTS_PER_UNIT)
         by_name: dict[str, list[int]] = defaultdict(list)
-        for number, (_, _, name) in enumerate(names):
+        for number, (_, _, name) in enumerate(layout.names):
             by_name[name].append(number)
-        sums = [[number] for number in range(len(names))]
+        sums = [[number] for number in range(len(layout.names))]
         sums += [numbers for numbers in by_name.values() if len(numbers) > 1]
         self._charge = task.charge
-        self._budgets = [CounterSum(task, numbers) for numbers in sums]
+        self._budgets = [CounterSum(layout, task.shareable, numbers) for numbers in sums]
 
     def shortage(self, state: SearchState, needs: Mapping[int, int]) -> Shortage | None:
         """The first counters of which too little is left for the `demands.exclusive` needs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from ipaddress import IPv6Address
 from typing import Any, Final, NamedTuple
 
@@ -44,23 +45,19 @@ class Parts(NamedTuple):
 class Url(Opaque):
     """A URL; equal to another when both are written alike."""
 
-    __slots__ = ("_written", "extent", "parts")
     type_name = "kubernetes.URL"
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self._written = ""
         self.extent = _PER_CHARACTER * sum(len(part) for part in parts if part)
 
     def same(self, other: Any) -> bool:
         return bool(self.written == other.written)
 
-    @property
+    @cached_property
     def written(self) -> str:
         """The URL as text, put together once."""
-        if not self._written:
-            self._written = _written(self.parts)
-        return self._written
+        return _written(self.parts)
 
 
 def _bytes(text: str) -> bytes:
