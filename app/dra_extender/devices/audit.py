@@ -144,7 +144,7 @@ class Auditor:
                     yield found
 
     def owned_twice(self, uses: Uses) -> Iterator[Violation]:
-        """Those of `violations` that are about a device with other owners beside the claim with these uses."""
+        """The `violations` about devices that the claim with these uses owns, and others too."""
         for device, share in uses:
             use = self._usage.device(device) if share is None and device[2] != EVERY_DEVICE else None
             if use is not None and 1 < len(use.owners) <= OWNERS:

@@ -390,7 +390,7 @@ class Ledger:
         return any(True for _ in self._auditor.rivals(hold.claim_uid, uses, node_of(hold.allocation), lambda uid: True))
 
     def owned_twice(self, claim: ResourceClaim) -> Iterator[Violation]:
-        """Those of `violations` that are about a device which the stored claim owns beside others."""
+        """The `violations` about devices that the stored claim owns, and others too."""
         record = self._records.get(identity(claim))
         return self._auditor.owned_twice(record.stored if record is not None else {})
 

@@ -150,7 +150,7 @@ class Engine:
                 self.audit.notice(self.cluster.ledger.owned_twice(claim), self.extender.view.is_being_bound)
 
     def _claims_of(self, stored: object) -> Sequence[ResourceClaim]:
-        """The claim itself, or those that a bound pod names."""
+        """The claim itself, or the claims of a bound pod."""
         if isinstance(stored, ResourceClaim):
             return (stored,)
         found = self.extender.view.claims_of(stored) if isinstance(stored, Pod) and stored.spec.node_name else ()
