@@ -98,15 +98,6 @@ def capacities(view: View, members: Sequence[Member]) -> Mapping[str, int] | Non
     return None if search._waiting else sum((Counter(kind.caps) for kind in search.kinds), Counter())
 
 
-class _Choice(msgspec.Struct):
-    """`count` members of the kind are on node `index` of its order, `remaining` had to be placed before."""
-
-    kind: int
-    remaining: int
-    index: int
-    count: int
-
-
 class _JointSearch:
     def __init__(self, view: View, has_room: HasRoom) -> None:
         self.most = 0
@@ -227,34 +218,39 @@ class _JointSearch:
     def _members(self, counts: Mapping[int, int]) -> list[Member]:
         return [member for kind, count in counts.items() for member in self.kinds[kind].members[:count]]
 
-    def _place(self, wanted: Sequence[int]) -> Mapping[str, Place] | None:
+    def _place(
+        self, wanted: Sequence[int], number: int = -1, remaining: int = 0, start: int = 0
+    ) -> Mapping[str, Place] | None:
         """So many members of each kind, depth first: kind by kind and node by node, as many members on a node as fit,
-        then fewer.
+        then fewer. Of kind `number`, `remaining` members are left for its nodes from index `start` on.
         """
-        self._on = {}
-        choices: list[_Choice] = []
-        kind, most = -1, 0
-        remaining = index = 0
-        while True:
-            while remaining == 0 and kind + 1 < len(self.kinds):
-                kind, index, most = kind + 1, 0, 0
-                remaining = wanted[kind]
-                self._arrange(self.kinds[kind], remaining)
-            chosen = self._choose(kind, remaining, index, most) if remaining else None
-            if chosen is not None:
-                choices.append(chosen)
-                self._put(kind, chosen, chosen.count)
-                remaining, index, most = remaining - chosen.count, chosen.index + 1, 0
-                continue
-            if remaining == 0 and (found := self._plan()) is not None:
-                return found
-            if not choices:
+        while remaining == 0:
+            if number + 1 == len(self.kinds):
+                return self._plan()
+            number, remaining, start = number + 1, wanted[number + 1], 0
+            self._arrange(self.kinds[number], remaining)
+        kind = self.kinds[number]
+        for index in range(start, len(kind.order)):
+            self._charge(STEP)
+            if kind.left[index] < remaining:
                 return None
-            last = choices.pop()
-            self._put(last.kind, last, -last.count)
-            kind, remaining, index, most = last.kind, last.remaining, last.index, last.count - 1
-            if most == 0:
-                index += 1
+            name = kind.order[index]
+            there = self._on.get(name, Counter())
+            if not self._suits(name, there + Counter({number: 1})):
+                continue
+            for count in range(min(remaining, kind.caps[name]), 0, -1):
+                together = there + Counter({number: count})
+                if self._suits(name, together):
+                    self._on[name] = together
+                    found = self._place(wanted, number, remaining - count, index + 1)
+                    if found is not None:
+                        return found
+                    self._charge(STEP)
+            if there:
+                self._on[name] = there
+            else:
+                del self._on[name]
+        return None
 
     def _arrange(self, kind: Kind, wanted: int) -> None:
         """The order in which the kind tries its nodes: first nodes that the gang uses already, then nodes on which most
@@ -278,34 +274,6 @@ class _JointSearch:
         for name in reversed(kind.order):
             kind.left.append(kind.left[-1] + kind.caps[name])
         kind.left.reverse()
-
-    def _choose(self, number: int, remaining: int, index: int, most: int) -> _Choice | None:
-        """The next node of the kind that takes members, from `index` on, and how many; at most `most` on the first one,
-        0 for as many as fit.
-        """
-        kind = self.kinds[number]
-        for place in range(index, len(kind.order)):
-            self._charge(STEP)
-            if kind.left[place] < remaining:
-                return None
-            name = kind.order[place]
-            count = min(remaining, kind.caps[name], most if most and place == index else remaining)
-            there = self._on.get(name, Counter())
-            if not self._suits(name, there + Counter({number: 1})):
-                continue
-            while count > 1 and not self._suits(name, there + Counter({number: count})):
-                count -= 1
-            return _Choice(number, remaining, place, count)
-        return None
-
-    def _put(self, number: int, choice: _Choice, count: int) -> None:
-        name = self.kinds[number].order[choice.index]
-        there = self._on.setdefault(name, Counter())
-        there[number] += count
-        if not there[number]:
-            del there[number]
-        if not there:
-            del self._on[name]
 
     def _plan(self) -> Mapping[str, Place] | None:
         """Devices for all members where they are now; None when nodes take them from each other."""
