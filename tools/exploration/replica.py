@@ -276,7 +276,6 @@ class Replica:
             "act": act,
             "view": view,
             "ports": self.ports,
-            "holds": act.holds,
             "event_handler": act.event_handler,
             "signals": act.event_handler.signals,
             "requeue": act.requeue,
@@ -309,7 +308,7 @@ class Replica:
 
     def likeness(self) -> Hashable:
         """Equal for two states of this replica that go on alike."""
-        ledger: Any = self._act.holds.ledger
+        ledger: Any = self._cluster.ledger
         extender: Any = self.extender
         event_handler: Any = self._act.event_handler
         assert not len(extender.tentative_plans)

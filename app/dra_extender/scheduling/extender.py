@@ -31,7 +31,7 @@ from dra_extender.devices.cluster import Cluster, Effects
 from dra_extender.devices.validity import ObjectProblem
 from dra_extender.placement.learner import PlacementLearner
 from dra_extender.scheduling.bind.binder import Binder
-from dra_extender.scheduling.bind.context import BindContext, Holds
+from dra_extender.scheduling.bind.context import BindContext
 from dra_extender.scheduling.bind.rollback import PendingRollbacks
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.deferred import DeferredWork
@@ -138,10 +138,8 @@ class Extender:
         self._binder = Binder(self._bind_context(), self.pending_rollbacks, binding)
 
     def _bind_context(self) -> BindContext:
-        handler = self._event_handler
         return BindContext(
             **msgspec.structs.asdict(self._handle),
-            holds=Holds(handler.cluster.ledger, self.requeue, handler.signals),
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaimStatus
 from dra_extender.devices.ledger import HeldError
-from dra_extender.scheduling.bind.context import Holds
-from dra_extender.scheduling.waiting import Signals
 from tests.support.devices.objects import make_allocation
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -20,14 +18,13 @@ async def test_refused_pods_are_requeued_when_the_hold_of_a_placeholder_is_lost(
     """Another allocator takes one of two devices while the claim is created: the other one is free again."""
     service = world.service(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
     ledger, requeue = service.cluster.ledger, service.extender.requeue
-    holds = Holds(ledger, requeue, Signals())
     both = make_allocation(f"{DRIVER}/n1/a", f"{DRIVER}/n1/b")
     hold = ledger.hold(make_claim("placeholder", count=2), both, owner="uid-p")
     taken = ResourceClaimStatus(allocation=make_allocation(f"{DRIVER}/n1/a"))
     ledger.observe(replace(make_claim("other"), status=taken), watched=True)
     before = requeue.revision
     with pytest.raises(HeldError):
-        holds.exchange(hold, make_claim("created", count=2))
+        service.extender._binder._context.exchange(hold, make_claim("created", count=2))
     assert requeue.revision > before
     assert ledger.holds() == ()
 

@@ -34,9 +34,9 @@ from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import readiness
 from dra_extender.scheduling.bind import failure, podstatus
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create
-from dra_extender.scheduling.bind.context import BindContext, GangMember, LivePod
+from dra_extender.scheduling.bind.context import BindContext, LivePod, is_allocated_by_member, plan_gang
 from dra_extender.scheduling.bind.failure import UNANSWERED, BindFailure, RetryPolicy, Unresolved, answered, attempts
-from dra_extender.scheduling.bind.rollback import FailedBind, PendingRollbacks, Rollback
+from dra_extender.scheduling.bind.rollback import PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.nodeallocatable import with_statuses
@@ -152,14 +152,13 @@ class Attempt:
 
     async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
-        member = GangMember(self._context, pod, self.node, self._check_active)
-        await member.plan(self._remaining())
+        await plan_gang(self._context, pod, self.node, self._remaining())
         here = partial(allocate_pod, name=self.node)
         decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
         if isinstance(decision, Unschedulable) and decision.behind:
             pod = await self._catch_up(pod)
             decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
-        while await member.must_decide_again(decision, self._remaining()):
+        while await is_allocated_by_member(self._context, pod, decision, self._check_active, self._remaining()):
             decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
         self._check_active()
         self._require_classes(pod)  # again: the decision is on the present state
@@ -171,7 +170,7 @@ class Attempt:
         now = format_time(self._view.clock.wall()) if self._view.features.binding_conditions else None
         allocations = [msgspec.structs.replace(each, allocation_timestamp=now) for each in decision.allocations]
         try:
-            holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
+            holds = self._context.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
         if self._context.usage is not None:
@@ -386,8 +385,8 @@ class Attempt:
         for write in self._writes:
             if write not in written:
                 write.release()
-        bind = FailedBind(self.live, self.node, written, self._extended, self._in_doubt_until, bool(self._version))
-        return Rollback(self._context, bind, problem)
+        until, is_reported = self._in_doubt_until, bool(self._version)
+        return Rollback(self._context, problem, self.live, self.node, written, self._extended, until, is_reported)
 
     @property
     def _retry_policy(self) -> RetryPolicy:

@@ -60,7 +60,10 @@ class Binder:
                 return ExtenderBindingResult(Error=failure.STILL_RUNNING)
             if attempt.node == args.Node:
                 count(BIND_RESULTS, attempt.result if known is None else "joined")
-                return ExtenderBindingResult(Error=_answer(task))
+                # kube-scheduler writes the text to the pod
+                return ExtenderBindingResult(
+                    Error=failure.STILL_RUNNING if task.cancelled() else printable(task.result())
+                )
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         config = self._view.config
@@ -83,9 +86,10 @@ class Binder:
             elif (usage := self._context.usage) is not None and attempt.result != "unfinished":
                 usage.give_up(pod_uid, attempt.live)
             return error
-        except Exception:
+        except Exception as problem:
+            unexpected("bind", problem)
             attempt.release()
-            raise
+            return failure.BROKEN
         finally:
             self._running.pop(pod_uid, None)
             self._binding.pop(pod_uid, None)
@@ -105,25 +109,10 @@ class Binder:
 
     async def drain(self, seconds: float) -> int:
         """Wait for binds in progress, cancel the rest after `seconds`, and return how many were cancelled."""
-        tasks = {task for _, task in self._running.values()}
-        if not tasks:
-            return 0
-        _, pending = await asyncio.wait(tasks, timeout=seconds)
+        await self.wait(seconds)
+        pending = {task for _, task in self._running.values()}
         for task in pending:
             task.cancel()
         if pending:
             await asyncio.wait(pending)
         return len(pending)
-
-
-def _answer(task: asyncio.Task[str]) -> str:
-    """The attempt's error text. Unexpected errors are logged, not reported to the scheduler."""
-    if task.cancelled():
-        return failure.STILL_RUNNING
-    problem = task.exception()
-    if problem is not None:
-        if not isinstance(problem, Exception):
-            raise problem
-        unexpected("bind", problem)
-        return failure.BROKEN
-    return printable(task.result())  # kube-scheduler writes it to the pod

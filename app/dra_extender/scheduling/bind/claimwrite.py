@@ -108,7 +108,7 @@ class ClaimWrite:
         self.claim = created
         placeholder, self.hold = self.hold, None
         try:
-            self.hold = self._context.holds.exchange(placeholder, created)
+            self.hold = self._context.exchange(placeholder, created)
         except HeldError:
             raise BindFailure(TAKEN, "conflict") from None
 
@@ -278,7 +278,7 @@ class ClaimWrite:
             self.in_doubt = ""
         self.claim = claim
         if self.hold is not None and self._shows_ours(claim):
-            self._context.holds.confirm(self.hold, claim)
+            self._context.confirm(self.hold, claim)
         else:
             self._context.event_handler.replied(claim)
 
@@ -291,7 +291,7 @@ class ClaimWrite:
     def release(self) -> None:
         """Release the hold. A stored allocation stays in the ledger."""
         if self.hold is not None:
-            self._context.holds.release(self.hold)
+            self._context.release(self.hold)
             self.hold = None
 
 

@@ -1,7 +1,7 @@
 """What all binds of a service share, how they hold devices, the pod that a bind is for, and what the bind of a pod in a
 gang waits for.
 
-Promises: only `Holds` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
+Promises: only `BindContext` writes holds. It holds the devices of all claims of a pod, or of none. When a hold ends, it
 requeues the pods and notifies the binds that wait for this. `LivePod` never returns a pod with another UID than that of
 the call. A member of a gang without a plan, after a change of leader, gets one or is not bound. Members that share a
 claim wait for the member that allocates it. Pods without a gang are left alone.
@@ -22,7 +22,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.api.groups import group_of
 from dra_extender.api.resource import AllocationResult, ResourceClaim
-from dra_extender.devices.ledger import HeldError, Hold, Ledger
+from dra_extender.devices.ledger import HeldError, Hold
 from dra_extender.scheduling.bind.failure import (
     UNREADABLE,
     BindFailure,
@@ -38,63 +38,14 @@ from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.noderules import ResourcesInUse
 from dra_extender.scheduling.outcomes import CONFLICTS
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.tentativeplans import TentativePlans
-from dra_extender.scheduling.waiting import Signals
 
 log = structlog.get_logger(__name__)
-
-
-class Holds(msgspec.Struct, frozen=True):
-    """Devices held for claims by binds in progress; `Ledger` says what a hold is."""
-
-    ledger: Ledger
-    requeue: RequeueTrigger
-    signals: Signals
-
-    def hold_all(
-        self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str
-    ) -> dict[str, Hold]:
-        """Hold the devices for the claims of the pod with UID `owner`, all or none: by claim UID. Raises HeldError."""
-        holds: dict[str, Hold] = {}
-        try:
-            for claim, allocation in zip(claims, allocations, strict=True):
-                holds[claim.metadata.uid] = self.ledger.hold(claim, allocation, owner=owner)
-        except HeldError:
-            for hold in holds.values():
-                self.ledger.release(hold)
-            raise
-        return holds
-
-    def exchange(self, hold: Hold, claim: ResourceClaim) -> Hold:
-        """Hold the same devices for the created claim instead of its placeholder. Raises HeldError."""
-        self.ledger.release(hold)
-        try:
-            return self.ledger.hold(claim, hold.allocation, owner=hold.owner)
-        except HeldError:
-            self.requeue.improved()  # its other devices are free now
-            raise
-
-    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
-        """The held allocation is stored."""
-        self.ledger.confirm(hold, written)
-        self._ended(hold)
-
-    def release(self, hold: Hold) -> None:
-        """The held allocation will not be written, or has been rolled back."""
-        if self.ledger.release(hold):
-            self.requeue.improved()
-        self._ended(hold)
-
-    def _ended(self, hold: Hold) -> None:
-        self.requeue.ended(hold.claim_uid)
-        self.signals.notify(hold.claim_uid)
 
 
 class BindContext(Handle, frozen=True, kw_only=True):
     """One for all binds of a service."""
 
-    holds: Holds
     tentative_plans: TentativePlans
     gangs: Gangs
     clearer: Clearer
@@ -102,6 +53,46 @@ class BindContext(Handle, frozen=True, kw_only=True):
     """What pods use of nodes besides devices, binds in progress included; None if devices take nothing of it."""
     locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
+
+    def hold_all(
+        self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str
+    ) -> dict[str, Hold]:
+        """Hold the devices for the claims of the pod with UID `owner`, all or none: by claim UID. Raises HeldError."""
+        holds: dict[str, Hold] = {}
+        ledger = self.event_handler.cluster.ledger
+        try:
+            for claim, allocation in zip(claims, allocations, strict=True):
+                holds[claim.metadata.uid] = ledger.hold(claim, allocation, owner=owner)
+        except HeldError:
+            for hold in holds.values():
+                ledger.release(hold)
+            raise
+        return holds
+
+    def exchange(self, hold: Hold, claim: ResourceClaim) -> Hold:
+        """Hold the same devices for the created claim instead of its placeholder. Raises HeldError."""
+        ledger = self.event_handler.cluster.ledger
+        ledger.release(hold)
+        try:
+            return ledger.hold(claim, hold.allocation, owner=hold.owner)
+        except HeldError:
+            self.requeue.improved()  # its other devices are free now
+            raise
+
+    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
+        """The held allocation is stored."""
+        self.event_handler.cluster.ledger.confirm(hold, written)
+        self._ended(hold)
+
+    def release(self, hold: Hold) -> None:
+        """The held allocation will not be written, or has been rolled back."""
+        if self.event_handler.cluster.ledger.release(hold):
+            self.requeue.improved()
+        self._ended(hold)
+
+    def _ended(self, hold: Hold) -> None:
+        self.requeue.ended(hold.claim_uid)
+        self.event_handler.signals.notify(hold.claim_uid)
 
     def report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
         """Other claims have a device of `claim`: count, log, and an event on the claim."""
@@ -157,37 +148,31 @@ class LivePod:
         return pod
 
 
-class GangMember:
-    """The pod of one bind to one node. `check_active` raises BindFailure when the bind has to end."""
+async def plan_gang(context: BindContext, pod: Pod, node: str, seconds: float) -> None:
+    """Plan the gang of the pod if it has one without a plan. Raises BindFailure when the pod cannot be on the node."""
+    gangs = context.gangs
+    if group_of(pod) is None or pod.metadata.uid in gangs.plans:
+        return
+    found = await context.deferred.decide_within(seconds, pod, partial(gangs.plan_for_bind, node=node))
+    if found is not None:
+        gangs.keep(found[0], pod, (node,), found[1])
+        if not found[1].node:
+            raise BindFailure(found[1].reason or found[1].error, "refused")
 
-    def __init__(self, context: BindContext, pod: Pod, node: str, check_active: CheckActive) -> None:
-        self._context = context
-        self._pod = pod
-        self._node = node
-        self._check_active = check_active
-        self._has_group = group_of(pod) is not None
 
-    async def plan(self, seconds: float) -> None:
-        """Plan the pod's gang if it has no plan. Raises BindFailure when the pod cannot be on the node then."""
-        gangs = self._context.gangs
-        if not self._has_group or self._pod.metadata.uid in gangs.plans:
-            return
-        plan = partial(gangs.plan_for_bind, node=self._node)
-        found = await self._context.deferred.decide_within(seconds, self._pod, plan)
-        if found is not None:
-            gangs.keep(found[0], self._pod, (self._node,), found[1])
-            if not found[1].node:
-                raise BindFailure(found[1].reason or found[1].error, "refused")
+async def is_allocated_by_member(
+    context: BindContext, pod: Pod, decision: object, check_active: CheckActive, seconds: float
+) -> bool:
+    """Wait up to `seconds` while another member of the pod's gang allocates a claim that they share; True when it has
+    done so, and the pod has to be decided on again.
+    """
+    if not isinstance(decision, Unschedulable) or not decision.awaiting or group_of(pod) is None:
+        return False
+    view, uid = context.view, decision.awaiting
 
-    async def must_decide_again(self, decision: object, seconds: float) -> bool:
-        """Wait up to `seconds` while another member allocates a claim that they share; True when it has done so."""
-        if not self._has_group or not isinstance(decision, Unschedulable) or not decision.awaiting:
-            return False
-        view, uid = self._context.view, decision.awaiting
+    def ended() -> bool:
+        check_active()
+        claim = view.ledger.by_uid(uid)
+        return claim is None or not view.in_flight(claim)
 
-        def ended() -> bool:
-            self._check_active()
-            claim = view.ledger.by_uid(uid)
-            return claim is None or not view.in_flight(claim)
-
-        return await self._context.event_handler.signals.until(ended, (uid,), seconds)
+    return await context.event_handler.signals.until(ended, (uid,), seconds)

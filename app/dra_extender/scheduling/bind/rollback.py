@@ -168,80 +168,79 @@ class ClaimRollback:
         return self._view.clock.monotonic() < write.sent + self._view.config.abandoned_seconds
 
 
-class FailedBind(msgspec.Struct, frozen=True):
-    """A failed bind: its `writes` in order, the write of its claim for extended resources, the time (monotonic seconds)
-    after which a binding that was sent can no longer arrive, and whether the pod's status was written if necessary.
-    """
-
-    pod: LivePod
-    node: str
-    writes: Sequence[ClaimWrite]
-    extended: ClaimWrite | None
-    in_doubt_until: float
-    reported: bool = False
-
-
-class Rollback:
+class Rollback(msgspec.Struct, eq=False):
     """Rolls back one failed bind, unless its pod is bound after all. Repeat `run` until it does not raise Unresolved: a
     claim that is done is not written again.
     """
 
-    def __init__(self, context: BindContext, bind: FailedBind, problem: BindFailure) -> None:
-        self.pod = bind.pod
-        self.problem = problem
-        self._context = context
-        self._view = context.view
-        self._bind = bind
-        self._open = [ClaimRollback(context, write, clear=problem.clear) for write in reversed(bind.writes)]
+    context: BindContext
+    problem: BindFailure
+    pod: LivePod
+    node: str
+    writes: Sequence[ClaimWrite]
+    """In order."""
+    extended: ClaimWrite | None
+    """The write of the pod's claim for extended resources."""
+    in_doubt_until: float
+    """After this time (monotonic seconds) a binding that was sent can no longer arrive."""
+    reported: bool
+    """Whether the pod's status was written if necessary."""
+    open: list[ClaimRollback] = []
+    """The claims that are not rolled back yet, the last written first."""
+
+    def __post_init__(self) -> None:
+        self.open = [ClaimRollback(self.context, each, clear=self.problem.clear) for each in reversed(self.writes)]
 
     @property
     def claims(self) -> tuple[str, ...]:
         """namespace/name of the claims not rolled back yet, in the order in which they were written."""
-        return tuple(each.write.claim.metadata.key for each in reversed(self._open))
+        return tuple(each.write.claim.metadata.key for each in reversed(self.open))
 
     @property
     def state(self) -> object:
         """What the watches show of the pod and its claims: a change is a reason to retry."""
-        uid, pods = self.pod.uid, self._view.pods
+        uid, pods = self.pod.uid, self.context.view.pods
         known = pods.get(uid)
-        return known is not None and known.spec.node_name, pods.is_terminating(uid), [each.state for each in self._open]
+        return known is not None and known.spec.node_name, pods.is_terminating(uid), [each.state for each in self.open]
 
     @property
     def may_run(self) -> bool:
         """True when no other bind of the pod is in progress and no binding can arrive any more."""
-        known = self._view.pods.get(self.pod.uid)
+        known = self.context.view.pods.get(self.pod.uid)
         if known is not None and known.spec.node_name:
             return True
-        return self.pod.uid not in self._view.binding and self._view.clock.monotonic() >= self._bind.in_doubt_until
+        return (
+            self.pod.uid not in self.context.view.binding and self.context.view.clock.monotonic() >= self.in_doubt_until
+        )
 
     async def run(self, policy: RetryPolicy) -> bool:
         """True when the pod is bound after all and what is stored stays. Raises Unresolved, with the devices held."""
-        if self._bind.writes and await self.pod.is_bound_to(self._bind.node, policy):
+        if self.writes and await self.pod.is_bound_to(self.node, policy):
             await self._each(lambda each: each.keep(policy) if self._may_be_in_use(each.write) else each.run(policy))
             return True
         await self._each(lambda each: each.run(policy))
-        extended = self._bind.extended
+        extended = self.extended
         if extended is not None and extended.allocation is not None:
-            claim = self._view.ledger.by_uid(extended.uid)
+            claim = self.context.view.ledger.by_uid(extended.uid)
             if claim is not None:  # the pod's next attempt cannot use it
-                await self._context.clearer.discard(claim)
-        usage, pod = self._context.usage, self._view.pods.get(self.pod.uid)
-        own = (usage is None or usage.give_up(self.pod.uid, self.pod)) and self._bind.reported
+                await self.context.clearer.discard(claim)
+        usage, pod = self.context.usage, self.context.view.pods.get(self.pod.uid)
+        own = (usage is None or usage.give_up(self.pod.uid, self.pod)) and self.reported
         if own and pod is not None and not pod.spec.node_name and (cleared := patch_of(pod, ())):
             try:
-                await self._context.ports.patch_pod_status(pod, cleared, version=pod.metadata.resource_version)
+                await self.context.ports.patch_pod_status(pod, cleared, version=pod.metadata.resource_version)
             except ApiError as error:  # the next bind replaces them
                 log.info("amounts in a pod's status were not cleared", pod=self.pod.key, error=repr(error))
-        if self._bind.writes and pod is not None:
-            self._context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
+        if self.writes and pod is not None:
+            self.context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
         return False
 
     def _may_be_in_use(self, write: ClaimWrite) -> bool:
         """True unless a later bind has bound the pod, which names another claim since. If this bind may have bound it,
         its claim is kept: kubelet may have started the pod with it.
         """
-        pod = self._view.pods.get(self.pod.uid)
-        if pod is None or self._bind.in_doubt_until:
+        pod = self.context.view.pods.get(self.pod.uid)
+        if pod is None or self.in_doubt_until:
             return True
         told, names = pod.status.extended_resource_claim_status, claim_names(pod)
         if told is not None:
@@ -252,13 +251,13 @@ class Rollback:
         """Go on with the next claim when one cannot be rolled back. Raises the first Unresolved."""
         left: list[ClaimRollback] = []
         problems: list[Unresolved] = []
-        for each in self._open:
+        for each in self.open:
             try:
                 await do(each)
             except Unresolved as problem:
                 left.append(each)
                 problems.append(problem)
-        self._open = left
+        self.open = left
         if problems:
             raise problems[0]
 
