@@ -17,9 +17,9 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+import sys
+from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import count
 from typing import Final, TypeVar
 
 import msgspec
@@ -43,7 +43,7 @@ from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
 from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.turns import Turns, in_turns, run
+from dra_extender.scheduling.turns import Turns, in_turns, run, turn_budgets
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -99,25 +99,6 @@ class _Content:
             signatures = self._view.decisions.with_budget(budget).signatures(pending) or (self._pod.metadata.uid,)
             self._found = self._pod.metadata.namespace, signatures
         return self._found
-
-
-class _Call:
-    """One call of `decide`. Its turns share a `state`."""
-
-    def __init__(self, namespace: str, content: _Content, state: CallState) -> None:
-        self.namespace = namespace
-        self.content = content
-        self.state = state
-        self.used = 0
-        """Units of work of the turns before `budget`."""
-        self.budget: TurnBudget
-
-    def budgets(self, make: Callable[[CallState, bool], TurnBudget], turn: int, most: int) -> Iterator[TurnBudget]:
-        """Turn by turn, each of `turn` units. `make(state, last)`: the last turn reaches `most` units."""
-        while True:
-            self.budget = make(self.state, most - self.used <= turn)
-            yield self.budget
-            self.used += self.budget.used
 
 
 class DeferredWork:
@@ -177,12 +158,14 @@ class DeferredWork:
         if self._spent:
             yield from self._identify(content)
         used_up = self._is_used_up(content)
-        state = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
-        call = _Call(pod.metadata.namespace, content, state)
-        brief = used_up or self.is_brief(call.namespace)
-        budgets = call.budgets(self._budget, config.turn_work, config.turn_work if brief else config.call_work)
+        call = CallState(partial(self._refusal, content), USED_UP if used_up else SEARCHING)
+        namespace = pod.metadata.namespace
+        brief = used_up or self.is_brief(namespace)
+        budgets = turn_budgets(self._replies, config, call, config.turn_work if brief else config.call_work)
+        turns: list[TurnBudget] = []
 
         def decide(budget: TurnBudget) -> T:
+            turns.append(budget)
             return decision(self._view.with_pod(pod).with_budget(budget))
 
         try:
@@ -191,27 +174,21 @@ class DeferredWork:
             yield
             yield from self._identify(content)
             found = yield from in_turns(budgets, decide)
-        self._defer(call)
-        self.charge_calls(call.namespace, call.used / UNITS)
-        waits, unfinished = state.waits, call.budget.unfinished and not used_up
+        self._defer(namespace, content, call)
+        *earlier, last = turns
+        used = sum(budget.used for budget in earlier)
+        self.charge_calls(namespace, used / UNITS)
+        unfinished = last.unfinished and not used_up
         if unfinished:
-            self._charge(content.find(), (call.used + call.budget.used) / UNITS)
+            self._charge(content.find(), (used + last.used) / UNITS)
         # What an earlier turn of the call waits for may be answered by now.
-        if unfinished or (waits and answered is not self._answered):
+        if unfinished or (call.waits and answered is not self._answered):
             asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
-        return found, waits or unfinished
+        return found, call.waits or unfinished
 
     def _identify(self, content: _Content) -> Turns[None]:
         """Find the content of the call's claims, in turns: it costs as much as reading the claims."""
-        config = self._view.config
-        budgets = (TurnBudget(self._replies, allowance=config.turn_work, ceiling=config.question_work) for _ in count())
-        yield from in_turns(budgets, content.find)
-
-    def _budget(self, state: CallState, last: bool) -> TurnBudget:
-        config = self._view.config
-        return TurnBudget(
-            self._replies, allowance=config.turn_work, ceiling=config.question_work, last=last, call=state
-        )
+        yield from in_turns(turn_budgets(self._replies, self._view.config, CallState(), sys.maxsize), content.find)
 
     def _refusal(self, content: _Content) -> str:
         """Why nothing is deferred for the call; empty when work is."""
@@ -254,17 +231,17 @@ class DeferredWork:
         """Requeue the pods whose work is refused, when the pause is over."""
         asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
 
-    def _defer(self, call: _Call) -> None:
+    def _defer(self, namespace: str, needing: _Content, call: CallState) -> None:
         """Queue what the call needs and no earlier call has queued."""
-        for key, request in call.state.requests.items():
+        for key, request in call.requests.items():
             if key in self._replies.open or self._replies.get(key) is not None:
                 continue
-            content = call.content.find()
-            if self._open.get(content, 0) >= MOST_REQUESTS or not self._make_room(call.namespace, content):
+            content = needing.find()
+            if self._open.get(content, 0) >= MOST_REQUESTS or not self._make_room(namespace, content):
                 break
             self._replies.open.add(key)
             self._open[content] = self._open.get(content, 0) + 1
-            self._queue.put(call.namespace, content, WorkItem(key, request, call.namespace, content))
+            self._queue.put(namespace, content, WorkItem(key, request, namespace, content))
         self._work()
 
     def _make_room(self, namespace: str, content: Hashable) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import count
 from typing import Final, TypeVar, overload
 
 from dra_extender.allocation.budget import CallState, CountingBudget, Deferred, TurnBudget, TurnSpent, WorkBudget
@@ -71,16 +70,23 @@ def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Turns[T]:
     raise ValueError("out of budgets")
 
 
+def turn_budgets(replies: WorkerReplies, config: SchedulingConfig, call: CallState, most: int) -> Iterator[TurnBudget]:
+    """The budgets of one call, turn by turn. The last one reaches `most` units of work."""
+    used = 0
+    while True:
+        left, turn = most - used, config.turn_work
+        budget = TurnBudget(replies, allowance=turn, ceiling=config.question_work, last=left <= turn, call=call)
+        yield budget
+        used += budget.used
+
+
 def query_budgets(replies: WorkerReplies, config: SchedulingConfig, *, limited: bool = True) -> Iterator[WorkBudget]:
     """The budgets of one question, turn by turn. A question reads the replies of workers, and never defers work to
     them: from `call_work` on, what a turn does not decide is Deferred. Not `limited`: one turn suffices for everything.
     """
     while not limited:
         yield CountingBudget()
-    turn_work, ceiling, call = config.turn_work, config.question_work, CallState()
-    for turn in count(1):
-        last = turn * turn_work >= config.call_work
-        yield TurnBudget(replies, allowance=turn_work, ceiling=ceiling, last=last, call=call)
+    yield from turn_budgets(replies, config, CallState(), config.call_work)
 
 
 class QueryBudget:
