@@ -69,9 +69,7 @@ BIND_RESULTS: Final = LabelledCounter[BindResult](
     },
 )
 
-ConflictReason = Literal["claim_changed", "device_taken", "pod_bound"]
-
-CONFLICTS: Final = LabelledCounter[ConflictReason](
+CONFLICTS: Final = LabelledCounter[Literal["claim_changed", "device_taken", "pod_bound"]](
     "conflicts_total",
     "binds in which another writer was first",
     "reason",
@@ -82,9 +80,7 @@ CONFLICTS: Final = LabelledCounter[ConflictReason](
     },
 )
 
-Write = Literal["claim", "claim_creation", "binding"]
-
-UNANSWERED_WRITES: Final = LabelledCounter[Write](
+UNANSWERED_WRITES: Final = LabelledCounter[Literal["claim", "claim_creation", "binding"]](
     "unanswered_writes_total",
     "writes to the API server that were not answered",
     "write",
@@ -119,9 +115,7 @@ UNDOS_PUT_OFF: Final = LabelledCounter[UnresolvedReason](
     },
 )
 
-RequeueResult = Literal["triggered", "failed"]
-
-REQUEUES: Final = LabelledCounter[RequeueResult](
+REQUEUES: Final = LabelledCounter[Literal["triggered", "failed"]](
     "requeues_total", "attempts to make kube-scheduler retry refused pods", "result", {"triggered": "", "failed": ""}
 )
 
@@ -208,9 +202,7 @@ EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
     },
 )
 
-ClaimReader = Literal["filter", "sweep"]
-
-CLAIM_READ_ERRORS: Final = LabelledCounter[ClaimReader](
+CLAIM_READ_ERRORS: Final = LabelledCounter[Literal["filter", "sweep"]](
     "claim_read_errors_total",
     "claims that neither a watch nor a read has returned",
     "reader",
@@ -220,9 +212,7 @@ CLAIM_READ_ERRORS: Final = LabelledCounter[ClaimReader](
     },
 )
 
-WorkerAnswer = Literal["compile", "evaluate", "search", "time", "memory", "crash", "start"]
-
-WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
+WORKER_ANSWERS: Final = LabelledCounter[Literal["compile", "evaluate", "search", "time", "memory", "crash", "start"]](
     "worker_answers_total",
     "work that was too large for the event loop and was deferred to a worker process",
     "result",

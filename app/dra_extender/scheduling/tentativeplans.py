@@ -49,31 +49,28 @@ class TentativePlans:
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._plans: dict[str, TentativePlan] = {}
-        """The oldest first."""
-        self._until: dict[str, float] = {}
+        self._plans: dict[str, tuple[TentativePlan, float]] = {}
+        """The oldest first, each with its end."""
 
     def put(self, plan: TentativePlan) -> None:
         uid = plan.pod_uid
         self.drop(uid)
         if len(self._plans) >= self.MOST:
             self.drop(next(iter(self._plans)))
-        self._plans[uid] = plan
-        self._until[uid] = self._clock.monotonic() + self._seconds
+        self._plans[uid] = plan, self._clock.monotonic() + self._seconds
 
     def drop(self, pod_uid: str) -> None:
         """The pod is being bound, was filtered again, or is gone."""
-        if self._plans.pop(pod_uid, None) is not None:
-            del self._until[pod_uid]
+        self._plans.pop(pod_uid, None)
 
     def get(self, pod_uid: str) -> TentativePlan | None:
         self._expire()
-        return self._plans.get(pod_uid)
+        return self._plans.get(pod_uid, (None,))[0]
 
     def all(self) -> Sequence[TentativePlan]:
         """Those that have not ended, the oldest first."""
         self._expire()
-        return list(self._plans.values())
+        return [plan for plan, _ in self._plans.values()]
 
     def touching(self, touched: Iterable[Touched]) -> Sequence[TentativePlan]:
         """Those of them that touch any of these, the oldest first."""
@@ -89,7 +86,7 @@ class TentativePlans:
 
     def _expire(self) -> None:
         now = self._clock.monotonic()
-        while self._plans and self._until[oldest := next(iter(self._plans))] <= now:
+        while self._plans and self._plans[oldest := next(iter(self._plans))][1] <= now:
             self.drop(oldest)
 
     def __len__(self) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 from cachetools import LRUCache, TTLCache
@@ -146,11 +147,9 @@ class EarlyNominationQueue:
         self._has_preempted = has_preempted
         self._waiting = WaitingPods()
         self._rate = BindingRate(clock)
-        self._fits_nowhere: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
-        """By UID: version of the pod, revision of the state, and when (monotonic seconds)."""
+        self._useless: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
+        """By UID: the version of the pod that is not nominated, revision of the state, and when (monotonic seconds)."""
         self._pauses: Pauses[str] = Pauses(clock, view.config)
-        self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
-        """By UID: a resourceVersion that the API server has replaced."""
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
         self._callers: set[str] = set()
 
@@ -182,11 +181,11 @@ class EarlyNominationQueue:
     def fits_nowhere(self, pod: Pod, revision: int) -> None:
         """The pod was found to fit on no node that is worth a nomination, on a state of this revision."""
         meta = pod.metadata
-        self._fits_nowhere[meta.uid] = meta.resource_version, revision, self._view.clock.monotonic()
+        self._useless[meta.uid] = meta.resource_version, revision, self._view.clock.monotonic()
 
     def outdated(self, pod: Pod) -> None:
         """The API server has another version of the pod, which the watch will bring."""
-        self._stale[pod.metadata.uid] = pod.metadata.resource_version
+        self._useless[pod.metadata.uid] = pod.metadata.resource_version, 0, inf
 
     def failed(self, uid: str) -> None:
         """The pod was nominated in vain, or not tried in time."""
@@ -199,7 +198,7 @@ class EarlyNominationQueue:
             pod = self._view.pods.get(uid)
             if pod is None or uid in self._tried or uid in self._view.binding:
                 continue
-            if self._pauses.over(uid) and self._is_ours(pod) and not self._is_known_to_fit_nowhere(pod):
+            if self._pauses.over(uid) and self._is_ours(pod) and not self._is_useless(pod):
                 found.append(pod)
         return found[: self._rate.ahead()]
 
@@ -208,7 +207,7 @@ class EarlyNominationQueue:
         view, uid = self._view, pod.metadata.uid
         if uid not in self._waiting or uid in self._tried or uid in view.binding:
             return False
-        if self._stale.get(uid) == pod.metadata.resource_version or not self._pauses.over(uid):
+        if self._is_useless(pod) or not self._pauses.over(uid):
             return False
         if self._has_preempted(uid) or not self._may_be_eligible(pod):
             return False
@@ -221,8 +220,9 @@ class EarlyNominationQueue:
     def _may_be_eligible(self, pod: Pod) -> bool:
         return self._view.uses_devices(pod) and is_eligible(pod)
 
-    def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
-        version, revision, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
+    def _is_useless(self, pod: Pod) -> bool:
+        """True when the API server has another version of the pod, or it fitted nowhere a short while ago."""
+        version, revision, at = self._useless.get(pod.metadata.uid, ("", 0, 0.0))
         if version != pod.metadata.resource_version:
             return False
         seconds = SAME_SECONDS if revision == self._requeue.revision else IMPROVED_SECONDS

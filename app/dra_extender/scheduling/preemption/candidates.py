@@ -81,14 +81,10 @@ def plan_without(
     return tuple(zip(found.pending, found.allocations, strict=True)) if isinstance(found, NodeAllocation) else None
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A node where evictions help. They violate at least `violations` budgets and take at least one pod of at least
-    this `priority`.
-    """
-
-    node: str
-    violations: int
-    priority: int
+Candidate = tuple[int, int, str]
+"""A node where evictions help, as the lower bound of its `PreemptionCost`: at least so many violated budgets, a victim
+of at least this priority, the node.
+"""
 
 
 class Scanned(msgspec.Struct, frozen=True):
@@ -147,11 +143,11 @@ class _Scan:
         protected = self._protected()
         harmless = [claim for claim in evictable if not any(pod.metadata.uid in protected for pod in claim.pods)]
         without = self._fits(names, harmless)
-        candidates = [Candidate(name, 0, priority) for name, priority in self._lowest(without, harmless)]
+        candidates: list[Candidate] = [(0, priority, name) for name, priority in self._lowest(without, harmless)]
         if len(harmless) < len(evictable):
             helped = set(without)
             rest = self._fits([name for name in names if name not in helped], evictable)
-            candidates += [Candidate(name, 1, priority) for name, priority in self._lowest(rest, evictable)]
+            candidates += [(1, priority, name) for name, priority in self._lowest(rest, evictable)]
         return Scanned(candidates=tuple(candidates), unknown=unknown, doubtful=self._doubtful)
 
     def _protected(self) -> frozenset[str]:
@@ -195,11 +191,15 @@ def resolvable(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, 
     if not terms.may_preempt or lowest is None or lowest >= terms.preemptor.spec.priority:
         return frozenset()
     examined = _within_limits(view, names)
+    terms = terms.with_claims(prefiltered.order)
     try:
-        helped = _fit_when_freed(view, prefiltered, terms.with_claims(prefiltered.order), examined)
+        found = preemptible_claims(view, terms, pools_seen(view, examined))
+        gone = [*found.terminating, *(each.claim for each in found.evictable)]
+        statuses = statuses_without(view, prefiltered, terms, examined, gone) if gone else None
     except (TurnSpent, Deferred):
         return frozenset(names)
-    return frozenset(names[len(examined) :]) | helped
+    helped = () if statuses is None else examined if statuses.waiting else statuses.fits
+    return frozenset((*helped, *names[len(examined) :]))
 
 
 def _within_limits(view: View, names: Sequence[str]) -> Sequence[str]:
@@ -209,14 +209,3 @@ def _within_limits(view: View, names: Sequence[str]) -> Sequence[str]:
         if devices > MOST_DEVICES:
             return names[:count]
     return names[:MOST_NODES]
-
-
-def _fit_when_freed(
-    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]
-) -> frozenset[str]:
-    found = preemptible_claims(view, terms, pools_seen(view, names))
-    claims = [*found.terminating, *(each.claim for each in found.evictable)]
-    if not claims:
-        return frozenset()
-    statuses = statuses_without(view, prefiltered, terms, names, claims)
-    return frozenset(names if statuses.waiting else statuses.fits)

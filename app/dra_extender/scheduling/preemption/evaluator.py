@@ -160,14 +160,14 @@ class PreemptionEvaluator:
         """Work out the victims on the candidates that can still be the best."""
         if self._ranked is None:
             most = max(CANDIDATES, len(self._nodes) // 10)
-            self._ranked = sorted(self._candidates, key=_least_cost, reverse=True)[-most:]
+            self._ranked = sorted(self._candidates, reverse=True)[-most:]
         while self._ranked:
-            candidate = self._ranked[-1]
-            if self._best is not None and _least_cost(candidate)[:2] > self._best[:2]:
+            *least, node = self._ranked[-1]
+            if self._best is not None and tuple(least) > self._best[:2]:
                 break
-            _, victims = self._victims(view, prefiltered, terms, candidate.node)
+            _, victims = self._victims(view, prefiltered, terms, node)
             if victims:
-                found = cost(candidate.node, victims)
+                found = cost(node, victims)
                 self._best = found if self._best is None else min(found, self._best)
             self._ranked.pop()
 
@@ -208,8 +208,3 @@ def _ineligible(view: View, terms: PreemptionTerms, gang: Sequence[Pod]) -> NoPr
         if leaves and pod.spec.priority < preemptor.spec.priority and not is_stuck(view, terms, pod):
             return NoPreemption("nominated", GANG_WAITS if gang else WAITING, preemptor.status.nominated_node_name)
     return None
-
-
-def _least_cost(candidate: Candidate) -> tuple[int, int, str]:
-    """A lower bound of the cost of preemption on the node."""
-    return candidate.violations, candidate.priority, candidate.node
