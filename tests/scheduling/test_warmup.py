@@ -60,7 +60,7 @@ async def started(world: World, turn_work: int = 10_000) -> Service:
 async def test_the_first_filter_does_no_more_than_the_second(world: World, work: Work) -> None:
     world.add(make_claim("waits"), make_pod("waits", "waits"))
     service = await started(world)
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take() == (len(NODES), len(NODES)), "each node once, by the one content of pods and class"
     for _ in range(2):
@@ -82,7 +82,7 @@ async def test_what_running_pods_ask_for_is_asked_as_if_they_had_nothing(world: 
     service.start()
     assert await service.bind(world.api.pod("runs"), "n1") == ""
     await world.settle()
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     work.take()
     world.add(selecting("next", serial), make_pod("next", "next"))
@@ -93,15 +93,15 @@ async def test_what_running_pods_ask_for_is_asked_as_if_they_had_nothing(world: 
 
 async def test_asked_again_it_costs_what_has_changed(world: World, work: Work) -> None:
     service = await started(world)
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     work.take()
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take() == (0, 0)
     world.add(make_slice("n7", [{"name": "d", "attributes": {"serial": {"string": "new"}}}], generation=2))
     await world.settle()
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take() == (1, 1)
 
@@ -110,7 +110,7 @@ async def test_a_step_is_no_longer_than_a_turn_and_nothing_is_asked_of_workers(w
     workers = VirtualWorkers()
     world.add(selecting("hard", LOOPS), make_pod("hard", "hard"))
     service = await started(world, turn_work=200)
-    assert sum(1 for _ in service.extender.warm_up()) > 3
+    assert sum(1 for _ in warmup.warm_up(service.extender.view)) > 3
     assert workers.asked == []
 
 
@@ -121,7 +121,7 @@ async def test_so_many_contents_are_asked_about_and_no_more(
     for count in range(1, 6):
         world.add(make_claim(f"c{count}", count=count), make_pod(f"c{count}", f"c{count}"))
     service = await started(world)
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take() == (len(NODES), 3 * len(NODES))
 
@@ -133,7 +133,7 @@ async def test_it_ends_after_a_number_of_turns_and_the_first_pod_does_the_rest(
     for count in range(1, 6):
         world.add(make_claim(f"c{count}", count=count), make_pod(f"c{count}", f"c{count}"))
     service = await started(world, turn_work=200)
-    for _ in service.extender.warm_up():
+    for _ in warmup.warm_up(service.extender.view):
         pass
     assert work.take()[1] < 5 * len(NODES)
     assert len((await service.filter(world.api.pod("c1"), *NODES)).NodeNames) == len(NODES)

@@ -122,7 +122,7 @@ class Replica:
         self._decisions = Decisions(self._cluster, share_ids=lambda: "no shares here")
         runtime = Runtime(config=self._config, clock=self._clock, observer=self._observer)
         self.extender = Extender(self._cluster, self._decisions, self.ports, runtime=runtime)
-        self._act = self.extender._binder._context
+        self._act = self.extender.binder._context
         self.extender._sweeper.start()
         for obj in objects:
             self._bring(obj)
@@ -132,7 +132,7 @@ class Replica:
         """What is under way ends without another request; the calls of bind are answered."""
         self.ports.waiting.clear()
         self.answers |= dict.fromkeys(self._binds, "the server was set back")
-        running = [task for _, task in self.extender._binder._running.values()]
+        running = [task for _, task in self.extender.binder._running.values()]
         for task in (*running, *self._binds.values(), *filter(None, [self._chores])):
             task.cancel()
         self.loop.run_ready()
@@ -245,7 +245,7 @@ class Replica:
         busy = (
             self._binds,
             self._chores,
-            extender.binds_in_progress,
+            len(extender.binder),
             extender.pending_rollbacks,
             view.binding,
             view.clearing,
@@ -290,7 +290,7 @@ class Replica:
             "pods": view.pods,
             "locks": act.locks,
             "decisions": self._decisions,
-            "binder": self.extender._binder,
+            "binder": self.extender.binder,
             "sweeper": self.extender._sweeper,
             "idle": act.event_handler.idle,
             "unseen": act.event_handler.unseen,
@@ -332,8 +332,8 @@ class Replica:
             event_handler.unseen._since,
             dict(self.extender.view.binding),
             set(self.extender.view.clearing),
-            extender._binder._running,
-            dict(extender._binder._bound.items()),
+            extender.binder._running,
+            dict(extender.binder._bound.items()),
             dict(extender._sweeper._offered.items()),
             vars(extender.pending_rollbacks),
             extender._clearer._pauses,

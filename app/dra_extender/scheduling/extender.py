@@ -57,7 +57,6 @@ from dra_extender.scheduling.verbs.prioritize import prioritize
 from dra_extender.scheduling.verbs.wholenodes import on_whole_nodes
 from dra_extender.scheduling.view import View
 from dra_extender.scheduling.waiting import Signals
-from dra_extender.scheduling.warmup import warm_up
 from dra_extender.unexpected import unexpected
 
 CONTROLLER_SECONDS = 1.0
@@ -117,7 +116,10 @@ class Extender:
             resources=resources,
             placement=placement,
         )
-        self._handle = handle = Handle(self.view, ports, self._event_handler, self.deferred, requeue, observer)
+        self._leading: Callable[[], bool] = lambda: True
+        self._handle = handle = Handle(
+            self.view, ports, self._event_handler, self.deferred, requeue, observer, lambda: self._leading()
+        )
         self._clearer = Clearer(handle, clearing)
         self._unblocker = Unblocker(self.view, self._clearer)
         self._sweeper = Sweeper(handle, self._clearer, idle, unseen)
@@ -132,23 +134,17 @@ class Extender:
             self._unblocker,
             self._sweeper,
             self.gangs,
-            self.preemption if config.preemption != "off" else None,
+            self.preemption,
         )
         self.pending_rollbacks = PendingRollbacks(handle)
-        self._binder = Binder(self._bind_context(), self.pending_rollbacks, binding)
-
-    def _bind_context(self) -> BindContext:
-        return BindContext(
-            **msgspec.structs.asdict(self._handle),
+        context = BindContext(
+            **msgspec.structs.asdict(handle),
             tentative_plans=self.tentative_plans,
             gangs=self.gangs,
             clearer=self._clearer,
             usage=self._with_binds,
         )
-
-    @property
-    def binds_in_progress(self) -> int:
-        return len(self._binder)
+        self.binder = Binder(context, self.pending_rollbacks, binding)
 
     @property
     def problems(self) -> Sequence[ObjectProblem]:
@@ -168,7 +164,7 @@ class Extender:
 
     def check_leadership(self, leading: Callable[[], bool]) -> None:
         """Before every write of a bind, check with `leading` that this replica still leads, by its own clock."""
-        self._handle.leading.check = leading
+        self._leading = leading
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The nodes that fit, and a reason for each other node."""
@@ -203,7 +199,7 @@ class Extender:
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
-        return await self._binder.bind(args)
+        return await self.binder.bind(args)
 
     def apply(self, event: ClusterEvent) -> Effects:
         effects = self._event_handler.apply(event)
@@ -245,10 +241,6 @@ class Extender:
                     self._event_handler.learn_workload(pod, claims)
                 yield
 
-    def warm_up(self) -> Iterator[None]:
-        """Fill the caches that the first pods use, in steps."""
-        return warm_up(self.view)
-
     async def run(self) -> None:
         """Run the controllers until cancelled. Call it after the first list of every kind."""
         self.requeue.requeue_all()
@@ -273,12 +265,8 @@ class Extender:
             except Exception as problem:
                 unexpected("chores", problem)
 
-    async def wait_for_binds(self, seconds: float) -> None:
-        """Wait up to `seconds` for binds in progress. They go on."""
-        await self._binder.wait(seconds)
-
     async def drain(self, seconds: float) -> int:
         """Wait up to `seconds` for binds in progress, then cancel them. Returns how many were cancelled."""
-        left = await self._binder.drain(seconds)
+        left = await self.binder.drain(seconds)
         await self.deferred.drain()
         return left

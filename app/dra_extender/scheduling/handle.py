@@ -135,18 +135,6 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     observer: Observer = msgspec.field(default_factory=Silent)
 
 
-class LeaderCheck:
-    """Whether this replica leads, by its own clock. Call it before each write: a process can sleep for longer than its
-    lease lasts without noticing. True until `check` says otherwise.
-    """
-
-    def __init__(self) -> None:
-        self.check: Callable[[], bool] | None = None
-
-    def __call__(self) -> bool:
-        return self.check is None or self.check()
-
-
 class Handle(msgspec.Struct, frozen=True):
     """One per service. Parts that act have it; questions have the view only."""
 
@@ -156,4 +144,7 @@ class Handle(msgspec.Struct, frozen=True):
     deferred: DeferredWork
     requeue: RequeueTrigger
     observer: Observer
-    leading: LeaderCheck = msgspec.field(default_factory=LeaderCheck)
+    leading: Callable[[], bool]
+    """Whether this replica leads, by its own clock. Call it before each write: a process can sleep for longer than its
+    lease lasts without noticing.
+    """

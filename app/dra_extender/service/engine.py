@@ -36,6 +36,7 @@ from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.ports import Observer
 from dra_extender.scheduling.turns import Turns, run
+from dra_extender.scheduling.warmup import warm_up
 from dra_extender.service.audit import AllocationAudit
 from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
@@ -190,7 +191,7 @@ class Engine:
         yield from self.watch_health.readings()
         extender = self.extender
         values: dict[str, float] = {
-            "binds_in_flight": extender.binds_in_progress,
+            "binds_in_flight": len(extender.binder),
             "unreadable_claims_incomplete": self.cluster.undecodable.incomplete,
             "binds_unfinished": len(extender.pending_rollbacks),
             "preemption_nominations": len(extender.nominations),
@@ -246,7 +247,7 @@ class Engine:
             if number % _PORTION == 0:
                 yield
         yield from self.extender.learn_running_pods()  # a pod may take a portion of work
-        yield from self.extender.warm_up()
+        yield from warm_up(self.extender.view)
 
     async def _once_known(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the job after the first list of every kind: earlier results would be wrong."""

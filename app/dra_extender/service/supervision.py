@@ -83,7 +83,7 @@ class Supervision:
         if replica.election is None:
             return
         if replica.engine is not None and replica.leading:
-            await replica.engine.extender.wait_for_binds(seconds)
+            await replica.engine.extender.binder.wait(seconds)
         await replica.election.release()
 
     async def _decide(self, served: Served) -> None:

@@ -24,7 +24,7 @@ async def test_refused_pods_are_requeued_when_the_hold_of_a_placeholder_is_lost(
     ledger.observe(replace(make_claim("other"), status=taken), watched=True)
     before = requeue.revision
     with pytest.raises(HeldError):
-        service.extender._binder._context.exchange(hold, make_claim("created", count=2))
+        service.extender.binder._context.exchange(hold, make_claim("created", count=2))
     assert requeue.revision > before
     assert ledger.holds() == ()
 

@@ -58,7 +58,7 @@ def kept(service: Service) -> tuple[object, ...]:
         len(extender.tentative_plans),
         len(extender.nominations),
         extender.view.ledger.holds(),
-        extender.binds_in_progress,
+        len(extender.binder),
         len(extender.deferred),
         dict(service.counts),
         list(service.client.calls),

@@ -58,9 +58,7 @@ class PreemptionController:
         self._preemptors = Preemptors(handle.view.clock, handle.view.config)
         self._questions = Questions(handle, nominations, self._evictions, budgets, gangs)
         self.terms = self._questions.terms
-        self._lifecycle = NominationLifecycle(
-            handle, nominations, self._preemptors, self._evictions, clearer, self._questions
-        )
+        self._lifecycle = NominationLifecycle(self._questions, self._preemptors, clearer)
         self._restored = False
 
     @property
@@ -72,6 +70,8 @@ class PreemptionController:
         """Filter has refused the pod on all of these nodes, where it lacks nothing but devices. One pod of a gang
         preempts for all.
         """
+        if self._view.config.preemption == "off":
+            return
         listed = tuple(names)
         only_nominated = bool(pod.status.nominated_node_name) and listed == (pod.status.nominated_node_name,)
         lowest = self._view.pods.lowest_priority

@@ -222,23 +222,15 @@ class Questions(msgspec.Struct, frozen=True):
 
 
 class NominationLifecycle:
-    def __init__(
-        self,
-        handle: Handle,
-        nominations: Nominations,
-        preemptors: Preemptors,
-        evictions: Evictions,
-        clearer: Clearer,
-        questions: Questions,
-    ) -> None:
-        self.records = NominationRecords(handle.view, handle.ports)
-        self._handle = handle
-        self._view = handle.view
-        self._nominations = nominations
-        self._preemptors = preemptors
-        self._evictions = evictions
-        self._clearer = clearer
+    def __init__(self, questions: Questions, preemptors: Preemptors, clearer: Clearer) -> None:
         self._questions = questions
+        self._handle = handle = questions.handle
+        self._view = handle.view
+        self._nominations = questions.nominations
+        self._evictions = questions.evictions
+        self._preemptors = preemptors
+        self._clearer = clearer
+        self.records = NominationRecords(handle.view, handle.ports)
 
     async def work(self) -> None:
         """Advance each nomination once, and remove what ended nominations left on pods."""

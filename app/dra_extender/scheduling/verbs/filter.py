@@ -82,9 +82,8 @@ class FilterVerb:
         unblocker: Unblocker,
         sweeper: Sweeper,
         gangs: Gangs,
-        preemption: PreemptionController | None,
+        preemption: PreemptionController,
     ) -> None:
-        """`preemption`: None when it is off."""
         self._handle = handle
         self._view = view = handle.view
         self._observer = handle.observer
@@ -231,17 +230,12 @@ class FilterVerb:
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
         """The nodes where preemption may help; none for a pod that fits: preempt is not called then."""
-        preemption = self._preemption
-        if (
-            preemption is None
-            or view.config.preemption != "on"
-            or statuses.fits
-            or not isinstance(prefiltered, PreFilterState)
-        ):
+        is_on = view.config.preemption == "on" and not statuses.fits
+        if not is_on or not isinstance(prefiltered, PreFilterState):
             return frozenset()
         if prefiltered.pod.metadata.uid in self._nominations:
             return frozenset()
-        return resolvable(view, prefiltered, preemption.terms(prefiltered.pod), list(statuses.refused))
+        return resolvable(view, prefiltered, self._preemption.terms(prefiltered.pod), list(statuses.refused))
 
     def _result(
         self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
@@ -276,8 +270,7 @@ class FilterVerb:
             self._sweeper.offered(claim.metadata.uid)
         self._handle.requeue.forget(uid)
         self._unblocker.withdraw(uid)
-        if self._preemption is not None:
-            self._preemption.withdraw(uid)
+        self._preemption.withdraw(uid)
         if likely is not None:
             self._tentative_plans.put(likely)
 
@@ -293,7 +286,7 @@ class FilterVerb:
         planned = found.gang is not None and self._gangs.plans.get(found.gang[0]) is not None
         self._unblocker.offer(pod, names, () if planned else statuses.blocking)
         judged = isinstance(found.prefiltered, PreFilterState) and not statuses.error
-        if self._preemption is not None and judged and not planned:
+        if judged and not planned:
             self._preemption.refused(pod, names)
 
 
