@@ -120,19 +120,15 @@ class BindingRate:
     def bound(self) -> None:
         self._bound.append(self._clock.monotonic())
 
-    def per_second(self) -> float:
-        """Pods bound per second during the last `MEASURED_SECONDS`."""
-        since = self._clock.monotonic() - MEASURED_SECONDS
-        while self._bound and self._bound[0] < since:
+    def ahead(self) -> int:
+        """How many waiting pods to nominate at most, by the pods bound during the last `MEASURED_SECONDS`."""
+        now = self._clock.monotonic()
+        while self._bound and self._bound[0] < now - MEASURED_SECONDS:
             self._bound.popleft()
         if not self._bound:
-            return 0.0
-        return len(self._bound) / max(self._clock.monotonic() - self._bound[0], 0.25)
-
-    def ahead(self) -> int:
-        """How many waiting pods to nominate at most."""
-        rate = self.per_second()
-        return max(LEAST, min(MOST, round(rate * SECONDS_AHEAD))) if rate else UNKNOWN_RATE
+            return UNKNOWN_RATE
+        per_second = len(self._bound) / max(now - self._bound[0], 0.25)
+        return max(LEAST, min(MOST, round(per_second * SECONDS_AHEAD)))
 
 
 class EarlyNominationQueue:

@@ -16,7 +16,6 @@ plugins/defaultpreemption.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from operator import is_
 from typing import Final
 
 from dra_extender.allocation.budget import SEARCHING, Deferred, TurnSpent
@@ -25,7 +24,14 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
-from dra_extender.scheduling.preemption.candidates import Candidate, plan_without, scan, statuses_without, suited
+from dra_extender.scheduling.preemption.candidates import (
+    Candidate,
+    Scanned,
+    plan_without,
+    scan,
+    statuses_without,
+    suited,
+)
 from dra_extender.scheduling.preemption.gangs import GangVictims, joint
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaims, charge, is_stuck, preemptible_claims
 from dra_extender.scheduling.preemption.terms import (
@@ -52,23 +58,6 @@ WAITING: Final = "not eligible due to a terminating pod on the nominated node."
 GANG_WAITS: Final = "the gang waits for pods that it has preempted to terminate"
 
 
-class NodeAnswers:
-    """The decisions of earlier turns about one node; dropped when the state of the node changes."""
-
-    def __init__(self) -> None:
-        self._state: tuple[object, ...] = ()
-        self._answers = Trials()
-
-    def on(self, view: View, terms: PreemptionTerms, node: str) -> Trials:
-        """The answers for the node in its present state; the caller adds to them."""
-        inventory = view.cluster.inventory
-        kept = (allocation for _, allocation in view.kept(terms.preemptor))
-        state = inventory.view(node), *map(view.ledger.holdings, inventory.pools_seen(node)), *kept
-        if len(state) != len(self._state) or not all(map(is_, state, self._state)):
-            self._state, self._answers = state, Trials()
-        return self._answers
-
-
 class PreemptionEvaluator:
     """One question. Call `evaluate` until it does not raise TurnSpent, each time with the view of another turn. While
     it is `unfinished`, it can go on in another call, with the `terms` of that moment.
@@ -83,13 +72,10 @@ class PreemptionEvaluator:
         """The nodes for the pod of a gang."""
         self._position = 0
         self._chunk = CHUNK
-        self._waits = ""
-        self._unknown = False
-        self._doubtful = False
-        self._candidates: list[Candidate] = []
+        self._scanned: list[Scanned] = []
         self._ranked: list[Candidate] | None = None
         self._best: PreemptionCost | None = None
-        self._answers = NodeAnswers()
+        self._trials = Trials()
         self._gang_victims = GangVictims()
 
     def evaluate(self, view: View) -> Preemption | NoPreemption:
@@ -121,11 +107,13 @@ class PreemptionEvaluator:
         fits = self._scan(view, prefiltered, terms)
         if fits:
             return NoPreemption("fits", FITS, fits)
-        if self._waits:
-            return NoPreemption("waits", WAITS, self._waits)
-        if self._unknown or (self._doubtful and not self._candidates):
+        waits = next((each.waits for each in self._scanned if each.waits), "")
+        if waits:
+            return NoPreemption("waits", WAITS, waits)
+        candidates = [candidate for each in self._scanned for candidate in each.candidates]
+        if any(each.unknown or (each.doubtful and not candidates) for each in self._scanned):
             return UNKNOWN
-        self._rank(view, prefiltered, terms)
+        self._rank(view, prefiltered, terms, candidates)
         if self._best is None:
             return HOPELESS
         node = self._best[-1]
@@ -136,7 +124,7 @@ class PreemptionEvaluator:
         return Preemption(terms.preemptor, node, victims, plans) if victims and plans else UNKNOWN
 
     def _scan(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> str:
-        """Collect the candidates. Returns a node where the pod fits already, or an empty string."""
+        """Scan the nodes. Returns a node where the pod fits already, or an empty string."""
         while self._position < len(self._nodes):
             names = self._nodes[self._position : self._position + self._chunk]
             try:
@@ -148,19 +136,18 @@ class PreemptionEvaluator:
                 raise
             if found.fits:
                 return found.fits
-            self._waits = self._waits or found.waits
-            self._unknown = self._unknown or found.unknown
-            self._doubtful = self._doubtful or found.doubtful
-            self._candidates += found.candidates
+            self._scanned.append(found)
             self._position += len(names)
             view.decisions.budget.settle()
         return ""
 
-    def _rank(self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms) -> None:
+    def _rank(
+        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, candidates: Sequence[Candidate]
+    ) -> None:
         """Work out the victims on the candidates that can still be the best."""
         if self._ranked is None:
             most = max(CANDIDATES, len(self._nodes) // 10)
-            self._ranked = sorted(self._candidates, reverse=True)[-most:]
+            self._ranked = sorted(candidates, reverse=True)[-most:]
         while self._ranked:
             *least, node = self._ranked[-1]
             if self._best is not None and tuple(least) > self._best[:2]:
@@ -186,7 +173,7 @@ class PreemptionEvaluator:
             return bool(statuses.fits)
 
         found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(node))
-        return found, fewest(found, terms, fits, self._answers.on(view, terms, node))
+        return found, fewest(found, terms, fits, self._trials.on(view, terms, node))
 
 
 def _ineligible(view: View, terms: PreemptionTerms, gang: Sequence[Pod]) -> NoPreemption | None:

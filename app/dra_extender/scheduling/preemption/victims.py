@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from math import inf
+from operator import is_
 from typing import Final
 
 from dra_extender.api.core import Pod
@@ -25,19 +26,30 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
 from dra_extender.scheduling.preemption.preemptible import PreemptibleClaim, PreemptibleClaims, importance
 from dra_extender.scheduling.preemption.terms import PreemptionTerms, Victim
+from dra_extender.scheduling.view import View
 
 Fits = Callable[[Collection[ResourceClaim]], bool]
 """True when the preemptor fits without these claims. It must not change from True to False when claims are added."""
 
 
 class Trials:
-    """What was tried on a node in one state, so that the next turn goes on from there."""
+    """What was tried in one state, so that the next turn goes on from there."""
 
     def __init__(self) -> None:
         self.fits: dict[tuple[str, ...], bool] = {}
         """What `Fits` returned, by the UIDs of the claims."""
+        self._state: tuple[object, ...] = ()
         self._users: object = None
         self._victims: list[int] = []
+
+    def on(self, view: View, terms: PreemptionTerms, node: str) -> Trials:
+        """The trials on the node in its present state. Those in another state are forgotten."""
+        inventory = view.cluster.inventory
+        kept = (allocation for _, allocation in view.kept(terms.preemptor))
+        state = inventory.view(node), *map(view.ledger.holdings, inventory.pools_seen(node)), *kept
+        if len(state) != len(self._state) or not all(map(is_, state, self._state)):
+            self.fits, self._users, self._state = {}, None, state
+        return self
 
     def victims(self, users: object) -> list[int]:
         """The victims found so far among these users of claims. The caller adds to them."""

@@ -21,11 +21,10 @@ from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemption
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.gangs.gang import gang_with_devices
-from dra_extender.scheduling.preemption.evaluator import NodeAnswers
 from dra_extender.scheduling.preemption.gangs import joint
 from dra_extender.scheduling.preemption.preemptible import charge_budgets, importance, preemptible_claims
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
-from dra_extender.scheduling.preemption.victims import fewest
+from dra_extender.scheduling.preemption.victims import Trials, fewest
 from dra_extender.scheduling.view import View
 
 
@@ -38,7 +37,7 @@ class Preempt:
         self._proposed = args.NodeNameToMetaVictims or {}
         self._more: dict[str, MetaVictims | None] = {}
         """By node: what earlier turns found where the devices do not fit yet."""
-        self._answers = NodeAnswers()
+        self._trials = Trials()
 
     def answer(self, view: View) -> ExtenderPreemptionResult:
         """UIDs of victims by node, the nodes in the order given. Raises TurnSpent: ask again, in another turn."""
@@ -87,7 +86,7 @@ class Preempt:
         found = preemptible_claims(view, decisions.terms, view.cluster.inventory.pools_seen(name))
         for pod in already:
             charge_budgets(view, terms, pod)
-        more = fewest(found, terms, fits, self._answers.on(view, terms, name), already)
+        more = fewest(found, terms, fits, self._trials.on(view, terms, name), already)
         if more is None:
             return None
         pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
