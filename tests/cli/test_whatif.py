@@ -11,6 +11,7 @@ import pytest
 from dra_extender.cli.answers.capacity import added_node, answer_what_if
 from dra_extender.cli.output import FAILED, NO, YES, status_of
 from dra_extender.cli.questions import Source, WhatIfOptions
+from dra_extender.insight.whatif.whatif import NodesLike
 from tests.cli.conftest import options
 from tests.support.service.world import World
 
@@ -71,9 +72,10 @@ async def test_an_invalid_request_says_why(
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("like=n", ("n", 1)), ("like=n,count=3", ("n", 3)), ("count=2,like=n", ("n", 2))]
+    ("text", "found"),
+    [("like=n", NodesLike("n", 1)), ("like=n,count=3", NodesLike("n", 3)), ("count=2,like=n", NodesLike("n", 2))],
 )
-def test_nodes_that_are_added_are_read(text: str, found: tuple[str, int]) -> None:
+def test_nodes_that_are_added_are_read(text: str, found: NodesLike) -> None:
     assert added_node(text) == found
 
 

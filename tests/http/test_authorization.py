@@ -125,6 +125,7 @@ async def test_what_is_no_token_is_refused_without_a_question(
         ("good", "POST", "/metrics", 403),
         ("good", "GET", "/insight/devices", 403),
         ("good", "POST", "/insight/whatif", 403),
+        ("good", "POST", "/v1/simulate", 403),
         ("poor", "GET", "/metrics", 403),
         ("garbage", "GET", "/metrics", 401),
     ],

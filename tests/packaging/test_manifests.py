@@ -241,14 +241,15 @@ def covers(url: str, path: str) -> bool:
     return path.startswith(url[:-1]) if url.endswith("*") else path == url
 
 
-def test_the_role_for_readers_grants_every_page_and_that_of_prometheus_one() -> None:
+def test_the_role_for_readers_grants_every_page_and_those_of_prometheus_and_autoscalers_one() -> None:
     replica = Replica()
     app = create_app(Pages(replica, Metrics(), [insight_router(replica)]))
-    pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES
+    pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES - {"/v1/simulate"}
     urls = granted("dra-extender-insight-reader")
     assert [page for page in sorted(pages) if not any(covers(url, page) for url in urls)] == []
     assert [url for url in urls if not any(covers(url, page) for page in pages)] == []
     assert granted("dra-extender-metrics-reader") == ["/metrics"]
+    assert granted("dra-extender-simulator") == ["/v1/simulate"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,10 @@ async def test_tokens_travel_over_tls_where_there_is_a_certificate_and_probes_ne
         assert [await status(service, "/metrics", each, trust) for each in ("", shown)] == [401, 200]
 
 
-async def test_whoever_may_get_what_if_may_post_it(world: World, start_service: StartService) -> None:
+@pytest.mark.parametrize(("path", "found"), [("/insight/whatif", 200), ("/v1/simulate", 400)])
+async def test_whoever_may_get_a_question_with_a_body_may_post_it(
+    world: World, start_service: StartService, path: str, found: int
+) -> None:
     verbs: list[str] = []
 
     def noted(asked: Attributes) -> bool:
@@ -114,9 +117,8 @@ async def test_whoever_may_get_what_if_may_post_it(world: World, start_service: 
 
     world.api.access.policy = noted
     async with start_service(insight_authorization=True) as service, aiohttp.ClientSession() as session:
-        for account, want in (("reader", 200), ("other", 403)):
+        for account, want in (("reader", found), ("other", 403)):
             headers = {"Authorization": f"Bearer {await token(world, account)}"}
-            url = f"{service.insight_url}/insight/whatif"
-            async with session.post(url, json={}, headers=headers) as reply:
+            async with session.post(f"{service.insight_url}{path}", json={}, headers=headers) as reply:
                 assert reply.status == want
     assert verbs == ["get", "get"]

@@ -127,7 +127,16 @@ def _suppositions(dice: random.Random, asked: Any) -> Iterator[Thing]:
         made: Thing = asked(name, post("/insight/whatif", data), generated=generated)
         return made
 
+    def simulation(name: str, body: Any) -> Thing:
+        made: Thing = asked(name, post("/v1/simulate", msgspec.json.encode(body)))
+        return made
+
     nodes = [f"node-{i}" for i in range(1, 9)]
+    pods = [{"metadata": {"name": f"p-{i}"}} for i in range(10_000)]
+    yield simulation("a simulation after 10,000 pods", {"pod": pods[0], "placed": pods[1:]})
+    like = [{"like": "node-1", "count": 500}, {"like": "node-2", "count": 500}]
+    yield simulation("a simulation of 1,000 nodes", {"pod": pods[0], "placed": pods[1:900], "newNodes": like})
+    yield simulation("a gang of 512 on 1,000 nodes", {"gang": pods[:512], "newNodes": like})
     yield what_if(
         "what if 100 nodes came and all went", {"addNodes": [{"like": "node-1", "count": 100}], "drain": nodes}
     )

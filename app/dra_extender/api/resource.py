@@ -28,6 +28,7 @@ EXTENDED_RESOURCE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 # Limits of the API, from types.go.
 MAX_RESULTS = 32
+MAX_DEVICES = 128  # of a slice
 MAX_CONSUMERS = 256
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8

@@ -69,7 +69,7 @@ SEE_ALL: Final[tuple[dict[str, str], ...]] = (
     {"verb": "list", "group": GROUP, "resource": "resourceclaims"},
 )
 """Who may do this in all namespaces reads the names of all pods and claims."""
-READ_BY_POST: Final = frozenset(("/insight/whatif",))
+READ_BY_POST: Final = frozenset(("/insight/whatif", "/v1/simulate"))
 """Questions with a body. They change nothing, so the permission to `get` the path suffices."""
 _REPORT_SECONDS: Final = 60.0
 _REPORTS: Final = 100

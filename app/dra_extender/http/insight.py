@@ -1,4 +1,4 @@
-"""The routes below /insight: questions about pods, devices, problems and hypothetical changes.
+"""The routes below /insight, and /v1/simulate: questions about pods, devices, problems and hypothetical changes.
 
 Promises: a question is answered from the state that the verbs decide on, or gets an error with field, problem and
 remedy. It changes nothing. Long answers are computed in small steps, one at a time, so the verbs keep working, in
@@ -9,7 +9,6 @@ entries, in which namespaces take turns; when it is full, the namespace with the
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Final, Protocol, TypeVar
@@ -21,7 +20,6 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from dra_extender.api.core import Pod
-from dra_extender.api.decoding import UNDECODABLE
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.authorization import DENIALS, reader_of
 from dra_extender.http.responses import (
@@ -38,8 +36,9 @@ from dra_extender.insight.devicereport.report import DeviceDetails, DeviceReport
 from dra_extender.insight.headroom import DECISIONS, GangShape, Headroom, class_request, measuring
 from dra_extender.insight.manifests import Draft
 from dra_extender.insight.problems import ClusterProblem, ProblemList
-from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
-from dra_extender.insight.whatif.whatif import MOST_ADDED, Changes, WhatIf, simulating
+from dra_extender.insight.requests import nodes_named, pod_named
+from dra_extender.insight.whatif.simulation import Simulation, SimulationRequest, request_of, simulation
+from dra_extender.insight.whatif.whatif import Changes, WhatIf, changes_of, simulating
 from dra_extender.insight.why.diagnosis import explaining
 from dra_extender.insight.why.redaction import redacted
 from dra_extender.insight.why.report import Diagnosis
@@ -145,79 +144,16 @@ PodKey = Annotated[
 NodeNames = Annotated[list[str] | None, Query(description="only this node; may be repeated")]
 
 
-MOST_NAMES: Final = 1_000
-"""Nodes to drain, or pods to delete."""
-MOST_PODS: Final = 100
-"""Pods that are placed at once."""
-
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-Key = Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$", max_length=507, description="NAMESPACE/NAME")]
-
-
-class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """So many more nodes like this one, with nothing on them."""
-
-    like: Name
-    count: Annotated[float, msgspec.Meta(ge=1, le=MOST_ADDED, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
-    """A whole number: to JSON 2.0 is one, too."""
-
-
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The hypothetical changes. Without `pods`, all pods that wait for devices are placed."""
-
-    add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_ADDED)] = ()
-    without_pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
-    drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
-    pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_PODS)] = ()
-
-    @property
-    def changes(self) -> Changes:
-        return Changes(
-            added=tuple((item.like, int(item.count)) for item in self.add_nodes),
-            without=self.without_pods,
-            drained=self.drain,
-        )
-
-
-_REMEDIES: Final = {
-    "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_ADDED} nodes",
-    "withoutPods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMES}",
-    "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
-    "pods": f"give a list of NAMESPACE/NAME, at most {MOST_PODS}",
-}
-_ELSEWHERE: Final = f"give an object with any of {', '.join(_REMEDIES)}"
-_LONGEST: Final = 300
-"""Characters of a problem in an error."""
-
-_body = msgspec.json.Decoder(Body)
-
-
-def body_of(data: bytes) -> Body:
-    """Raises InvalidRequestError."""
-    try:
-        return _body.decode(data)
-    except UNDECODABLE as problem:
-        what, _, path = (str(problem) or "is nested too deeply").partition(" - at `$")
-    what = what.replace("`float`", "`int`").removesuffix(".0")  # `count` is the only one, and has to be whole
-    field = path.rstrip("`").lstrip(".")
-    first = re.match(r"\w*", field)
-    remedy = _REMEDIES.get(first.group() if first else "", _ELSEWHERE)
-    raise InvalidRequestError(field[:_LONGEST] or "the body", what[:_LONGEST], remedy)
-
-
 MOST_POOLS: Final = 500
 MOST_WANTED: Final = 32
 """Devices of one claim (AllocationResultsMaxSize of resource.k8s.io)."""
 MOST_PROBLEMS: Final = 1_000
-_BODY: Final[dict[str, Any]] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": schema_of(Body)}}}
-}
 
 
 def insight_router(insight: Insight) -> APIRouter:
     queue = QueryQueue(insight)
-    router = APIRouter(prefix="/insight", tags=["insight"], responses=DENIALS)
-    for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif):
+    router = APIRouter(tags=["insight"], responses=DENIALS)
+    for add in (_add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif, _add_simulate):
         add(router, queue)
     return router
 
@@ -226,7 +162,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
     responses = answering(Diagnosis, "the diagnosis, as JSON or as text")
     responses[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 
-    @router.get("/diagnosis", response_class=Response, responses=responses)
+    @router.get("/insight/diagnosis", response_class=Response, responses=responses)
     async def diagnosis(
         request: Request,
         pod: PodKey,
@@ -247,7 +183,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/devices", response_class=Response, responses=answering(DeviceReport, "devices"))
+    @router.get("/insight/devices", response_class=Response, responses=answering(DeviceReport, "devices"))
     async def devices(
         node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
         driver: Annotated[list[str] | None, Query(description="only of this driver; may be repeated")] = None,
@@ -274,7 +210,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_device(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/device", response_class=Response, responses=answering(DeviceDetails, "the device"))
+    @router.get("/insight/device", response_class=Response, responses=answering(DeviceDetails, "the device"))
     async def device(
         driver: Annotated[str, Query(description="its driver")],
         pool: Annotated[str, Query(description="its pool")],
@@ -288,7 +224,7 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/headroom", response_class=Response, responses=answering(Headroom, "how many more pods fit"))
+    @router.get("/insight/headroom", response_class=Response, responses=answering(Headroom, "how many more pods fit"))
     async def headroom(
         device_class: Annotated[str, Query(alias="class", description="DeviceClass that each pod requests")],
         count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod requests")] = 1,
@@ -304,7 +240,7 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
 
 
 def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
-    @router.get("/problems", response_class=Response, responses=answering(ProblemList, "the problems"))
+    @router.get("/insight/problems", response_class=Response, responses=answering(ProblemList, "the problems"))
     async def problems() -> Response:
         """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
         found = await queue.answer(queue.insight.problems())
@@ -313,24 +249,48 @@ def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
 
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
     @router.post(
-        "/whatif",
+        "/insight/whatif",
         response_class=Response,
         responses=answering(WhatIf, "which pods would fit, and which would not"),
-        openapi_extra=_BODY,
+        openapi_extra=_body_schema(Changes),
     )
     async def whatif(request: Request) -> Response:
         """Which pods would fit, and which would no longer fit, if nodes were added or drained, or pods deleted. Nothing
         is changed: the permission to get this path suffices.
         """
         view = queue.insight.view
-        try:
-            data = await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
-        except BodyTooLargeError:
-            detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: send fewer names at once"
-            raise HTTPException(413, detail, {"Connection": "close"}) from None
-        except DisconnectedError:
-            return Response(status_code=400)
-        body = body_of(data)
-        pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(body.pods))]
+        found = changes_of(await _body_of(request, "send fewer names at once"))
+        pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(found.pods))]
         drafts = [Draft(pod, ()) for pod in pods] or None
-        return encoded(await queue.answer_at_length(simulating(view, body.changes, drafts)))
+        return encoded(await queue.answer_at_length(simulating(view, found, drafts)))
+
+
+def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
+    @router.post(
+        "/v1/simulate",
+        response_class=Response,
+        responses=answering(Simulation, "the nodes that fit, and how many pods fit"),
+        openapi_extra=_body_schema(SimulationRequest),
+    )
+    async def simulate(request: Request) -> Response:
+        """Which nodes fit a pod, existing and new ones, and how many new nodes are needed for more such pods, or gangs.
+        Nothing is changed: the permission to get this path suffices.
+        """
+        view = queue.insight.view
+        data = await _body_of(request, "leave out metadata.managedFields, or name existing pods")
+        return encoded(await queue.answer_at_length(simulation(view, request_of(data))))
+
+
+async def _body_of(request: Request, remedy: str) -> bytes:
+    """Raises HTTPException for a body that is too large, or not complete."""
+    try:
+        return await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
+    except BodyTooLargeError:
+        detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: {remedy}"
+        raise HTTPException(413, detail, {"Connection": "close"}) from None
+    except DisconnectedError:
+        raise HTTPException(400) from None
+
+
+def _body_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema_of(kind)}}}}

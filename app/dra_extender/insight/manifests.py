@@ -7,7 +7,7 @@ does not validate objects: the API server does that. A file may have several YAM
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -62,7 +62,7 @@ def draft(
 ) -> Draft:
     """The pod with its claims. `claims` and `templates`: those of the manifest, by name. `namespace`: the default."""
     namespace = pod.metadata.namespace or namespace
-    uid = pod.metadata.uid or f"draft-{pod.metadata.name}"
+    uid = pod.metadata.uid or f"draft-{namespace}/{pod.metadata.name}"
     meta = replace(pod.metadata, namespace=namespace, uid=uid)
     created: list[PodResourceClaimStatus] = []
     found: list[ResourceClaim] = []
@@ -173,12 +173,12 @@ def objects(file: str, text: str) -> list[dict[str, Any]]:
     return [item for items in lists for item in items if isinstance(item, dict)]
 
 
-def pods_of(file: str, text: str) -> Manifests:
-    """`file` is named in errors. Raises DecodeError, and ValueError when the text contains no pod."""
+def manifests(documents: Iterable[dict[str, Any]]) -> Manifests:
+    """Raises DecodeError and ValueError."""
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
-    for document in objects(file, text):
+    for document in documents:
         kind = document.get("kind")
         if kind == "Pod":
             pods.append(convert(Pod, document))
@@ -188,9 +188,15 @@ def pods_of(file: str, text: str) -> Manifests:
                 claims[claim.metadata.name] = claim
             else:
                 templates[claim.metadata.name] = claim.spec
-    if not pods:
-        raise ValueError(f"{file} contains no object of kind Pod")
     return Manifests(tuple(pods), claims, templates)
+
+
+def pods_of(file: str, documents: Iterable[dict[str, Any]]) -> Manifests:
+    """`file` is named in errors. Raises DecodeError, and ValueError without a pod."""
+    found = manifests(documents)
+    if not found.pods:
+        raise ValueError(f"{file} contains no object of kind Pod")
+    return found
 
 
 def claims_of(file: str, text: str) -> tuple[ResourceClaim, ...]:

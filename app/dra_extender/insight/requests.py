@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from dra_extender.api.core import Pod
+from dra_extender.api.decoding import UNDECODABLE
 from dra_extender.scheduling.view import KnownPods
 
 
@@ -34,10 +37,29 @@ def pod_named(pods: KnownPods, key: str, field: str = "", remedy: str = "") -> P
     return pod
 
 
-def nodes_named(nodes: Container[str], names: Iterable[str], field: str = "") -> list[str]:
+def nodes_named(nodes: Container[str], names: Iterable[str], field: str = "", remedy: str = "") -> list[str]:
     """The names in order, each once. Raises UnknownObjectError for a node that does not exist."""
     found = sorted(set(names))
     for name in found:
         if name not in nodes:
-            raise UnknownObjectError(field, f"node {name} not found")
+            raise UnknownObjectError(field, f"node {name} not found", remedy)
     return found
+
+
+T = TypeVar("T")
+LONGEST: Final = 300
+"""Characters of a problem in an error."""
+
+
+def parsed(parse: Callable[[Any], T], given: object, remedies: Mapping[str, str], at: str = "") -> T:
+    """What a reader sent at this field of the body. Whole numbers have type float. Raises InvalidRequestError."""
+    try:
+        return parse(given)
+    except UNDECODABLE as problem:
+        what, _, path = (str(problem) or "is nested too deeply").partition(" - at `$")
+    what = what.replace("`float`", "`int`").removesuffix(".0")
+    field = f"{at}{path.rstrip('`')}".lstrip(".")
+    first = re.match(r"\w*", field)
+    elsewhere = f"give an object with any of {', '.join(remedies)}"
+    remedy = remedies.get(first.group() if first else "", elsewhere)
+    raise InvalidRequestError(field[:LONGEST] or "the body", what[:LONGEST], remedy)

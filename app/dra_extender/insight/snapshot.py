@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -44,6 +44,8 @@ from dra_extender.scheduling.noderules import (
 )
 from dra_extender.scheduling.view import View
 
+NewNode = tuple[Node, list[ResourceSlice]]
+"""A node that does not exist, and its slices."""
 CLAIM: Final = 10
 """Units of work per claim or container of the pod."""
 
@@ -252,7 +254,20 @@ def snapshot(
     )
 
 
-def node_like(node: Node, slices: Iterable[ResourceSlice], suffix: str) -> tuple[Node, list[ResourceSlice]]:
+def opened(view: View, name: str) -> NewNode:
+    """The existing node, not cordoned, and its slices."""
+    return uncordoned(view.cluster.nodes[name]), list(view.cluster.inventory.own_slices(name))
+
+
+def nodes_like(node: Node, slices: Sequence[ResourceSlice], used: set[str]) -> Iterator[NewNode]:
+    """Nodes like this one, which have names of their own. Adds the names to `used`."""
+    suffixes = (f"-like-{number}" for number in count(1))
+    for suffix in (suffix for suffix in suffixes if node.name + suffix not in used):
+        used.add(node.name + suffix)
+        yield node_like(node, slices, suffix)
+
+
+def node_like(node: Node, slices: Iterable[ResourceSlice], suffix: str) -> NewNode:
     """An empty node with the same devices. All names get the suffix, those of its pools included."""
     name = node.name + suffix
     labels = {key: name if key in LABELS_OF_ONE else value for key, value in node.metadata.labels.items()}

@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dra_extender.api.decoding import encode
-from dra_extender.insight.whatif.whatif import Changes
+from dra_extender.insight.whatif.whatif import Changes, NodesLike
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scenarios import POD, changed, scenes
 from tests.support.diagnosis.scene import Scene
@@ -36,7 +36,11 @@ def hypothetical_changes(draw: st.DrawFn, view: View) -> Changes:
     some_nodes = st.lists(st.sampled_from(nodes), unique=True, max_size=2)
     added = draw(st.lists(st.tuples(st.sampled_from(nodes), st.integers(1, 2)), max_size=2))
     without = draw(st.lists(st.sampled_from(pods), unique=True, max_size=2))
-    return Changes(added=tuple(added), without=tuple(without), drained=tuple(draw(some_nodes)))
+    return Changes(
+        add_nodes=tuple(NodesLike(*each) for each in added),
+        without_pods=tuple(without),
+        drain=tuple(draw(some_nodes)),
+    )
 
 
 @given(scene=scenes())
@@ -73,9 +77,9 @@ def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) ->
     for what, after in changed(scene):
         kind, _, name = what.rpartition(" ")
         if kind == "without":
-            changes = Changes(without=(f"default/{name}",))
+            changes = Changes(without_pods=(f"default/{name}",))
         elif kind == "one more like" and not view.cluster.nodes[name].spec.unschedulable:
-            changes = Changes(added=((name, 1),))
+            changes = Changes(add_nodes=(NodesLike(name),))
         else:
             continue
         outcome = next(item for item in what_if(view, changes).outcomes if item.pod == f"default/{POD}")
@@ -87,8 +91,8 @@ def test_a_hypothetical_change_gives_the_result_of_the_real_one(scene: Scene) ->
 def test_pods_that_are_moved_are_those_of_the_drained_nodes_and_go_elsewhere(scene: Scene, data: st.DataObject) -> None:
     view = scene.view()
     changes = data.draw(hypothetical_changes(view))
-    homes = {pod.metadata.key: pod.spec.node_name for pod in view.pods if pod.metadata.key not in changes.without}
+    homes = {pod.metadata.key: pod.spec.node_name for pod in view.pods if pod.metadata.key not in changes.without_pods}
     outcomes = what_if(view, changes).outcomes
     moved = {outcome.pod: outcome.now for outcome in outcomes if outcome.displaced}
-    assert moved == {pod: home for pod, home in homes.items() if home in changes.drained}
-    assert not {outcome.node for outcome in outcomes} & set(changes.drained)
+    assert moved == {pod: home for pod, home in homes.items() if home in changes.drain}
+    assert not {outcome.node for outcome in outcomes} & set(changes.drain)

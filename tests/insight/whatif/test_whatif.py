@@ -9,7 +9,7 @@ import pytest
 
 from dra_extender.insight.manifests import draft, hypothetical_objects, pods_of
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.whatif import Changes, WhatIf
+from dra_extender.insight.whatif.whatif import Changes, NodesLike, WhatIf
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member
 from tests.support.diagnosis.gpupods import pod, running, waiting
 from tests.support.diagnosis.hardware import device_class, gpus, node
@@ -43,23 +43,31 @@ DAEMON = {"ownerReferences": [{"apiVersion": "v1", "kind": "DaemonSet", "name": 
     [
         ([*FULL, *waiting("w")], {}, {"w": "does not fit"}),
         ([*TWO, *waiting("w")], {}, {"w": "fits"}),
-        ([*FULL, *waiting("w")], {"without": ("default/p",)}, {"w": "would fit"}),
-        ([*FULL, *waiting("w")], {"added": (("a", 1),)}, {"w": "would fit"}),
-        ([*FULL, *waiting("v", 2), *waiting("w", 2)], {"added": (("a", 1),)}, {"v": "would fit", "w": "does not fit"}),
-        ([*FULL, *waiting("v", 2), *waiting("w", 2)], {"added": (("a", 2),)}, {"v": "would fit", "w": "would fit"}),
-        ([*FULL, *waiting("w", 3)], {"added": (("a", 5),)}, {"w": "does not fit"}),
-        (FULL, {"drained": ("a",)}, {"p": "no more"}),
-        (FULL, {"drained": ("a", "a")}, {"p": "no more"}),
-        (FULL, {"drained": ("a",), "added": (("a", 1),)}, {"p": "fits"}),
-        (FULL, {"drained": ("a",), "without": ("default/q",)}, {"p": "fits"}),
-        (FULL, {"drained": ("a",), "without": ("default/p",)}, {}),
-        ([*TWO, *running("p", "a", "gpu-0")], {"drained": ("a",)}, {"p": "fits"}),
-        ([*TWO, *running("p", "a", "gpu-0")], {"drained": ("a", "b")}, {"p": "no more"}),
-        ([*TWO, *running("p", "a", "gpu-0", **DAEMON)], {"drained": ("a",)}, {}),
-        ([*TWO, *running("p", "a", "gpu-0"), *waiting("w", 2)], {"drained": ("a",)}, {"p": "fits", "w": "no more"}),
+        ([*FULL, *waiting("w")], {"without_pods": ("default/p",)}, {"w": "would fit"}),
+        ([*FULL, *waiting("w")], {"add_nodes": (NodesLike("a", 1),)}, {"w": "would fit"}),
+        (
+            [*FULL, *waiting("v", 2), *waiting("w", 2)],
+            {"add_nodes": (NodesLike("a", 1),)},
+            {"v": "would fit", "w": "does not fit"},
+        ),
+        (
+            [*FULL, *waiting("v", 2), *waiting("w", 2)],
+            {"add_nodes": (NodesLike("a", 2),)},
+            {"v": "would fit", "w": "would fit"},
+        ),
+        ([*FULL, *waiting("w", 3)], {"add_nodes": (NodesLike("a", 5),)}, {"w": "does not fit"}),
+        (FULL, {"drain": ("a",)}, {"p": "no more"}),
+        (FULL, {"drain": ("a", "a")}, {"p": "no more"}),
+        (FULL, {"drain": ("a",), "add_nodes": (NodesLike("a", 1),)}, {"p": "fits"}),
+        (FULL, {"drain": ("a",), "without_pods": ("default/q",)}, {"p": "fits"}),
+        (FULL, {"drain": ("a",), "without_pods": ("default/p",)}, {}),
+        ([*TWO, *running("p", "a", "gpu-0")], {"drain": ("a",)}, {"p": "fits"}),
+        ([*TWO, *running("p", "a", "gpu-0")], {"drain": ("a", "b")}, {"p": "no more"}),
+        ([*TWO, *running("p", "a", "gpu-0", **DAEMON)], {"drain": ("a",)}, {}),
+        ([*TWO, *running("p", "a", "gpu-0"), *waiting("w", 2)], {"drain": ("a",)}, {"p": "fits", "w": "no more"}),
         (
             [*TWO, *running("p", "a", "gpu-0"), pod("big", "b", cpu="8", claims="none")],
-            {"drained": ("a",)},
+            {"drain": ("a",)},
             {"p": "no more"},
         ),
     ],
@@ -71,7 +79,7 @@ def test_who_fits_after_a_change(documents: list[Json], changes: Json, expected:
 def test_pods_that_share_a_claim_stay_together() -> None:
     shared = [*running("p", "a", "gpu-0"), pod("r", "a", claims="p")]
     shared[1]["status"]["reservedFor"].append({"resource": "pods", "name": "r", "uid": "uid-r"})
-    outcomes = ask([*TWO, *machine("c", 2), *shared], drained=("a",)).outcomes
+    outcomes = ask([*TWO, *machine("c", 2), *shared], drain=("a",)).outcomes
     assert [(outcome.pod, outcome.node) for outcome in outcomes] == [("default/p", "b"), ("default/r", "b")]
 
 
@@ -84,7 +92,7 @@ def test_a_pod_of_a_drained_node_gets_another_claim_for_its_extended_resources()
         "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}, "ownerReferences": [owner]
     }  # fmt: skip
     providing = device_class("gpu", f'device.driver == "{GPU}"', "example.com/gpu")
-    assert verdicts(ask([*TWO, providing, extended, claim], drained=("a",))) == {"p": "fits"}
+    assert verdicts(ask([*TWO, providing, extended, claim], drain=("a",))) == {"p": "fits"}
 
 
 def test_the_reason_names_what_keeps_the_pod_from_the_nodes() -> None:
@@ -95,7 +103,7 @@ def test_the_reason_names_what_keeps_the_pod_from_the_nodes() -> None:
 
 def test_nothing_changes() -> None:
     view = Scene([GPUS, *FULL, *waiting("w")], gates=GATES).view()
-    changes = Changes(added=(("a", 1),), drained=("b",), without=("default/p",))
+    changes = Changes(add_nodes=(NodesLike("a", 1),), drain=("b",), without_pods=("default/p",))
     assert what_if(view, changes) == what_if(view, changes)
     assert view.ledger.holdings((GPU, "a-gpu")) is not None
     assert set(view.cluster.nodes) == {"a", "b"}
@@ -110,7 +118,7 @@ def test_more_pods_than_may_be_placed_are_counted(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
-    found = ask([*FULL, *waiting("w"), *waiting("x", 2)], drained=("a",), added=(("b", 1),))
+    found = ask([*FULL, *waiting("w"), *waiting("x", 2)], drain=("a",), add_nodes=(NodesLike("b", 1),))
     assert [*found.lines()] == [
         "With 1 more node: b-like-1.",
         "2 pods would still not fit:",
@@ -124,10 +132,10 @@ def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"drained": ("z",)}, "node z not found"),
-        ({"added": (("z", 1),)}, "node z not found"),
-        ({"added": (("a", 0),)}, "0 nodes: 1 to 100 can be added"),
-        ({"without": ("default/z",)}, "pod default/z not found"),
+        ({"drain": ("z",)}, "node z not found"),
+        ({"add_nodes": (NodesLike("z", 1),)}, "node z not found"),
+        ({"add_nodes": (NodesLike("a", 0),)}, "0 nodes: 1 to 100 can be added"),
+        ({"without_pods": ("default/z",)}, "pod default/z not found"),
     ],
 )
 def test_what_does_not_exist_is_said(changes: Json, problem: str) -> None:
@@ -167,9 +175,9 @@ def ask_with(objects: list[Json], pods: list[Json] | None = None) -> WhatIf:
     added = [item for each in objects for item in hypothetical_objects("f", json.dumps(each), "default")]
     drafts = None
     if pods is not None:
-        found = pods_of("f", json.dumps({"items": pods}))
+        found = pods_of("f", pods)
         drafts = [draft(each, found.claims, found.templates) for each in found.pods]
-    return what_if(Scene(documents, gates=GATES).view(), Changes(objects=tuple(added)), drafts)
+    return what_if(Scene(documents, gates=GATES).view(), Changes(), drafts, added)
 
 
 NEW = object_of("DeviceClass", name="new", spec={"selectors": []})
@@ -222,9 +230,9 @@ PAIR = [CLASS, *(item for number in range(2) for item in (claim(f"g-{number}"), 
     [
         (host("n0", 2), {}, "fits"),
         (host("n0", 1), {}, "does not fit"),
-        (host("n0", 1), {"added": (("n0", 1),)}, "would fit"),
-        ([*host("n0", 2), *host("n1", 1)], {"drained": ("n0",)}, "no more"),
-        ([*host("n0", 2), *host("n1", 1), *host("n2", 1)], {"drained": ("n0",)}, "fits"),
+        (host("n0", 1), {"add_nodes": (NodesLike("n0", 1),)}, "would fit"),
+        ([*host("n0", 2), *host("n1", 1)], {"drain": ("n0",)}, "no more"),
+        ([*host("n0", 2), *host("n1", 1), *host("n2", 1)], {"drain": ("n0",)}, "fits"),
     ],
 )
 def test_the_pods_of_a_gang_fit_together_or_not_at_all(documents: list[Json], changes: Json, verdict: str) -> None:

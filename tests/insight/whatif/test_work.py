@@ -9,7 +9,7 @@ import pytest
 
 from dra_extender.api.events import Removed
 from dra_extender.insight.whatif import whatif
-from dra_extender.insight.whatif.whatif import Changes, simulating
+from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
 from dra_extender.scheduling.view import View
 from tests.support.counting import counted_turns
 from tests.support.diagnosis.gangscenes import pod as pending
@@ -19,7 +19,7 @@ from tests.support.diagnosis.heldcluster import GATES, GPU
 from tests.support.diagnosis.scene import Scene
 from tests.support.questions import what_if
 
-DRAINED = Changes(drained=("n0000", "n0001"), added=(("n0002", 3),))
+DRAINED = Changes(drain=("n0000", "n0001"), add_nodes=(NodesLike("n0002", 3),))
 
 
 def view(nodes: int, *more: list[dict[str, Any]]) -> View:

@@ -109,5 +109,5 @@ def test_a_pod_that_moves_takes_its_demand_along() -> None:
     for free, expected in (("4", "n2"), ("5", "")):
         documents = [*machine("n1", maps("3")), *machine("n2", maps("3")), held, running]
         view = scene(*documents, pod("other", where="n2", cpu=free)).view()
-        found = what_if(view, Changes(drained=("n1",)))
+        found = what_if(view, Changes(drain=("n1",)))
         assert [outcome.node for outcome in found.outcomes] == [expected]

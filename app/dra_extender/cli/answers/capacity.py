@@ -15,7 +15,7 @@ from dra_extender.insight.compaction.compaction import Compaction, request_of_cl
 from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import GangShape, class_request, measuring
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of
-from dra_extender.insight.whatif.whatif import Changes, simulating
+from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.turns import run_at_once
@@ -53,28 +53,27 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         written = await drafts(given, given.filename, namespace) if given.filename else None
         added = tuple(map(added_node, given.add_node or ()))
         files = given.with_file or ()
-        objects = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
+        hypothetical = tuple(item for file in files for item in hypothetical_objects(file, text_of(file), namespace))
     cluster = await cluster_of(given)
     with unanswerable():
         pods = [Draft(known_pod(cluster, given.pod, namespace), ())] if given.pod else written
         changes = Changes(
-            added=added,
-            without=tuple(known_pod(cluster, name, namespace).metadata.key for name in given.without_pod or ()),
-            drained=tuple(given.drain or ()),
-            objects=objects,
+            add_nodes=added,
+            without_pods=tuple(known_pod(cluster, name, namespace).metadata.key for name in given.without_pod or ()),
+            drain=tuple(given.drain or ()),
         )
-        found = run_at_once(simulating(view_of(cluster, schedulers), changes, pods))
+        found = run_at_once(simulating(view_of(cluster, schedulers), changes, pods, hypothetical))
     status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
     return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
 
 
-def added_node(text: str) -> tuple[str, int]:
+def added_node(text: str) -> NodesLike:
     """Reads `like=NODE,count=N`; one node without a count. Raises ValueError."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     count = parts.get("count", "1")
     if not parts.get("like") or parts.keys() - {"like", "count"} or not (count.isascii() and count.isdigit()):
         raise ValueError(f"--add-node {text}: expected like=NODE,count=N")
-    return parts["like"], int(count)
+    return NodesLike(parts["like"], int(count))
 
 
 async def answer_compact(given: CompactOptions) -> int:

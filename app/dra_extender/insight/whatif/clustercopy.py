@@ -9,14 +9,14 @@ The pods of a gang are placed together, or none of them is.
 
 A placed pod uses devices and resources that later pods cannot have. Besides devices, the rules of kube-scheduler in
 `noderules` count. A pod that requests the same as an earlier pod starts at the node where the earlier pod stopped:
-nodes that refused the earlier pod refuse this one too, because placing only takes resources. At most `most` nodes are
-tried for all pods together.
+nodes that refused the earlier pod refuse this one too, because placing only takes resources. Nodes that are added come
+last. At most `most` nodes are tried for all pods together.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -27,10 +27,12 @@ from msgspec.structs import replace
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.events import Applied, Removed
+from dra_extender.api.groups import group_of
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.content import digest
 from dra_extender.devices.ledger import HeldError, identity
+from dra_extender.devices.overlay import Planned
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod
 from dra_extender.insight.why.diagnosis import of_pod
 from dra_extender.insight.why.wording import obstacle_text
@@ -77,13 +79,17 @@ class ClusterCopy:
             clearing=frozenset(view.clearing),
             budgets=view.budgets,
             used=self.tenants.used,
+            set_aside=view.set_aside,
         )
+        self.kept: Sequence[Planned] = ()
+        """Devices that count as allocated, because other pods get them."""
         self._made = 0
         self._undo: list[Callable[[], object]] = []
 
     def pod(self, pod: Pod) -> SimulatedPod:
         """The pod in the current state of the copy."""
-        return SimulatedPod(pod, ClusterSnapshot(view=self.view, tenants=self.tenants, overlay=self.view.overlay()))
+        view = self.view.holding(self.kept)
+        return SimulatedPod(pod, ClusterSnapshot(view=view, tenants=self.tenants, overlay=view.overlay()))
 
     def put(self, item: Node | ResourceSlice | DeviceClass | ResourceClaim) -> None:
         """Add the object, or replace the one of the same name."""
@@ -157,11 +163,18 @@ class ClusterCopy:
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
 
-def copied(view: View) -> Turns[ClusterCopy]:
-    """A copy of the cluster as it is in the first turn."""
+def copied(view: View, only: Set[str] | None = None) -> Turns[ClusterCopy]:
+    """A copy of the cluster as it is in the first turn. `only`: without other nodes, without pools that are on other
+    nodes alone, and without the pods there that have no group.
+    """
     copy, cluster, ledger = ClusterCopy(view), view.cluster, view.cluster.ledger
-    parts = (cluster.classes.values(), cluster.pod_groups, cluster.nodes.values(), cluster.inventory.slices())
-    objects: list[Any] = [*chain.from_iterable(parts), *ledger.claims(), *view.pods]
+    nodes, pools, pods = [*cluster.nodes.values()], [*cluster.inventory.pools.values()], iter(view.pods)
+    if only is not None:
+        nodes, places = [cluster.nodes[name] for name in only], {"", None, *only}
+        pools = [pool for pool in pools if any(item.spec.node_name in places for item in pool.slices.values())]
+        pods = (pod for pod in pods if pod.spec.node_name in places or group_of(pod) is not None)
+    slices = chain.from_iterable(pool.slices.values() for pool in pools)
+    objects: list[Any] = [*cluster.classes.values(), *cluster.pod_groups, *nodes, *slices, *ledger.claims(), *pods]
     undecodable = list(cluster.undecodable.values())
     holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
     holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
@@ -237,21 +250,27 @@ class Placing:
         self._of_gangs: dict[str, Placed] = {}
         """By UID: pods of gangs that were placed with an earlier pod, or not."""
 
-    def place(self, pod: Pod) -> Turns[Placed | None]:
-        """Place the pod on the first node that it fits. None if the search would try more than `most` nodes."""
+    def node_added(self, name: str) -> None:
+        """The copy has one more node. Gangs that did not fit may fit now."""
+        self._names.append(name)
+        self._of_gangs = {uid: placed for uid, placed in self._of_gangs.items() if placed.node}
+
+    def place(self, pod: Pod, on: str = "") -> Turns[Placed | None]:
+        """Place the pod on the first node that it fits, or on this one. None if it would try more than `most` nodes."""
         simulated = self._copy.pod(pod)
         prefiltered, whole = simulated.prefiltered, of_pod(simulated)
         if whole is not None or not isinstance(prefiltered, PreFilterState):
             return Placed(reason=whole.text if whole is not None else "")
         budget = QueryBudget(simulated.view)
-        if (gang := gang_of(simulated.view, pod)) is not None:
+        if not on and (gang := gang_of(simulated.view, pod)) is not None:
             if pod.metadata.uid not in self._of_gangs:
                 yield from self._place_gang(prefiltered, gang, budget)
             return self._of_gangs.get(pod.metadata.uid, Placed(reason=gang.problem))
-        shape = yield from budget.turn(lambda view: _shape(view, prefiltered))
+        shape = None if on else (yield from budget.turn(lambda view: _shape(view, prefiltered)))
         progress = self._known.setdefault(shape, _Progress()) if shape is not None else _Progress()
-        while progress.index < len(self._names):
-            names = self._names[progress.index : progress.index + PORTION]
+        candidates = [on] if on else self._names
+        while progress.index < len(candidates):
+            names = candidates[progress.index : progress.index + PORTION]
             if self.tried + len(names) > self._most:
                 return None
             self.tried += len(names)
@@ -285,6 +304,20 @@ class Placing:
                 self._of_gangs[uid] = Placed(place.node)
             yield
 
+    def decide(
+        self, pod: SimulatedPod, names: Sequence[str], budget: QueryBudget
+    ) -> Turns[tuple[dict[str, list[str]], NodeStatuses | None]]:
+        """What keeps the pod from each node besides devices, and whether the others have devices; None: undecided."""
+        obstacles: dict[str, list[str]] = {}
+        for name in names:
+            yield from budget.charge(pod.cost_of(name))
+            node = pod.snapshot.node(name)
+            obstacles[name] = [obstacle_text(each) for each in pod.obstacles(node)] if node is not None else []
+        prefiltered, free = pod.prefiltered, [name for name in names if not obstacles[name]]
+        if not free or not isinstance(prefiltered, PreFilterState):
+            return obstacles, NodeStatuses([], {})
+        return obstacles, (yield from budget.turn(lambda view: node_statuses(view, prefiltered, free)))
+
     def _place_on(
         self,
         simulated: SimulatedPod,
@@ -294,23 +327,14 @@ class Placing:
         budget: QueryBudget,
     ) -> Turns[str]:
         """The first of these nodes that fits; empty if none does."""
-        obstacles: list[str] = []
-        for name in names:
-            yield from budget.charge(simulated.cost_of(name))
-            node = simulated.snapshot.node(name)
-            found = next(simulated.obstacles(node), None) if node is not None else None
-            obstacles.append(obstacle_text(found) if found is not None else "")
-        free = [name for name, obstacle in zip(names, obstacles, strict=True) if not obstacle]
-        statuses: NodeStatuses | None = NodeStatuses([], {})
-        if free:
-            statuses = yield from budget.turn(lambda view: node_statuses(view, prefiltered, free))
+        obstacles, statuses = yield from self.decide(simulated, names, budget)
         fits = set(statuses.fits) if statuses is not None else set()
         chosen = next((name for name in names if name in fits), "")
         allocation = (yield from budget.turn(lambda view: allocate(view, prefiltered, chosen))) if chosen else None
         passed = names.index(chosen) if isinstance(allocation, NodeAllocation) else len(names)
-        for obstacle in obstacles[:passed]:
-            if obstacle:
-                progress.obstacles[obstacle] += 1
+        for name in names[:passed]:
+            if found := obstacles[name]:
+                progress.obstacles[found[0]] += 1
             elif statuses is None or statuses.waiting or (chosen and not isinstance(allocation, NodeAllocation)):
                 progress.undecided += 1
             else:

@@ -10,9 +10,10 @@ A drained node accepts no pods, and its pods are evicted. Its DaemonSet pods and
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,8 +23,8 @@ from dra_extender.api.events import Removed
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.devices.validity import problems_of
 from dra_extender.insight.manifests import Draft, HypotheticalObject
-from dra_extender.insight.requests import InvalidRequestError, nodes_named, pod_named
-from dra_extender.insight.snapshot import node_like, uncordoned
+from dra_extender.insight.requests import InvalidRequestError, nodes_named, parsed, pod_named
+from dra_extender.insight.snapshot import nodes_like, opened
 from dra_extender.insight.whatif.clustercopy import MOST_NODES, ClusterCopy, Placed, Placing, copied
 from dra_extender.insight.why.waiting import pending_pods
 from dra_extender.plaintext import counted
@@ -32,31 +33,54 @@ from dra_extender.scheduling.view import View
 
 MOST_ADDED: Final = 100
 """Nodes to add, all together."""
+MOST_NAMES: Final = 1_000
+"""Objects that a request names or has, of one kind."""
+MOST_NAMED_PODS: Final = 100
+"""Pods that are placed at once."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+Key = Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+$", max_length=507, description="NAMESPACE/NAME")]
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """`added`: (node, number of nodes like it to add). `without`: pods to delete (namespace/name). `drained`: nodes to
-    drain. `objects`: objects to add.
-    """
+class NodesLike(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """So many more nodes like this one, with nothing on them."""
 
-    added: tuple[tuple[str, int], ...] = ()
-    without: tuple[str, ...] = ()
-    drained: tuple[str, ...] = ()
-    objects: tuple[HypotheticalObject, ...] = ()
+    like: Name
+    count: Annotated[float, msgspec.Meta(ge=1, le=MOST_ADDED, multiple_of=1, extra_json_schema={"type": "integer"})] = 1
+    """A whole number: to JSON 2.0 is one, too."""
 
 
-def validate(view: View, changes: Changes) -> None:
+class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The hypothetical changes. Without `pods`, all pods that wait for devices are placed."""
+
+    add_nodes: Annotated[tuple[NodesLike, ...], msgspec.Meta(max_length=MOST_ADDED)] = ()
+    without_pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
+    drain: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_NAMES)] = ()
+    pods: Annotated[tuple[Key, ...], msgspec.Meta(max_length=MOST_NAMED_PODS)] = ()
+
+
+_REMEDIES: Final = {
+    "addNodes": f"give a list such as [{{like: NODE, count: 1}}], 1 to {MOST_ADDED} nodes",
+    "withoutPods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMES}",
+    "drain": f"give a list of names of nodes, at most {MOST_NAMES}",
+    "pods": f"give a list of NAMESPACE/NAME, at most {MOST_NAMED_PODS}",
+}
+changes_of: Final = partial(parsed, msgspec.json.Decoder(Changes).decode, remedies=_REMEDIES)
+"""The changes in the body of a request. Raises InvalidRequestError."""
+
+
+def validate(view: View, changes: Changes, objects: Sequence[HypotheticalObject]) -> None:
     """Raises InvalidRequestError."""
-    for number, (like, _) in enumerate(changes.added):
-        nodes_named(view.cluster.nodes, [like], f"addNodes[{number}].like")
-    total = sum(count for _, count in changes.added)
-    if total > MOST_ADDED or any(count < 1 for _, count in changes.added):
+    for number, more in enumerate(changes.add_nodes):
+        nodes_named(view.cluster.nodes, [more.like], f"addNodes[{number}].like")
+    total = int(sum(more.count for more in changes.add_nodes))
+    if total > MOST_ADDED or any(more.count < 1 for more in changes.add_nodes):
         raise InvalidRequestError("addNodes", f"{total} nodes", f"1 to {MOST_ADDED} can be added, all together")
-    for number, name in enumerate(changes.drained):
+    for number, name in enumerate(changes.drain):
         nodes_named(view.cluster.nodes, [name], f"drain[{number}]")
-    for number, key in enumerate(changes.without):
+    for number, key in enumerate(changes.without_pods):
         pod_named(view.pods, key, f"withoutPods[{number}]", "name a pod as NAMESPACE/NAME")
-    for item in changes.objects:
+    for item in objects:
         meta = item.metadata
         if not meta.name:
             raise InvalidRequestError("", f"a {type(item).__name__} has no metadata.name", "give it one")
@@ -128,13 +152,18 @@ _PODS: Final = 1_000
 """Pods that are sorted in one turn."""
 
 
-def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = None) -> Turns[WhatIf]:
-    """`drafts`: the pods to place; None means all pods that wait for devices. Raises InvalidRequestError in the first
-    turn.
+def simulating(
+    view: View, changes: Changes, drafts: Sequence[Draft] | None = None, objects: Sequence[HypotheticalObject] = ()
+) -> Turns[WhatIf]:
+    """`drafts`: the pods to place; None means all pods that wait for devices. `objects`: objects to add. Raises
+    InvalidRequestError in the first turn.
     """
-    validate(view, changes)
+    validate(view, changes, objects)
     copy = yield from copied(view)
-    fresh = list(_fresh(copy.view, changes))
+    used, added = {*copy.cluster.nodes}, list[Node | HypotheticalObject](objects)
+    for more in changes.add_nodes:
+        for node, slices in islice(nodes_like(*opened(copy.view, more.like), used), int(more.count)):
+            added += (node, *slices)
     waiting, evicted, deleted = yield from _concerned(copy.view, changes)
     displaced = {pod.metadata.uid: pod for pod in evicted}
     if drafts is not None:
@@ -151,16 +180,26 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
     before = Placing(copy, MOST_NODES // 2)
     now = yield from _placed(before, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from copy.revert()
-    yield from _apply(copy, changes, deleted, evicted, fresh)
+    for each in added:
+        copy.put(each)
+        yield
+    for pod in deleted:
+        copy.remove(pod)
+        yield
+    for pod in evicted:
+        copy.evict(pod)
+        yield
+    for name in dict.fromkeys(changes.drain):
+        copy.cluster.apply(Removed.of(copy.cluster.nodes[name]))
     after = Placing(copy, MOST_NODES // 2)
     then = yield from _placed(after, pods)
     outcomes = tuple(_outcomes(pods, displaced, now, then))
     left_out = len(left) + len(pods) - len(outcomes)
     decided = all(placed.decided for placed in (*now.values(), *then.values()))
     return WhatIf(
-        nodes_added=tuple(node.name for node, _ in fresh),
+        nodes_added=tuple(each.name for each in added if isinstance(each, Node)),
         outcomes=outcomes,
-        problems=tuple(_problems(copy, changes)),
+        problems=tuple(problems_of_slices(copy, objects)),
         left_out=left_out,
         complete=decided and not left_out,
         work=before.tried + after.tried,
@@ -170,7 +209,7 @@ def simulating(view: View, changes: Changes, drafts: Sequence[Draft] | None = No
 def _concerned(view: View, changes: Changes) -> Turns[tuple[list[Pod], list[Pod], list[Pod]]]:
     """Pending pods that use devices, by priority; pods that need another node, by priority; pods that are deleted."""
     waiting, displaced, deleted = (yield from pending_pods(view)), list[Pod](), list[Pod]()
-    without, drained = frozenset(changes.without), frozenset(changes.drained)
+    without, drained = frozenset(changes.without_pods), frozenset(changes.drain)
     for number, pod in enumerate(view.pods, start=1):
         if pod.metadata.key in without:
             deleted.append(pod)
@@ -188,44 +227,10 @@ def _order(pod: Pod) -> tuple[int, str]:
     return -pod.spec.priority, pod.metadata.key
 
 
-def _apply(
-    copy: ClusterCopy, changes: Changes, deleted: Sequence[Pod], evicted: Sequence[Pod],
-    fresh: Sequence[tuple[Node, list[ResourceSlice]]],
-) -> Turns[None]:  # fmt: skip
-    for item in changes.objects:
-        copy.put(item)
-        yield
-    for pod in deleted:
-        copy.remove(pod)
-        yield
-    for pod in evicted:
-        copy.evict(pod)
-        yield
-    for name in dict.fromkeys(changes.drained):
-        copy.cluster.apply(Removed.of(copy.cluster.nodes[name]))
-    for node, slices in fresh:
-        copy.put(node)
-        for item in slices:
-            copy.put(item)
-        yield
-
-
-def _fresh(view: View, changes: Changes) -> Iterator[tuple[Node, list[ResourceSlice]]]:
-    """The nodes to add. Each equals an existing node, but has no pods and is not cordoned."""
-    used: set[str] = set()
-    for like, count in changes.added:
-        node, slices = view.cluster.nodes[like], list(view.cluster.inventory.own_slices(like))
-        names = (f"-like-{number}" for number in itertools.count(1))
-        free = (name for name in names if like + name not in view.cluster.nodes and like + name not in used)
-        for suffix in itertools.islice(free, count):
-            used.add(like + suffix)
-            yield node_like(uncordoned(node), slices, suffix)
-
-
-def _problems(copy: ClusterCopy, changes: Changes) -> Iterator[str]:
-    """Problems of the pools of the added slices."""
-    slices = [item for item in changes.objects if isinstance(item, ResourceSlice)]
-    for pool in dict.fromkeys((item.spec.driver, item.spec.pool.name) for item in slices):
+def problems_of_slices(copy: ClusterCopy, slices: Iterable[object]) -> Iterator[str]:
+    """Problems of the pools of slices that were added."""
+    specs = [item.spec for item in slices if isinstance(item, ResourceSlice)]
+    for pool in dict.fromkeys((spec.driver, spec.pool.name) for spec in specs):
         published = copy.cluster.inventory.pools.get(pool)
         for problem in problems_of(pool, tuple(published.newest()), copy.cluster.features) if published else ():
             yield f"{problem.object}: {problem.what}"
