@@ -58,6 +58,7 @@ ASKED = [
     ("whatif small", YES),
     ("whatif big", NO),
     ("whatif --drain nowhere", FAILED),
+    ("simulate -f nowhere.yaml", FAILED),
     ("compact small", YES),
     ("compact pod/small", YES),
     ("compact big", NO),

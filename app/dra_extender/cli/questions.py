@@ -236,6 +236,19 @@ class WhatIfOptions(Source, frozen=True, kw_only=True):
     scheduler_names: SchedulerNames = ""
 
 
+class SimulateOptions(Source, frozen=True, kw_only=True):
+    """Show which nodes would fit a pod, existing and new ones, and how many new nodes more such pods would need.
+
+    Answers the request of POST /v1/simulate in a file, as YAML or JSON.
+
+    Exit status: 0 if all pods would fit, 1 if some would not, 2 if the command cannot answer.
+    """
+
+    filename: Annotated[str, _file("the request; - is standard input")] = "-"
+    output: Annotated[Literal["json", "yaml"], typer.Option("--output", "-o", help="form of the answer")] = "yaml"
+    scheduler_names: SchedulerNames = ""
+
+
 class CompactOptions(Source, frozen=True, kw_only=True):
     """List which pods to evict, in which order, so that a pending pod or a claim fits.
 

@@ -1,20 +1,23 @@
-"""The answers of `headroom`, `whatif` and `compact`: what would fit now, after changes, and after evictions."""
+"""The answers of `headroom`, `whatif`, `simulate` and `compact`: what fits now, after changes, and after evictions."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import typer
 
 from dra_extender.cli.answers.answer import answered, cluster_of, printed, text_of_option, unanswerable
 from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import view_of
-from dra_extender.cli.output import NO, YES, terminal_width
-from dra_extender.cli.questions import CompactOptions, HeadroomOptions, WhatIfOptions
+from dra_extender.cli.output import NO, YES, UnanswerableError, terminal_width
+from dra_extender.cli.questions import CompactOptions, HeadroomOptions, SimulateOptions, WhatIfOptions
 from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
 from dra_extender.insight.compaction.moves import EvictionRules
 from dra_extender.insight.headroom import GangShape, class_request, measuring
-from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, text_of
+from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects, text_of
+from dra_extender.insight.requests import InvalidRequestError
+from dra_extender.insight.whatif.simulation import request_of, simulation
 from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
@@ -74,6 +77,19 @@ def added_node(text: str) -> NodesLike:
     if not parts.get("like") or parts.keys() - {"like", "count"} or not (count.isascii() and count.isdigit()):
         raise ValueError(f"--add-node {text}: expected like=NODE,count=N")
     return NodesLike(parts["like"], int(count))
+
+
+async def answer_simulate(given: SimulateOptions) -> int:
+    with unanswerable():
+        documents = objects(given.filename, text_of(given.filename))
+    cluster = await cluster_of(given)
+    schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
+    try:
+        request = request_of(msgspec.json.encode(documents[0] if documents else {}))
+        found = run_at_once(simulation(view_of(cluster, schedulers), request))
+    except InvalidRequestError as problem:
+        raise UnanswerableError(f"{given.filename}: {problem.sentence}") from None
+    return printed(answered(found, given.output, str, NO if found.least is None else YES), cluster)
 
 
 async def answer_compact(given: CompactOptions) -> int:
