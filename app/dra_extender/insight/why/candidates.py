@@ -114,13 +114,13 @@ class Order(IntEnum):
 class ChangeList(NamedTuple):
     """Changes of one kind, the smallest first. Only the first candidate that helps is reported. `monotone`: if a
     candidate helps, all later ones help too, so bisection finds the first. The lists are tried in their `order`.
-    `joined` makes one change of several: then the fewest of the first candidates that help together are reported.
+    `several`: the fewest of the first candidates that help together are reported.
     """
 
     order: Order
     candidates: Sequence[CandidateChange]
     monotone: bool = False
-    joined: Callable[[Sequence[CandidateChange]], CandidateChange] | None = None
+    several: bool = False
 
 
 ChangeLists = Generator[ChangeList | None, None, None]

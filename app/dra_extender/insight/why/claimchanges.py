@@ -50,8 +50,6 @@ TAINTS = 64
 """Sets of taints that are tried at most."""
 REQUEST: Final = 50
 """Units of work per request."""
-CHANGE: Final = 20
-"""Units of work per change of a request."""
 
 Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 """By claim (namespace/name) and request: the tallies of the nodes."""
@@ -69,7 +67,7 @@ def of_claim(claim: EditableClaim, known: Tallies, names: Vocabulary, budget: Qu
     """All changes of one claim, except those of its selectors."""
     for request in requests_of(claim):
         found = known.get((claim.claim.metadata.key, request.name), ())
-        yield from budget.charge(REQUEST + len(found) + (MAX_RESULTS + len(request.source.tolerations)) * CHANGE)
+        yield from budget.charge(REQUEST + len(found))
         yield _counts(request, found)
         yield from _capacities(request, found, names.capacities, budget)
         yield from _tolerations(request, found, budget)
@@ -100,7 +98,7 @@ def _capacities(
     part = request.part
     asked = request.source.capacity.requests if request.source.capacity is not None else {}
     for name, amount in asked.items():
-        yield from budget.charge(sum(len(tally.capacities) for tally in found) + 3 * AMOUNTS * CHANGE)
+        yield from budget.charge(sum(len(tally.capacities) for tally in found))
         path = f"/capacity/requests/{name.replace('~', '~0').replace('/', '~1')}"
         less = [
             part.edit(
@@ -167,7 +165,7 @@ def _classes(request: EditableRequest, known: Mapping[str, Set[str]], budget: Qu
         if name != now and (not drivers or not found or found & drivers):
             classes.append(name)
     close = yield from near(now, classes, budget, CLASSES)
-    yield from budget.charge(CLASSES * CHANGE + len(classes) // 4)
+    yield from budget.charge(len(classes) // 4)
     misspelt = close if now not in known else []
     rest = [name for name in dict.fromkeys((*close, *classes)) if name not in misspelt]
     if len(rest) > CLASSES:
@@ -188,7 +186,6 @@ def _constraints(claim: EditableClaim, known: Vocabulary, budget: QueryBudget) -
         now, path = constraint.match_attribute or constraint.distinct_attribute or "", f"/devices/constraints/{index}"
         close = yield from near(now, known.attributes, budget)
         useful = known.differing if now in known.attributes else {*close, *known.differing}
-        yield from budget.charge(ATTRIBUTES * CHANGE)
         candidates: list[CandidateChange] = []
         for name in islice(dict.fromkeys((*close, *known.attributes)), ATTRIBUTES):
             if name != now and name in useful:

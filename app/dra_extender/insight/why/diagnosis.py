@@ -7,6 +7,7 @@ remembers nothing. It runs in turns. One decision covers a group of nodes, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from dra_extender.insight.snapshot import SimulatedPod, snapshot
 from dra_extender.insight.why.candidates import EditableClaim, editable_claims, gates_text, requests_of
 from dra_extender.insight.why.gangs import JointTrials, gang_places, placed_beside, trials_of
 from dra_extender.insight.why.nodegroups import group_nodes, node_groups
-from dra_extender.insight.why.reasons import Name, Names, of_nodes
+from dra_extender.insight.why.reasons import of_nodes
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup, Preempted, Remedy
 from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement, claim_of, rule_of
@@ -116,7 +117,7 @@ def _reasons(simulated: SimulatedPod, found: Sequence[NodeGroup]) -> Iterator[St
     outside, inside = _excluded(simulated), _of_claims(simulated)
     yield from filter(None, (outside, inside))
     if inside is None and not (outside is not None and any(group.fits for group in found)):
-        yield from of_nodes(found, _names(simulated), simulated.view.cluster.classes)
+        yield from of_nodes(found, simulated)
 
 
 def _last_error(pod: Pod) -> str:
@@ -155,7 +156,7 @@ def _of_gang(trials: JointTrials, budget: QueryBudget) -> Turns[tuple[Statement,
         yield from budget.charge(inner.work)
         budget.complete &= inner.complete
         if not labels and not any(group.fits or group.fails for group in found):
-            reasons = (whole,) if whole else of_nodes(found, _names(beside), beside.view.cluster.classes)
+            reasons = (whole,) if whole else of_nodes(found, beside)
             own = tuple(each for each in reasons if not isinstance(each, GangUnplaced))
             statement = replace(statement, pod=mate.metadata.key, reasons=own)
         nodes.joint, nodes.mates = trials.fit, trials.mates(mate)
@@ -198,14 +199,6 @@ def _attributes(found: SimulatedPod) -> list[str]:
             for attribute in device.model.traits.attributes:
                 names[attribute if "/" in attribute else f"{driver}/{attribute}"] = None
     return sorted(names)[:MOST_ATTRIBUTES]
-
-
-def _names(found: SimulatedPod) -> Names:
-    """By claim: the name that users know. A claim from a template has the name of its entry in the pod's spec."""
-    return {
-        editable.claim.metadata.key: Name(editable.entry, sum(1 for _ in requests_of(editable)))
-        for editable in editable_claims(found)
-    }
 
 
 def _claims(found: SimulatedPod) -> Iterable[ClaimState]:
@@ -254,89 +247,80 @@ def _excluded(found: SimulatedPod) -> PodRefused | None:
 
 
 def _of_claims(found: SimulatedPod) -> PodRefused | None:
-    if isinstance(found.prefiltered, Unschedulable):
-        return _missing_claim(found) or _unusable_claim(found) or PodRefused("claim", found.prefiltered.reason)
-    if isinstance(found.prefiltered, Failure):
-        return PodRefused("claim", found.prefiltered.error)
+    """The first rule about the claims and extended resources of the pod."""
+    prefiltered = found.prefiltered
+    if isinstance(prefiltered, Unschedulable):
+        problems = chain(_missing_claims(found), _unusable_claims(found, prefiltered))
+        return next(problems, PodRefused("claim", prefiltered.reason))
+    if isinstance(prefiltered, Failure):
+        return PodRefused("claim", prefiltered.error)
     if not found.view.cluster.nodes:
         return PodRefused("no nodes", "the cluster has no nodes")
-    return _failed_claim(found) or _feature_off(found)
+    return next(chain(_failed_claims(found.view, prefiltered), _feature_off(found)), None)
 
 
-def _failed_claim(found: SimulatedPod) -> PodRefused | None:
-    view, prefiltered = found.view, found.prefiltered
-    if not isinstance(prefiltered, PreFilterState):
-        return None
+def _failed_claims(view: View, prefiltered: PreFilterState) -> Iterator[PodRefused]:
     for claim in prefiltered.claims.allocated if view.features.binding_conditions else ():
         if problem := unavailable(claim, view.clock.wall(), view.config.binding_conditions_timeout):
-            key = claim.metadata.key
-            return PodRefused(
-                "claim failed", f"the devices of claim {claim.metadata.name} did not become ready: {problem}", key
-            )
+            text = f"the devices of claim {claim.metadata.name} did not become ready: {problem}"
+            yield PodRefused("claim failed", text, claim.metadata.key)
     for claim, usable in prefiltered.usable_on:
         if usable.only and usable.only not in view.cluster.nodes:
             text = f"claim {claim.metadata.name} is allocated on node {usable.only}, which does not exist"
-            return PodRefused("claim elsewhere", text, claim.metadata.key)
-    return None
+            yield PodRefused("claim elsewhere", text, claim.metadata.key)
 
 
-def _feature_off(found: SimulatedPod) -> PodRefused | None:
+def _feature_off(found: SimulatedPod) -> Iterator[PodRefused]:
     """An extended resource that only a device class provides, while the feature gate is off."""
     view = found.view
     wanted = None if view.features.DRAExtendedResource else view.resources.wanted(found.pod)
     for name, device_class in wanted.classes.items() if wanted is not None else ():
         if not any(name in node.status.allocatable for node in view.cluster.nodes.values()):
             text = f"only device class {device_class} provides {name}, and the feature gate DRAExtendedResource is off"
-            return PodRefused("feature gate", text)
-    return None
+            yield PodRefused("feature gate", text)
 
 
-def _missing_claim(found: SimulatedPod) -> PodRefused | None:
+def _missing_claims(found: SimulatedPod) -> Iterator[PodRefused]:
     created = created_names(found.pod)
     for entry in found.pod.spec.resource_claims:
         template, name = entry.resource_claim_template_name, found.claim_names.get(entry.name)
+        claim = found.claim(name) if name else None
         if not entry.resource_claim_name and template and entry.name not in created:
             text = f"claim {entry.name} has not been created from template {template}, which may not exist"
-            return PodRefused("claim not created", text)
-        claim = found.claim(name) if name else None
-        if name and claim is None:
-            return PodRefused("claim missing", f"claim {found.pod.metadata.namespace}/{name} does not exist")
-        if claim is not None and claim.metadata.deletion_timestamp:
-            return PodRefused("claim leaving", f"claim {name} is being deleted", claim.metadata.key)
-    return None
+            yield PodRefused("claim not created", text)
+        elif name and claim is None:
+            yield PodRefused("claim missing", f"claim {found.pod.metadata.namespace}/{name} does not exist")
+        elif claim is not None and claim.metadata.deletion_timestamp:
+            yield PodRefused("claim leaving", f"claim {name} is being deleted", claim.metadata.key)
 
 
-def _unusable_claim(found: SimulatedPod) -> PodRefused | None:
+def _unusable_claims(found: SimulatedPod, refused: Unschedulable) -> Iterator[PodRefused]:
     view = found.view
     for editable in editable_claims(found):
         claim, key, name = editable.claim, editable.claim.metadata.key, editable.claim.metadata.name
-        if view.is_unreadable(claim):
-            return PodRefused("claim unreadable", f"claim {name} cannot be read: correct or delete it", key)
         preempted = view.is_preempted(claim, found.pod)
-        if view.in_flight(claim) or (preempted and claim.allocation is None):
-            return PodRefused("claim in flight", f"claim {name} is being allocated", key)
-        if preempted:
+        if view.is_unreadable(claim):
+            yield PodRefused("claim unreadable", f"claim {name} cannot be read: correct or delete it", key)
+        elif view.in_flight(claim) or (preempted and claim.allocation is None):
+            yield PodRefused("claim in flight", f"claim {name} is being allocated", key)
+        elif preempted:
             text = f"claim {name} will be deallocated: its pods are preempted for another pod"
-            return PodRefused("claim in flight", text, key)
-        if claim.allocation is not None:
-            if isinstance(found.prefiltered, Unschedulable) and found.prefiltered.reason == full_reason(claim):
-                return PodRefused(
-                    "claim full", f"claim {name} has {MAX_CONSUMERS} consumers, which is the maximum", key
-                )
-        elif (problem := _unusable_class(found, editable)) is not None:
-            return problem
-    return None
+            yield PodRefused("claim in flight", text, key)
+        elif claim.allocation is None:
+            yield from _unusable_classes(found, editable)
+        elif refused.reason == full_reason(claim):
+            text = f"claim {name} has {MAX_CONSUMERS} consumers, which is the maximum"
+            yield PodRefused("claim full", text, key)
 
 
-def _unusable_class(found: SimulatedPod, editable: EditableClaim) -> PodRefused | None:
+def _unusable_classes(found: SimulatedPod, editable: EditableClaim) -> Iterator[PodRefused]:
     classes, key = found.view.cluster.classes, editable.claim.metadata.key
     for request in requests_of(editable):
         if request.alternative and not found.view.features.DRAPrioritizedList:
             text = f"claim {editable.entry}: firstAvailable requires the feature gate DRAPrioritizedList"
-            return PodRefused("feature gate", text, key)
+            yield PodRefused("feature gate", text, key)
         if (name := request.source.device_class_name) not in classes:
             few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
             text = f"{request.part.label}: device class {name} does not exist (classes: {few or 'none'})"
             text += ", so the other alternatives are not tried" if request.alternative else ""
-            return PodRefused("class missing", text, key)
-    return None
+            yield PodRefused("class missing", text, key)

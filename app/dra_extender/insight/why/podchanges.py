@@ -43,8 +43,6 @@ VALUES = 8
 NODES = 8
 TAINTS: Final = 16
 """Taints of one node that are tolerated together at most."""
-CHANGE: Final = 20
-"""Units of work per change."""
 
 Obstacles = Mapping[str, tuple[Obstacle, ...]]
 """By node."""
@@ -116,7 +114,7 @@ def _resources(found: SimulatedPod, left: Mapping[str, Collection[int]], budget:
                 yield from _extended(resource, amount, offered, budget)
             total = found.wants.amounts.get(name, 0)
             lefts = [amount.nano - (total - most) for most in free.get(name, ())]
-            yield from budget.charge(CHANGE + len(lefts) // 4)
+            yield from budget.charge(1 + len(lefts) // 4)
             yield _lesser(Order.RESOURCE, resource, [nano for nano in lefts if 0 < nano < amount.nano])
 
 
@@ -269,7 +267,7 @@ def _unknown_words(
 def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, int]], budget: QueryBudget) -> ChangeLists:
     rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
     values = labels.get(key, {})
-    yield from budget.charge(CHANGE + (len(rest) + len(values)) // 4)
+    yield from budget.charge(1 + (len(rest) + len(values)) // 4)
     close = (yield from near(value, values, budget)) if value not in values else []
     keys = (yield from near(key, labels, budget)) if key not in labels else []
 

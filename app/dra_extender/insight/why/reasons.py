@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from dra_extender.allocation.tally import ConstraintTally, RequestTally
 from dra_extender.api.resource import DeviceClass
-from dra_extender.insight.why.candidates import request_text
+from dra_extender.insight.snapshot import SimulatedPod
+from dra_extender.insight.why.candidates import EditableClaim, editable_claims, request_text, requests_of
 from dra_extender.insight.why.nodegroups import binding, kind, larger
 from dra_extender.insight.why.report import DiagnosedRequest, NodeGroup
 from dra_extender.insight.why.selectorchanges import in_order
@@ -48,22 +49,16 @@ FAR: Final = 4
 """Parts of the distance in which nodes are equally far, and about which something is said."""
 
 
-class Name(NamedTuple):
-    """`entry`: the name that users know a claim by. `requests`: the number of its requests and alternatives."""
-
-    entry: str
-    requests: int
-
-
-Names = Mapping[str, Name]
+Claims = Mapping[str, EditableClaim]
 """By namespace/name of the claim."""
 
 RequestKey = tuple[str, str]
 """(claim, request without its alternative)"""
 
 
-def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, DeviceClass]) -> tuple[Statement, ...]:
+def of_nodes(groups: Sequence[NodeGroup], pod: SimulatedPod) -> tuple[Statement, ...]:
     """Why the pod fits none of these groups of nodes; the first statement is about the closest."""
+    claims = {editable.claim.metadata.key: editable for editable in editable_claims(pod)}
     compared = sum(group.count for group in groups if group.examined)
     seen = sorted((group for group in groups if group.examined), key=_distance)
     if not seen:
@@ -78,10 +73,10 @@ def of_nodes(groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, De
                 selector = error.source, error.index
                 parts = (each for each in item.tally.clauses if (each.source, each.index) == selector)
                 clause = next((each.text for each in parts if each.failed), "")
-                return (SelectorFails(_requested(item.tally, names), error.source, problem, error.device, clause),)
+                return (SelectorFails(_requested(item.tally, claims), error.source, problem, error.device, clause),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)
-    about = _Nodes(seen, names, classes, compared)
+    about = _Nodes(seen, claims, pod.view.cluster.classes, compared)
     return tuple(dict.fromkeys(about.lacking() or about.blocked()))[:STATEMENTS]
 
 
@@ -143,31 +138,26 @@ def _distance(group: NodeGroup) -> tuple[int, ...]:
     )
 
 
-def _claim_label(tally: RequestTally, names: Names) -> str:
+def _claim_label(tally: RequestTally, claims: Claims) -> str:
     """The name that users know the claim by."""
-    return f"claim {names[tally.claim].entry}" if tally.claim in names else "extended resources"
+    return f"claim {claims[tally.claim].entry}" if tally.claim in claims else "extended resources"
 
 
-def label(tally: RequestTally, names: Names) -> str:
-    """The name that users know the claim by. If the claim has several requests, the request follows."""
-    several = tally.claim in names and names[tally.claim].requests > 1
-    return _claim_label(tally, names) + (f", {request_text(tally.request)}" if several else "")
-
-
-def _requested(tally: RequestTally, names: Names) -> Requested:
-    return Requested(
-        tally.claim, tally.request, label(tally, names), tally.class_name, tally.wanted, tally.all, tally.selectors
-    )
+def _requested(tally: RequestTally, claims: Claims) -> Requested:
+    """The label has the request if the claim has several."""
+    several = tally.claim in claims and len(list(requests_of(claims[tally.claim]))) > 1
+    label = _claim_label(tally, claims) + (f", {request_text(tally.request)}" if several else "")
+    return Requested(tally.claim, tally.request, label, tally.class_name, tally.wanted, tally.all, tally.selectors)
 
 
 class _Nodes:
     """The groups of nodes that were compared, the closest first."""
 
     def __init__(
-        self, groups: Sequence[NodeGroup], names: Names, classes: Mapping[str, DeviceClass], compared: int
+        self, groups: Sequence[NodeGroup], claims: Claims, classes: Mapping[str, DeviceClass], compared: int
     ) -> None:
         self._groups = groups
-        self._names = names
+        self._claims = claims
         self._classes = classes
         self._compared = compared
         self._stages = [_stages(group) for group in groups]
@@ -197,7 +187,7 @@ class _Nodes:
     def _place(self, key: RequestKey, groups: Sequence[NodeGroup]) -> MatchingNodes:
         best = max((item for item in groups[0].requests if _key(item) == key), key=lambda item: _stage(item.tally))
         return MatchingNodes(
-            _requested(best.tally, self._names), sum(group.count for group in groups), groups[0].nodes[0]
+            _requested(best.tally, self._claims), sum(group.count for group in groups), groups[0].nodes[0]
         )
 
     def _lacking(self, claim: str, request: str) -> Iterator[Statement]:
@@ -209,7 +199,7 @@ class _Nodes:
             if (item.tally.claim, item.tally.request) == (claim, request)
         ]
         closest, first = max(found, key=lambda each: (matching(each[1].tally), each[1].tally.offered))
-        requested, most = _requested(first.tally, self._names), matching(first.tally)
+        requested, most = _requested(first.tally, self._claims), matching(first.tally)
         if not first.tally.offered:
             yield ClassEmpty(requested, self._compared, self._pools(requested.class_name))
             return
@@ -270,7 +260,7 @@ class _Nodes:
         if group.obstacles:
             fit = group.verdict == "fits" and bool(group.requests)
             elsewhere = any(each.rule == "claim elsewhere" for each in group.obstacles)
-            labels = dict.fromkeys(_claim_label(item.tally, self._names) for item in group.requests)
+            labels = dict.fromkeys(_claim_label(item.tally, self._claims) for item in group.requests)
             yield NodesExcluded(self._scope(group), group.obstacles, fit, tuple(labels) if fit and elsewhere else ())
 
     def _devices(self, group: NodeGroup, stages: Mapping[RequestKey, _Stage]) -> Iterator[Statement]:
@@ -295,7 +285,7 @@ class _Nodes:
                 return
         claim = group.requests[0].tally.claim
         claims = dict.fromkeys(item.tally.claim for item in group.requests)
-        entries = [self._names[each].entry for each in claims if each in self._names]
+        entries = [self._claims[each].entry for each in claims if each in self._claims]
         parts = [f"claim{'s' if len(entries) > 1 else ''} {', '.join(entries)}"] if entries else []
         parts += ["the extended resources"] if len(entries) < len(claims) else []
         alone = len(claims) == len(group.requests) == 1
@@ -314,7 +304,7 @@ class _Nodes:
         if usable < max(tally.wanted, 1) and not losses:  # what does not match is what is missing
             usable, losses = tally.offered, tally.losses
         return DevicesUnavailable(
-            _requested(tally, self._names),
+            _requested(tally, self._claims),
             self._scope(group),
             binding(usable, losses, usable if tally.all else tally.wanted) or item.rule,
             usable,
@@ -332,7 +322,7 @@ class _Nodes:
         holders = [holder for item in covered if item.tally.request in constraint.requests for holder in item.holders]
         return ConstraintUnmet(
             constraint.claim,
-            f"claim {self._names[constraint.claim].entry if constraint.claim in self._names else constraint.claim}",
+            f"claim {self._claims[constraint.claim].entry if constraint.claim in self._claims else constraint.claim}",
             self._scope(group),
             constraint.kind,
             constraint.attribute,

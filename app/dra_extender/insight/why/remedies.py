@@ -12,7 +12,7 @@ one, and where another person or component has to act, such as for a scheduling 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import combinations
 from typing import Any, Final
@@ -40,7 +40,7 @@ from dra_extender.insight.why.candidates import (
 from dra_extender.insight.why.nodegroups import NodeGroups
 from dra_extender.insight.why.report import Change, NodeGroup, Remedy
 from dra_extender.plaintext import printable
-from dra_extender.scheduling.turns import QueryBudget, Turns
+from dra_extender.scheduling.turns import LazySequence, QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST: Final = 8
@@ -53,6 +53,8 @@ ATTRIBUTE: Final = 2
 """Units of work per attribute or capacity of a device model."""
 DEVICES: Final = 512
 """The vocabulary covers at most this number of devices per node, and of device models in total."""
+CHANGE: Final = 20
+"""Units of work to make a candidate."""
 PAIRED: Final = 24
 """Changes that are tried in pairs at most."""
 
@@ -72,6 +74,8 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
             yield  # the generator may end its turn here
         elif tried.candidates:
             lists.append(tried)
+            if not isinstance(tried.candidates, LazySequence) and budget.must_yield(CHANGE * len(tried.candidates)):
+                yield
         if budget.spent():
             break
     lists.sort(key=lambda each: each.order)
@@ -79,10 +83,8 @@ def remedies(nodes: NodeGroups, found: Sequence[NodeGroup], budget: QueryBudget)
     for each in lists:
         if len(helping) >= MOST or budget.spent():
             break
-        if each.joined is not None:
-            remedy = yield from _fewest(nodes, each, each.joined, budget)
-        else:
-            remedy = yield from (_bisected if each.monotone else _first)(nodes, each.candidates, budget)
+        search = _fewest if each.several else _bisected if each.monotone else _first
+        remedy = yield from search(nodes, each.candidates, budget)
         if remedy is not None:
             remedy = replace(remedy, weakens=each.order >= Order.COUNT)
         if remedy is not None and not any(remedy.changes == other.changes for other in helping):
@@ -162,47 +164,41 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], view: View, w
 
 
 def _first(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+    """The first candidate that helps."""
     for candidate in candidates:
         if budget.spent():
             return None
-        fits = yield from _fit(nodes, [candidate], budget)
-        if fits is not None:
-            return _remedy(nodes, [candidate], fits)
+        if (remedy := (yield from _tried(nodes, [candidate], budget))) is not None:
+            return remedy
     return None
 
 
 def _bisected(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
     """The first candidate that helps, by bisection. If any candidate helps, the last one does."""
     low, high = 0, len(candidates) - 1
-    best = yield from _fit(nodes, [candidates[high]], budget)
-    if best is None:
-        return None
-    while low < high:
-        if budget.spent():
-            break
+    best = yield from _tried(nodes, [candidates[high]], budget)
+    while best is not None and low < high and not budget.spent():
         middle = (low + high) // 2
-        fits = yield from _fit(nodes, [candidates[middle]], budget)
-        if fits is None:
+        remedy = yield from _tried(nodes, [candidates[middle]], budget)
+        if remedy is None:
             low = middle + 1
         else:
-            high, best = middle, fits
-    return _remedy(nodes, [candidates[high]], best)
+            high, best = middle, remedy
+    return best
 
 
-def _fewest(
-    nodes: NodeGroups, found: ChangeList, joined: Callable[[Sequence[CandidateChange]], CandidateChange],
-    budget: QueryBudget,
-) -> Turns[Remedy | None]:  # fmt: skip
+def _fewest(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
     """The fewest of the first candidates that help together, without unnecessary ones."""
-    first = found.candidates
-    remedy = yield from _bisected(nodes, [joined(first[:count]) for count in range(1, len(first) + 1)], budget)
-    chosen = list(first[: len(remedy.changes)]) if remedy is not None else []
+    joined = tenantchanges.joined
+    prefixes = [joined(candidates[:count]) for count in range(1, len(candidates) + 1)]
+    remedy = yield from _bisected(nodes, prefixes, budget)
+    chosen = list(candidates[: len(remedy.changes)]) if remedy is not None else []
     for each in chosen[:-1]:
         fewer = [other for other in chosen if other is not each]
         if budget.spent():
             break
-        if (fits := (yield from _fit(nodes, [joined(fewer)], budget))) is not None:
-            chosen, remedy = fewer, _remedy(nodes, [joined(fewer)], fits)
+        if (better := (yield from _tried(nodes, [joined(fewer)], budget))) is not None:
+            chosen, remedy = fewer, better
     return remedy
 
 
@@ -219,10 +215,9 @@ def _pair(nodes: NodeGroups, lists: Sequence[ChangeList], budget: QueryBudget) -
             continue
         if budget.spent():
             return None
-        fits = yield from _fit(nodes, [first, second], budget)
-        if fits is not None:
-            weakens = max(lists[number].order, lists[other].order) >= Order.COUNT
-            return replace(_remedy(nodes, [first, second], fits), weakens=weakens)
+        remedy = yield from _tried(nodes, [first, second], budget)
+        if remedy is not None:
+            return replace(remedy, weakens=max(lists[number].order, lists[other].order) >= Order.COUNT)
     return None
 
 
@@ -232,31 +227,28 @@ def _is_in_conflict(first: Change, second: Change) -> bool:
     return first.path == second.path or any(f"{place}/" in first.path and f"{place}/" in second.path for place in lists)
 
 
-def _fit(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Fit | None]:
+def _tried(nodes: NodeGroups, candidates: Sequence[CandidateChange], budget: QueryBudget) -> Turns[Remedy | None]:
+    """These changes together; None if the pod does not fit with them."""
+    found: Fit | None
     if nodes.joint is not None:
-        return (yield from nodes.joint(candidates, nodes.pod.pod, budget))
-    changed = nodes.pod
-    for candidate in candidates:
-        changed = candidate.apply(changed)
-    only = candidates[0].only if len(candidates) == 1 else ()
-    found = yield from nodes.fit(changed, budget, only)
-    yield
-    return found
-
-
-def _remedy(nodes: NodeGroups, candidates: Sequence[CandidateChange], found: Fit) -> Remedy:
+        found = yield from nodes.joint(candidates, nodes.pod.pod, budget)
+    else:
+        changed = nodes.pod
+        for candidate in candidates:
+            changed = candidate.apply(changed)
+        found = yield from nodes.fit(changed, budget, candidates[0].only if len(candidates) == 1 else ())
+        yield
+    if found is None:
+        return None
     changes = tuple(change for candidate in candidates for change in candidate.changes)
+    fragments = ((each.changes[0], each.fragment) for each in candidates if each.fragment is not None)
     return Remedy(
         text=_together([candidate.text for candidate in candidates]),
         short=" and ".join(candidate.short for candidate in candidates),
         changes=changes,
         nodes=found.nodes,
         example=found.example,
-        yaml="\n".join(
-            f"# in {place(each.changes[0])}\n{as_yaml(each.fragment)}"
-            for each in candidates
-            if each.fragment is not None
-        ),
+        yaml="\n".join(f"# in {place(change)}\n{as_yaml(fragment)}" for change, fragment in fragments),
         commands=commands((nodes.pod.pod, *nodes.mates), changes),
         pods=found.pods,
     )

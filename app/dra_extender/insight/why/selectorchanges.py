@@ -28,8 +28,6 @@ LONGEST: Final = 64
 LETTERS: Final = 8
 """Letters of a selector that are read in a unit of work."""
 FLIPPED: Final = {"true": "false", "false": "true"}
-CHANGE: Final = 20
-"""Units of work per change."""
 
 
 class Vocabulary:
@@ -94,7 +92,7 @@ def of_selectors(
     for (index, number), reads in islice(failing.items(), CLAUSES):
         cel = request.source.selectors[index].cel
         expression = cel.expression if cel is not None else ""
-        yield from budget.charge(CHANGE + 3 * len(expression) // LETTERS)
+        yield from budget.charge(1 + 3 * len(expression) // LETTERS)
         written = _Clause(request, index, number, clauses(expression))
         if any(f"].{name}" in written.text for name in capacities):
             text = f"use device.capacity instead of device.attributes in {written.brief}"

@@ -37,49 +37,50 @@ TOGETHER: Final = 4
 """Pods of one node whose end is tried together at most."""
 NODES: Final = 8
 """Nodes that are duplicated at most. For a gang, up to this many copies of two nodes."""
-CHANGE: Final = 10
-"""Units of work per change."""
 
 
 def of_others(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget, several: bool) -> ChangeLists:
     """All changes of other objects. `several`: a gang may need more than one of a kind."""
-    join = joined if several else None
-    pods = yield from _in_the_way(found, groups, budget)
+    pods, unused = yield from _in_the_way(found, groups, budget)
     ours = found.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
     others = [pod for pod in pods if pod.spec.priority >= ours]
     if max(len(others), len(lower)) > PODS:
         budget.complete = False
-    yield from budget.charge((len(others[:PODS]) + len(lower[:PODS])) * CHANGE)
     ending = [pod for pod in others if _ends(pod)]
     staying = [pod for pod in others[:PODS] if not _ends(pod)]
     for order, each, all_of_them in ((Order.ENDING, ending[:PODS], ending), (Order.OTHER_POD, staying, others)):
         alone = [_ended(pod, found.pod) for pod in each]
-        yield ChangeList(order, [*alone, *([] if several else _together(all_of_them, found.pod))], joined=join)
-    yield ChangeList(Order.LOWER_PRIORITY, [_deleted(pod) for pod in lower[:PODS]], joined=join)
-    unused = yield from _unused(found, groups, budget)
+        yield ChangeList(order, [*alone, *([] if several else _together(all_of_them, found.pod))], several=several)
+    yield ChangeList(Order.LOWER_PRIORITY, list(map(_deleted, lower[:PODS])), several=several)
     yield ChangeList(Order.UNUSED_CLAIM, list(map(_freed, unused[:PODS])))
     if not any(group.fails for group in groups):
         examples = list(_examples(found, groups[:NODES]))
         if not several:
-            yield ChangeList(Order.NODE, [_node_like(name) for name in examples])
+            yield ChangeList(Order.NODE, list(map(_node_like, examples)))
         for name in examples[:2] if several else ():
             copies = [_node_like(name, f"-like-{number}") for number in range(1, NODES + 1)]
-            yield ChangeList(Order.NODE, copies, joined=joined)
+            yield ChangeList(Order.NODE, copies, several=True)
 
 
-def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[Pod]]:
-    """Pods that hold devices or other resources on the groups' examples, and pods that use the pod's own claims."""
+def _in_the_way(
+    found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget
+) -> Turns[tuple[list[Pod], list[ResourceClaim]]]:
+    """(pods that hold requested devices or run on the groups' examples, and pods that use the pod's own claims; claims
+    that hold requested devices and have no consumer)
+    """
     view = found.view
     pods: dict[str, Pod] = {}
+    unused: dict[str, ResourceClaim] = {}
     for group in groups:
-        for request in group.requests:
-            for holder in request.holders:
-                yield from budget.charge(1 + len(holder.pods))
-                for key in holder.pods:
-                    pod = view.pods.named(*key.split("/", 1))
-                    if pod is not None:
-                        pods[pod.metadata.uid] = pod
+        for holder in (holder for request in group.requests for holder in request.holders):
+            yield from budget.charge(2 + len(holder.pods))
+            for pod in filter(None, (view.pods.named(*key.split("/", 1)) for key in holder.pods)):
+                pods[pod.metadata.uid] = pod
+            namespace, _, name = holder.claim.partition("/")
+            claim = view.ledger.get(namespace, name)
+            if claim is not None and claim.allocation is not None and not claim.status.reserved_for:
+                unused[holder.claim] = claim
         for name in dict.fromkeys((group.example, *group.nodes)):
             tenants = found.snapshot.tenants.on(name)
             yield from budget.charge(1 + len(tenants))
@@ -89,15 +90,15 @@ def _in_the_way(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryB
         users = editable.claim.status.reserved_for
         yield from budget.charge(1 + len(users))
         for user in users:
-            pod = pods.pop(user.uid, None) or view.pods.get(user.uid)
-            if pod is not None:
-                pods[user.uid] = pod  # last: the pod shares a claim with these
+            known = pods.pop(user.uid, None) or view.pods.get(user.uid)
+            if known is not None:
+                pods[user.uid] = known  # last: the pod shares a claim with these
     gang = group_of(found.pod)
     members = view.pods.members(gang) if gang is not None else ()
     yield from budget.charge(1 + len(members))
     for pod in (found.pod, *members):
         pods.pop(pod.metadata.uid, None)
-    return list(pods.values())
+    return list(pods.values()), list(unused.values())
 
 
 def _ends(pod: Pod) -> bool:
@@ -128,8 +129,7 @@ def _together(pods: Sequence[Pod], asking: Pod) -> Sequence[CandidateChange]:
 
 
 def _deleted(pod: Pod) -> CandidateChange:
-    short = f"delete pod {pod.metadata.key}"
-    change = object_change("pod deleted", "Pod", pod.metadata, op="delete")
+    short, change = f"delete pod {pod.metadata.key}", object_change("pod deleted", "Pod", pod.metadata, op="delete")
     return CandidateChange(f"{short}, which has priority {pod.spec.priority}", short, (change,))
 
 
@@ -140,8 +140,7 @@ def victims(view: View, found: SimulatedPod, names: Sequence[str]) -> list[Chang
     preemption = PreemptionEvaluator(PreemptionTerms(preemptor=found.pod), names).evaluate(view)
     if not isinstance(preemption, Preemption) or len(preemption.victims) < 2:
         return []
-    pods = [victim.pod for victim in preemption.victims]
-    return [ChangeList(Order.LOWER_PRIORITIES, [joined([_deleted(pod) for pod in pods])])]
+    return [ChangeList(Order.LOWER_PRIORITIES, [joined([_deleted(victim.pod) for victim in preemption.victims])])]
 
 
 def joined(several: Sequence[CandidateChange]) -> CandidateChange:
@@ -162,25 +161,10 @@ def joined(several: Sequence[CandidateChange]) -> CandidateChange:
     return CandidateChange(text, short, tuple(changes))
 
 
-def _unused(found: SimulatedPod, groups: Sequence[NodeGroup], budget: QueryBudget) -> Turns[list[ResourceClaim]]:
-    """Claims that hold requested devices and have no consumer."""
-    claims: dict[str, ResourceClaim] = {}
-    for group in groups:
-        for request in group.requests:
-            yield from budget.charge(1 + len(request.holders))
-            for holder in request.holders:
-                namespace, _, name = holder.claim.partition("/")
-                claim = found.view.ledger.get(namespace, name)
-                if claim is not None and claim.allocation is not None and not claim.status.reserved_for:
-                    claims[holder.claim] = claim
-    return list(claims.values())
-
-
 def _freed(claim: ResourceClaim) -> CandidateChange:
     change = object_change("claim deleted", "ResourceClaim", claim.metadata, op="delete")
     short = f"delete claim {claim.metadata.key}"
-    text = f"{short}, which is allocated but has no consumer"
-    return CandidateChange(text, short, (change,))
+    return CandidateChange(f"{short}, which is allocated but has no consumer", short, (change,))
 
 
 def _examples(found: SimulatedPod, groups: Sequence[NodeGroup]) -> Iterator[str]:
