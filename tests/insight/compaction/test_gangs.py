@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dra_extender.insight.compaction.compaction import Advice, Compaction, request_of_gang
-from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.insight.compaction import Advice, Compaction, EvictionRules, request_of_gang
 from tests.support.diagnosis.gangscenes import CLASS, claim, host, member, pod
 from tests.support.diagnosis.scene import Scene
 
@@ -34,7 +33,7 @@ def advice(found: Scene) -> Advice:
     asked = view.pods.named("default", "g-0")
     assert asked is not None
     start, request = request_of_gang(view, asked)
-    return Compaction(view, EvictionRules(), start=start).room_for(request)
+    return Compaction(start, request, EvictionRules()).advice()
 
 
 def test_a_pod_is_moved_to_where_no_pod_of_the_gang_goes() -> None:

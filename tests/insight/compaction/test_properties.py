@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.insight.compaction import EvictionRules
 from tests.support.diagnosis.compacting import Compacting, Json, PodTold, budget
 from tests.support.scheduling.preempting import by_namespace
 

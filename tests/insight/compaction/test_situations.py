@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.insight.compaction import EvictionRules
 from tests.support.diagnosis.compacting import Compacting, Json, NodeTold, PodTold, budget, told
 from tests.support.scheduling.preempting import by_namespace
 

@@ -24,8 +24,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.pods import Pods
-from dra_extender.insight.compaction.compaction import MOST_DECISIONS, Advice, Compaction, CompactionRequest
-from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.insight.compaction import MOST_DECISIONS, Advice, Compaction, CompactionRequest, EvictionRules
+from dra_extender.insight.snapshot import snapshot
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extended import ResourceNames
 from dra_extender.scheduling.view import View
@@ -145,7 +145,7 @@ class Compacting:
         request = CompactionRequest(
             "claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod)
         )
-        return Compaction(self.view, rules or EvictionRules(), most).room_for(request)
+        return Compaction(snapshot(self.view), request, rules or EvictionRules(), most).advice()
 
     def act(self, advice: Advice) -> None:
         """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""

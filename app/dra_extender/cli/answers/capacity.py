@@ -12,13 +12,14 @@ from dra_extender.cli.answers.why import drafts, known_pod
 from dra_extender.cli.cluster import view_of
 from dra_extender.cli.output import NO, YES, UnanswerableError, terminal_width
 from dra_extender.cli.questions import CompactOptions, HeadroomOptions, SimulateOptions, WhatIfOptions
-from dra_extender.insight.compaction.compaction import Compaction, request_of_claims, request_of_gang
-from dra_extender.insight.compaction.moves import EvictionRules
+from dra_extender.insight.compaction import Compaction, EvictionRules, request_of_claims, request_of_gang
 from dra_extender.insight.headroom import GangShape, class_request, measuring
 from dra_extender.insight.manifests import Draft, claims_of, hypothetical_objects, objects, text_of
 from dra_extender.insight.requests import InvalidRequestError
+from dra_extender.insight.snapshot import snapshot
 from dra_extender.insight.whatif.simulation import request_of, simulation
 from dra_extender.insight.whatif.whatif import Changes, NodesLike, simulating
+from dra_extender.insight.why.text import WIDTH
 from dra_extender.plaintext import wrapped
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.turns import run_at_once
@@ -97,7 +98,8 @@ async def answer_compact(given: CompactOptions) -> int:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
     text = text_of_option(given.filename)
     cluster = await cluster_of(given, evictions=True)
-    view, own, start = view_of(cluster), "", None
+    view, own = view_of(cluster), ""
+    start = snapshot(view)
     with unanswerable():
         if given.pod:
             pod = known_pod(cluster, given.pod, given.namespace or given.default_namespace())
@@ -106,5 +108,8 @@ async def answer_compact(given: CompactOptions) -> int:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
     schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
     rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(cluster.budgets))
-    advice = Compaction(view, rules, start=start).room_for(request)
-    return printed(answered(advice.report(), given.output, advice.text, YES if advice.helps else NO), cluster)
+    advice = Compaction(start, request, rules).advice()
+    return printed(
+        answered(advice.report(), given.output, lambda: wrapped(advice.lines(), WIDTH), YES if advice.helps else NO),
+        cluster,
+    )

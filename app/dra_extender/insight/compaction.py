@@ -1,40 +1,77 @@
-"""Which pods to evict so that a request fits.
+"""Which pods to evict so that a request fits. It never evicts a pod.
 
 Promises: pure; the caller limits the number of decisions. Each move is decided on the state after the earlier moves,
 and the request on the state after the last one. The list with the fewest moves wins, then the one with the fewest
 devices, then the first by name of the node. The list has no unnecessary move.
+
+A movable pod is bound, uses devices that no other pod uses, has a controller that recreates it on any node and a
+scheduler that the rules allow, and its PodDisruptionBudgets allow an eviction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from dra_extender.allocation.plan import Failure, Plan
 from dra_extender.allocation.requests import prepare
-from dra_extender.api.core import Pod
-from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.core import MIRROR, Pod
+from dra_extender.api.groups import group_of
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.devices.overlay import Overlay, Planned
-from dra_extender.insight.compaction.moves import EvictionRules, Movable, Move, pods_of
 from dra_extender.insight.snapshot import ClusterSnapshot, SimulatedPod, snapshot
 from dra_extender.insight.why.gangs import placed_beside, trials_of
-from dra_extender.plaintext import counted, wrapped
-from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.plaintext import counted
+from dra_extender.scheduling.claims import Unschedulable, known_claims
+from dra_extender.scheduling.extended import existing_claim
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.noderules import Wants
-from dra_extender.scheduling.preemption.budgets import violating
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, counts, violating
 from dra_extender.scheduling.turns import QueryBudget, run_at_once
 from dra_extender.scheduling.view import View
 
-WIDTH: Final = 80
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SHOWN: Final = 5
 CHECKED: Final = (
     "devices, cordons, taints, node selector and node affinity, host ports, resources of the node, disruption budgets"
 )
 UNCHECKED: Final = "volumes, affinity to pods, topology spread, quotas"
+MOST_DECISIONS: Final = 50_000
+
+
+class Movable(msgspec.Struct, frozen=True):
+    """A pod that can be moved. `claims`: its claims as they are after its eviction, not allocated."""
+
+    pod: Pod
+    claims: tuple[ResourceClaim, ...]
+    devices: int
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the pod."""
+        return self.pod.metadata.key
+
+    @property
+    def node(self) -> str:
+        return self.pod.spec.node_name
+
+
+class EvictionRules(msgspec.Struct, frozen=True):
+    """`schedulers`: the schedulers whose pods may be moved; empty for all."""
+
+    schedulers: frozenset[str] = frozenset()
+    budgets: BudgetsByNamespace = msgspec.field(default_factory=BudgetsByNamespace)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """The pod is evicted, and fits on `target` with these devices."""
+
+    item: Movable
+    target: str
+    plans: tuple[Planned, ...]
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +105,15 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         found = {"request": self.request, "fits": self.fits, "node": self.node, "devices": devices, "moves": moves}
         return {**found, "kept": self.kept, "complete": self.complete}
 
-    def text(self) -> str:
-        """For people."""
-        return wrapped(self.lines(), WIDTH)
-
     def lines(self) -> Iterator[str]:
-        """One finding each, of any length."""
-        yield from self._finding()
+        """For people: one finding each, of any length."""
+        if self.fits:
+            yield f"{self.request} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
+        elif self.moves:
+            pods = counted(len(self.moves), "pod")
+            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
+        else:
+            yield f"no evictions make room for {self.request}"
         for number, move in enumerate(self.moves, start=1):
             yield f"  {number}. {move.item.key}: {move.item.node} -> {move.target}"
             yield f"     gets {_some(_devices(move.plans), 2)}"
@@ -89,15 +128,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
         if not self.complete:
             yield f"stopped after {self.decisions} allocations: there may be better moves"
 
-    def _finding(self) -> Iterator[str]:
-        pods = counted(len(self.moves), "pod")
-        if self.fits:
-            yield f"{self.request} fits without a move on {counted(len(self.fits), 'node')}: {_some(self.fits)}"
-        elif self.moves:
-            yield f"to make room for {self.request} on {self.node}, evict {pods} in this order:"
-        else:
-            yield f"no evictions make room for {self.request}"
-
 
 def _devices(plans: Sequence[Planned]) -> tuple[str, ...]:
     return tuple("/".join(result.id) for _, allocation in plans for result in allocation.devices.results)
@@ -106,9 +136,6 @@ def _devices(plans: Sequence[Planned]) -> tuple[str, ...]:
 def _some(names: Sequence[str], most: int = SHOWN) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-MOST_DECISIONS: Final = 50_000
 
 
 class CompactionRequest(msgspec.Struct, frozen=True):
@@ -160,11 +187,57 @@ def request_of_claims(view: View, file: str, claims: tuple[ResourceClaim, ...]) 
     return CompactionRequest(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
 
 
-class _AfterMoves(NamedTuple):
-    """The cluster after some moves."""
+def _movable(view: View, rules: EvictionRules) -> tuple[list[Movable], Mapping[str, tuple[str, ...]]]:
+    """(the pods that can be moved in the order of their names; for each reason, the pods (namespace/name) that use
+    devices and cannot be moved)
+    """
+    movable: list[Movable] = []
+    kept: dict[str, tuple[str, ...]] = {}
+    for pod in sorted(view.pods, key=lambda pod: pod.metadata.key):
+        if not pod.spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
+            continue
+        claims = tuple(known_claims(pod, view.ledger))
+        devices = sum(len(view.ledger.uses(claim.metadata.uid)) for claim in claims)
+        if devices and (reason := next(_obstacles(view, rules, pod, claims), "")):
+            kept[reason] = (*kept.get(reason, ()), pod.metadata.key)
+        elif devices:
+            freed = tuple(replace(claim, status=ResourceClaimStatus()) for claim in claims)
+            movable.append(Movable(pod, freed, devices))
+    return movable, kept
 
-    snapshot: ClusterSnapshot
-    moves: tuple[Move, ...] = ()
+
+def _obstacles(view: View, rules: EvictionRules, pod: Pod, claims: Iterable[ResourceClaim]) -> Iterator[str]:
+    """Why the pod cannot be moved: it would not be recreated on another node, or an eviction would not free its
+    devices or is not allowed.
+    """
+    meta, owner = pod.metadata, pod.metadata.controller
+    if rules.schedulers and pod.spec.scheduler_name not in rules.schedulers:
+        yield f"scheduled by {pod.spec.scheduler_name or 'an unknown scheduler'}"
+    if MIRROR in meta.annotations:
+        yield "static pods of their node"
+    if owner is None:
+        yield "no controller would recreate them"
+    elif owner.kind == "DaemonSet":
+        yield "pods of a DaemonSet, which belong to their node"
+    if group_of(pod) is not None:
+        yield "members of a group"
+    if meta.annotations.get(SAFE_TO_EVICT) == "false":
+        yield f"annotation {SAFE_TO_EVICT} is false"
+    for claim in claims:
+        if any(consumer.uid != meta.uid for consumer in claim.status.reserved_for):
+            yield "they share a claim with other pods"
+        if existing_claim(pod, (claim,)) is not None:
+            yield "they use extended resources, which are not moved"
+        if claim.allocation is None or view.in_flight(claim) or view.is_unreadable(claim):
+            yield "their claims are changing or cannot be read"
+    if violating((pod,), rules.budgets):
+        covering = (budget for budget in rules.budgets.covering(pod) if counts(pod, budget))
+        names = sorted(budget.metadata.key for budget in covering if budget.status.disruptions_allowed <= 0)
+        yield f"disruption budget {', '.join(names)} allows no eviction"
+
+
+_AfterMoves = tuple[ClusterSnapshot, tuple[Move, ...]]
+"""The cluster after these moves."""
 
 
 class _TooManyDecisionsError(Exception):
@@ -175,79 +248,74 @@ class Compaction:
     """Compaction of one state of the cluster, for one request. `decisions` counts the decisions of the allocator."""
 
     def __init__(
-        self, view: View, rules: EvictionRules, most: int = MOST_DECISIONS, start: ClusterSnapshot | None = None
+        self, start: ClusterSnapshot, request: CompactionRequest, rules: EvictionRules, most: int = MOST_DECISIONS
     ) -> None:
-        """`start`: the state, if it is not as `view` shows it."""
+        """`start`: the state before the moves."""
         self.decisions = 0
-        self._view = view
+        self._view = start.view
+        self._request = request
+        self._wants = start.view.wants(request.pod) if request.pod is not None else None
         self._most = most
-        self._start = start or snapshot(view)
+        self._start = start
         self._budgets = rules.budgets
-        self._wants: dict[str, Wants] = {}
-        pods = pods_of(view, rules)
-        self._movable, self._kept = pods.movable, pods.kept
+        self._movable, self._kept = _movable(start.view, rules)
 
-    def room_for(self, request: CompactionRequest) -> Advice:
+    def advice(self) -> Advice:
         """The moves after which the request fits a node."""
-        pod, best, complete = request.pod, Advice(request=request.name, kept=self._kept), True
-        nodes = self._view.cluster.nodes
-        names = [name for name in nodes if pod is None or next(self._wanted(pod).unsuited(nodes[name]), None) is None]
+        best, complete, nodes = Advice(request=self._request.name, kept=self._kept), True, self._view.cluster.nodes
+        wants = self._wants
+        names = [name for name in nodes if wants is None or next(wants.unsuited(nodes[name]), None) is None]
         try:
-            roomy = [name for name in names if self._has_room(request, name, ())]
-            fits = tuple(self._fitting(self._start.overlay, request.claims, roomy))
+            roomy = [name for name in names if self._has_room(name, ())]
+            fits = tuple(self._fitting(self._start.overlay, self._request.claims, roomy))
             if fits:
                 return replace(best, fits=fits, decisions=self.decisions)
-            for name, items in self._promising(names):
+            by_node: dict[str, list[Movable]] = {}
+            for item in self._movable:
+                by_node.setdefault(item.node, []).append(item)
+            for name in sorted(by_node.keys() & names, key=lambda name: (len(by_node[name]), name)):
                 if len(best.moves) == 1:
                     break
-                found = self._on(request, name, items, len(best.moves) or len(items))
+                found = self._on(name, by_node[name], len(best.moves) or len(by_node[name]))
                 if found is not None and (not best.moves or _cost(found) < _cost(best)):
                     best = found
         except _TooManyDecisionsError:
             complete = False
         return replace(best, decisions=self.decisions, complete=complete)
 
-    def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
-        """The nodes with movable pods. Nodes with the fewest movable pods come first."""
-        by_node: dict[str, list[Movable]] = {}
-        for item in self._movable.values():
-            by_node.setdefault(item.node, []).append(item)
-        nodes = [(name, by_node[name]) for name in names if name in by_node]
-        yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
-
-    def _on(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> Advice | None:
+    def _on(self, name: str, items: Sequence[Movable], most: int) -> Advice | None:
         """At most `most` moves from this node. A pod that fits no other node comes first in the next attempt, so that
         it stays on the node.
         """
         candidates, first = list(items), set[str]()
         while candidates:
-            chosen = self._fewest(request, name, candidates, most)
+            chosen = self._fewest(name, candidates, most)
             if not chosen:
                 return None
             chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
-            found = self._moved(request, name, chosen)
-            if isinstance(found, _AfterMoves):
-                overlay = found.snapshot.overlay.without(request.claims)
-                plans = self._plan(overlay, request.claims, name)
-                if plans is None or not self._suits(found.snapshot, request.pod, name):
+            found = self._moved(name, chosen)
+            if not isinstance(found, Movable):
+                now, moves = found
+                plans = self._plan(now.overlay.without(self._request.claims), self._request.claims, name)
+                if plans is None or not self._suits(now, self._wants, name):
                     return None
-                return Advice(request=request.name, kept=self._kept, node=name, moves=found.moves, plans=plans)
+                return Advice(request=self._request.name, kept=self._kept, node=name, moves=moves, plans=plans)
             if found.key in first:
                 candidates.remove(found)
             first.add(found.key)
         return None
 
-    def _fewest(self, request: CompactionRequest, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
+    def _fewest(self, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
         """The pods that have to go so that the request fits, as few as possible: the smallest stay first. Empty if it
         does not fit anyway, or if there are more than `most`.
         """
         chosen = sorted(items, key=lambda item: (item.devices, item.key))
-        if self._plan_without(request, name, chosen) is None:
+        if self._plan_without(name, chosen) is None:
             return []
         needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
-            if self._plan_without(request, name, others) is not None:
+            if self._plan_without(name, others) is not None:
                 chosen = others
             else:
                 needed += 1
@@ -255,27 +323,25 @@ class Compaction:
                     return []
         return chosen
 
-    def _plan_without(
-        self, request: CompactionRequest, name: str, gone: Collection[Movable]
-    ) -> tuple[Planned, ...] | None:
+    def _plan_without(self, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
         """The devices for the request on the node after these pods are gone."""
-        if not self._has_room(request, name, gone):
+        if not self._has_room(name, gone):
             return None
         overlay = self._start.overlay.without([claim for item in gone for claim in item.claims])
-        return self._plan(overlay, request.claims, name)
+        return self._plan(overlay, self._request.claims, name)
 
-    def _has_room(self, request: CompactionRequest, name: str, gone: Collection[Movable]) -> bool:
+    def _has_room(self, name: str, gone: Collection[Movable]) -> bool:
         now = self._start
         for item in gone:
             now = now.with_pod_moved(item.pod, item.node)
-        return self._suits(now, request.pod, name)
+        return self._suits(now, self._wants, name)
 
-    def _moved(self, request: CompactionRequest, name: str, chosen: Sequence[Movable]) -> _AfterMoves | Movable:
+    def _moved(self, name: str, chosen: Sequence[Movable]) -> _AfterMoves | Movable:
         """The state after these pods are moved one after the other; or the first pod that fits no other node."""
-        plans = self._plan_without(request, name, chosen)
+        plans = self._plan_without(name, chosen)
         assert plans is not None, name
         # The moved pods must not take the devices of the request.
-        after = _AfterMoves(replace(self._start, overlay=self._start.overlay.holding(plans)))
+        after: _AfterMoves = replace(self._start, overlay=self._start.overlay.holding(plans)), ()
         for item in chosen:
             moved = self._move(after, item, name)
             if moved is None:
@@ -287,28 +353,27 @@ class Compaction:
         """Move the pod to the fullest of the other nodes. None if it fits no node, or a disruption budget forbids its
         eviction after the earlier ones.
         """
-        gone = [move.item.pod for move in after.moves]
-        if item.pod.metadata.uid in violating((*gone, item.pod), self._budgets):
+        now, moves = after
+        if item.pod.metadata.uid in violating((*(move.item.pod for move in moves), item.pod), self._budgets):
             return None
-        now = after.snapshot.with_pod_moved(item.pod, item.node)
+        now = now.with_pod_moved(item.pod, item.node)
         now = replace(now, overlay=now.overlay.without(item.claims))
-        names = [name for name in self._view.cluster.nodes if name != source and self._suits(now, item.pod, name)]
+        wants = self._view.wants(item.pod)
+        names = [name for name in self._view.cluster.nodes if name != source and self._suits(now, wants, name)]
         fits = self._fitting(now.overlay, item.claims, names)
-        target = min(fits, key=lambda name: (-self._in_use(name), name), default=None)
+        ledger, inventory = self._view.ledger, self._view.cluster.inventory
+        in_use = {name: sum(len(ledger.in_use(pool)) for pool in inventory.pools_seen(name)) for name in fits}
+        target = min(fits, key=lambda name: (-in_use[name], name), default=None)
         plans = self._plan(now.overlay, item.claims, target) if target is not None else None
         if target is None or plans is None:
             return None
         now = now.with_pod_moved(item.pod, "", target)
         now = replace(now, overlay=now.overlay.with_plans(plans))
-        return _AfterMoves(now, (*after.moves, Move(item, target, plans)))
+        return now, (*moves, Move(item, target, plans))
 
-    def _suits(self, now: ClusterSnapshot, pod: Pod | None, name: str) -> bool:
+    def _suits(self, now: ClusterSnapshot, wants: Wants | None, name: str) -> bool:
         """True when nothing but devices can keep the pod, if there is one, from the node."""
-        return pod is None or next(now.obstacles(self._wanted(pod), self._view.cluster.nodes[name]), None) is None
-
-    def _wanted(self, pod: Pod) -> Wants:
-        uid = pod.metadata.uid
-        return self._wants.get(uid) or self._wants.setdefault(uid, self._start.view.wants(pod))
+        return wants is None or next(now.obstacles(wants, self._view.cluster.nodes[name]), None) is None
 
     def _plan(self, state: Overlay, claims: Sequence[ResourceClaim], node: str) -> tuple[Planned, ...] | None:
         """The devices for the claims on the node in this state. Raises _TooManyDecisionsError."""
@@ -327,10 +392,6 @@ class Compaction:
         if self.decisions >= self._most:
             raise _TooManyDecisionsError
         self.decisions += 1
-
-    def _in_use(self, name: str) -> int:
-        """How many devices of the node's pools are in use now."""
-        return sum(len(self._view.ledger.in_use(pool)) for pool in self._view.cluster.inventory.pools_seen(name))
 
 
 def _cost(advice: Advice) -> tuple[int, int, str]:
