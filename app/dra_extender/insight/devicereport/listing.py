@@ -87,13 +87,13 @@ def reporting(
     view: View, wanted: DeviceQuery = EVERYTHING, *, limit: int | None = None, after: str = ""
 ) -> Turns[DeviceReport]:
     """A page with the devices of `limit` pools, by default of all pools, after the pool `after` (driver/pool)."""
-    inventory, classes = view.cluster.inventory, ClassMembers(view)
-    visible, (driver, _, pool) = _Visibility(inventory, wanted.nodes), after.partition("/")
+    inventory, classes, (driver, _, pool) = view.cluster.inventory, ClassMembers(view), after.partition("/")
+    pools, sees = _visible(inventory, wanted.nodes)
     found: list[CountedDevice] = []
     partitions: list[PartitionType] = []
     pools_done: list[PoolID] = []
     next = ""
-    ids = sorted(visible.pools())
+    ids = sorted(pools)
     for id in ids[bisect_right(ids, (driver, pool)) :]:
         published = inventory.pools.get(id)
         if published is None or (wanted.drivers and id[0] not in wanted.drivers):
@@ -102,7 +102,7 @@ def reporting(
             next = "/".join(pools_done[-1])
             break
         pools_done.append(id)
-        devices = yield from counting(view, published, classes, visible.sees)
+        devices = yield from counting(view, published, classes, sees)
         chosen = [device for device in devices if wanted.wants(device)]
         if chosen and view.features.partition_types and not _problem(published, view.features):
             partitions.extend(partition_types(published, view.ledger.in_use(id)))
@@ -151,27 +151,19 @@ def _problem(pool: PublishedPool, features: FeatureGates) -> str:
     return next((defect.what for defect in defects(tuple(pool.newest()), features)), "")
 
 
-class _Visibility:
-    """The devices that these nodes can use; all devices if no nodes are given."""
-
-    def __init__(self, inventory: ReadOnlyInventory, nodes: Collection[str]) -> None:
-        self._inventory = inventory
-        self._nodes = nodes
-        self._devices: set[DeviceID] = set()
-        for name in nodes:
-            view = inventory.view(name)
-            for index, device in enumerate(view.devices if view is not None else ()):
-                if view is not None and not view.elsewhere >> index & 1:
-                    self._devices.add(device.id)
-
-    def pools(self) -> Collection[PoolID]:
-        if not self._nodes:
-            return self._inventory.pools.keys()
-        return {pool for name in self._nodes for pool in self._inventory.pools_seen(name)}
-
-    def sees(self, node: str, device: DeviceID) -> bool:
-        """A device that cannot be allocated is visible on its own node."""
-        return not self._nodes or node in self._nodes or device in self._devices
+def _visible(
+    inventory: ReadOnlyInventory, nodes: Collection[str]
+) -> tuple[Iterable[PoolID], Callable[[str, DeviceID], bool] | None]:
+    """(the pools that these nodes see, a function for `counting`); of all pools and devices if no nodes are given. A
+    device that cannot be allocated is visible on its own node.
+    """
+    if not nodes:
+        return inventory.pools, None
+    devices: set[DeviceID] = set()
+    for view in filter(None, map(inventory.view, nodes)):
+        devices.update(device.id for index, device in enumerate(view.devices) if not view.elsewhere >> index & 1)
+    pools = {pool for name in nodes for pool in inventory.pools_seen(name)}
+    return pools, lambda node, device: node in nodes or device in devices
 
 
 class ClassMembers:
@@ -183,7 +175,7 @@ class ClassMembers:
             name: view.decisions.filters.of(known[name], RequestedDevices(), view.features) for name in sorted(known)
         }
         self._budgets: Iterator[WorkBudget] = view.budgets()
-        self._budget: WorkBudget | None = None
+        self._budget = next(self._budgets)
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
         self.complete = True
 
@@ -204,15 +196,10 @@ class ClassMembers:
 
     def _selects(self, filter: DeviceFilter, model: DeviceModel) -> Turns[bool]:
         while True:
-            if self._budget is None:
-                self._budget = next(self._budgets, None)
-            if self._budget is None:
-                self.complete = False
-                return False
             try:
                 return suitability(model, filter, self._budget).selected
             except TurnSpent:
-                self._budget = None
+                self._budget = next(self._budgets)
                 yield
             except Deferred:
                 self.complete = False

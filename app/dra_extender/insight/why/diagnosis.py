@@ -22,7 +22,7 @@ from dra_extender.insight.why.nodegroups import group_nodes, node_groups
 from dra_extender.insight.why.reasons import of_nodes
 from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup, Preempted, Remedy
-from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement, claim_of, rule_of
+from dra_extender.insight.why.statements import GangUnplaced, PodRefused, Statement
 from dra_extender.insight.why.wording import text_of
 from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.feasibility import PreFilterState
@@ -95,9 +95,9 @@ def diagnosing(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
         state="fits" if fits else "refused",
-        rule=rule_of(reasons[0]) if reasons else "",
+        rule=reasons[0].rule if reasons else "",
         summary=_last_error(pod) if fits else text_of(reasons),
-        claim=claim_of(reasons[0]) if reasons else "",
+        claim=reasons[0].claim if reasons else "",
         nodes=len(nodes.names),
         fits=sum(group.count for group in fits),
         examples=tuple(sorted(name for group in fits for name in group.nodes)[:EXAMPLES]),

@@ -97,11 +97,9 @@ class JointTrials:
     def fit(self, candidates: Sequence[CandidateChange], member: Pod, budget: QueryBudget) -> Turns[Fit | None]:
         """See `JointFit`."""
         changed = SimulatedPod(member, self.pod.snapshot)
-        for each in candidates:
-            changed = each.apply(changed)
         mates = {each.metadata.uid: each for each in self.mates(member)}
         for each in candidates:
-            changed = yield from _with_mates(changed, member, mates, each.changes[0], budget)
+            changed = yield from _with_mates(each.apply(changed), member, mates, each.changes[0], budget)
         found = yield from self.decide(changed, budget, mates)
         places = (found.places if found is not None else None) or {}
         if not {member.metadata.uid, self.pod.pod.metadata.uid} <= places.keys():
@@ -144,12 +142,11 @@ def placed_beside(found: SimulatedPod, places: Mapping[str, Place], mate: Pod) -
     planned = [each for place in places.values() for each in place.planned]
     if {identity(claim) for claim, _ in planned} & {identity(each) for each in known_claims(mate, found.view.ledger)}:
         return None
-    moved: dict[str, tuple[Pod, ...]] = {}
+    snapshot = found.snapshot
     for place in places.values():
-        moved[place.node] = (*moved.get(place.node, ()), place.pod)
-    overlay = found.snapshot.overlay.holding(planned)
-    snapshot = replace(found.snapshot, view=found.view.with_state(overlay), overlay=overlay, moved=moved)
-    return SimulatedPod(mate, snapshot)
+        snapshot = snapshot.with_pod_moved(place.pod, "", place.node)
+    overlay = snapshot.overlay.holding(planned)
+    return SimulatedPod(mate, replace(snapshot, view=found.view.with_state(overlay), overlay=overlay))
 
 
 def gang_places(places: Mapping[str, Place]) -> Iterator[GangPlace]:

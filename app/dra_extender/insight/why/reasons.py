@@ -59,7 +59,6 @@ RequestKey = tuple[str, str]
 def of_nodes(groups: Sequence[NodeGroup], pod: SimulatedPod) -> tuple[Statement, ...]:
     """Why the pod fits none of these groups of nodes; the first statement is about the closest."""
     claims = {editable.claim.metadata.key: editable for editable in editable_claims(pod)}
-    compared = sum(group.count for group in groups if group.examined)
     seen = sorted((group for group in groups if group.examined), key=_distance)
     if not seen:
         return (PodRefused("no nodes", "no node has been examined yet" if groups else "the cluster has no nodes"),)
@@ -76,7 +75,7 @@ def of_nodes(groups: Sequence[NodeGroup], pod: SimulatedPod) -> tuple[Statement,
                 return (SelectorFails(_requested(item.tally, claims), error.source, problem, error.device, clause),)
     if failing:
         return (PodRefused("claim", failing[0].reason),)
-    about = _Nodes(seen, claims, pod.view.cluster.classes, compared)
+    about = _Nodes(seen, claims, pod.view.cluster.classes)
     return tuple(dict.fromkeys(about.lacking() or about.blocked()))[:STATEMENTS]
 
 
@@ -151,32 +150,28 @@ def _requested(tally: RequestTally, claims: Claims) -> Requested:
 
 
 class _Nodes:
-    """The groups of nodes that were compared, the closest first."""
+    """The groups of nodes that were compared, the closest first, with the stages of the requests there."""
 
-    def __init__(
-        self, groups: Sequence[NodeGroup], claims: Claims, classes: Mapping[str, DeviceClass], compared: int
-    ) -> None:
+    def __init__(self, groups: Sequence[NodeGroup], claims: Claims, classes: Mapping[str, DeviceClass]) -> None:
         self._groups = groups
+        self._stages = [(group, _stages(group)) for group in groups]
         self._claims = claims
         self._classes = classes
-        self._compared = compared
-        self._stages = [_stages(group) for group in groups]
+        self._compared = sum(group.count for group in groups)
 
     def lacking(self) -> list[Statement]:
         """Which requests have too few matching devices everywhere, or that no node has matching devices for all."""
-        if any(all(stage > _Stage.FEW_MATCH for stage in stages.values()) for stages in self._stages):
+        if any(all(stage > _Stage.FEW_MATCH for stage in stages.values()) for _, stages in self._stages):
             return []
-        places = {key: self._having(key) for key in self._stages[0]}
+        places = {
+            key: [group for group, stages in self._stages if stages.get(key, _Stage.NO_DEVICE) > _Stage.FEW_MATCH]
+            for key in self._stages[0][1]
+        }
         missing = [key for key, groups in places.items() if not groups]
         if missing:
             tallies = [item.tally for item in self._groups[0].requests if _key(item) in missing]
             return [found for tally in tallies for found in self._lacking(tally.claim, tally.request)]
         return [NoNodeHasAll(tuple(self._place(key, groups) for key, groups in places.items()), self._compared)]
-
-    def _having(self, key: RequestKey) -> list[NodeGroup]:
-        """The groups where enough devices match the request."""
-        found = zip(self._groups, self._stages, strict=True)
-        return [group for group, stages in found if key in stages and stages[key] > _Stage.FEW_MATCH]
 
     def _match_somewhere(self, alternative: RequestTally) -> bool:
         """Whether enough devices match this alternative on some node."""
@@ -230,11 +225,8 @@ class _Nodes:
 
     def blocked(self) -> list[Statement]:
         """What excludes the nodes where enough devices match, the closest first."""
-        groups = [
-            (group, stages)
-            for group, stages in zip(self._groups, self._stages, strict=True)
-            if _distance(group)[:FAR] == _distance(self._groups[0])[:FAR]
-        ]
+        nearest = _distance(self._groups[0])[:FAR]
+        groups = [(group, stages) for group, stages in self._stages if _distance(group)[:FAR] == nearest]
         common = self._common([group for group, _ in groups])
         if common is not None:
             return [common]

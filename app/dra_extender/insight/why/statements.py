@@ -2,12 +2,13 @@
 
 Promises: a statement about several nodes holds on each of them. A statement about no node ("no node has …") holds on
 all nodes that were compared; their number is in the statement. A statement names a node only as one of those that it
-is about. `wording` makes the text, and only from these structs.
+is about. `wording` makes the text, and only from these structs. `rule` is the rule that the pod fails, `claim`
+(namespace/name) the claim that is the cause; it is empty if no single claim is.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -78,36 +79,50 @@ class PodRefused(msgspec.Struct, frozen=True, tag="pod refused"):
     claim: str = ""
 
 
-class ClassEmpty(msgspec.Struct, frozen=True, tag="class empty"):
+class _AboutRequest(msgspec.Struct, frozen=True):
+    requested: Requested
+
+    @property
+    def claim(self) -> str:
+        return self.requested.claim
+
+
+class ClassEmpty(_AboutRequest, frozen=True, tag="class empty"):
     """None of the `compared` nodes has a device of the class. `pools`: their pools that cannot be used, and why."""
 
-    requested: Requested
     compared: int
     pools: tuple[str, ...] = ()
 
+    @property
+    def rule(self) -> BindingRule:
+        return "pools" if self.pools else "class"
 
-class NothingMatches(msgspec.Struct, frozen=True, tag="nothing matches"):
+
+class NothingMatches(_AboutRequest, frozen=True, tag="nothing matches"):
     """No device of the class, on any of the `compared` nodes, satisfies all of these `clauses` of the selectors.
     `values`: what the devices have where the only clause reads; `more`: not all values are listed.
     """
 
-    requested: Requested
+    rule: ClassVar[BindingRule] = "selector"
     compared: int
     clauses: tuple[str, ...]
     values: tuple[str, ...] = ()
     more: bool = False
 
 
-class TooFew(msgspec.Struct, frozen=True, tag="too few"):
+class TooFew(_AboutRequest, frozen=True, tag="too few"):
     """None of the `compared` nodes has more than `most` devices that match. `clauses`: those of the selectors that
     exclude devices of the class. `node`: one that has `most`, if the pod fails another rule there.
     """
 
-    requested: Requested
     compared: int
     most: int
     clauses: tuple[str, ...] = ()
     node: str = ""
+
+    @property
+    def rule(self) -> BindingRule:
+        return "selector" if self.clauses else "offered"
 
 
 class MatchingNodes(msgspec.Struct, frozen=True):
@@ -121,17 +136,22 @@ class MatchingNodes(msgspec.Struct, frozen=True):
 class NoNodeHasAll(msgspec.Struct, frozen=True, tag="no node has all"):
     """Each request has enough devices that match on some node, but all have them on none of the `compared` nodes."""
 
+    rule: ClassVar[BindingRule] = "no node has all"
     places: tuple[MatchingNodes, ...]
     compared: int
 
+    @property
+    def claim(self) -> str:
+        claims = {place.requested.claim for place in self.places}
+        return claims.pop() if len(claims) == 1 else ""
 
-class DevicesUnavailable(msgspec.Struct, frozen=True, tag="devices unavailable"):
+
+class DevicesUnavailable(_AboutRequest, frozen=True, tag="devices unavailable"):
     """Each node of the scope has `matching` devices that match. Each rule excludes that many of them, the first that
     applies; `left` remain, fewer than requested. `holders`: claims that use devices of the first node of the scope.
     `constraints`: those of the request, such as "matchAttribute resource.kubernetes.io/pcieRoot".
     """
 
-    requested: Requested
     scope: Scope
     rule: BindingRule
     matching: int
@@ -150,6 +170,7 @@ class ConstraintUnmet(msgspec.Struct, frozen=True, tag="constraint unmet"):
     devices of the first node that match.
     """
 
+    rule: ClassVar[BindingRule] = "constraint"
     claim: str
     label: str
     scope: Scope
@@ -166,6 +187,7 @@ class TogetherTooFew(msgspec.Struct, frozen=True, tag="together too few"):
     `holders`: claims that use devices of the first node that match.
     """
 
+    rule: ClassVar[BindingRule] = "together"
     claim: str
     label: str
     scope: Scope
@@ -190,12 +212,12 @@ class Unsatisfiable(msgspec.Struct, frozen=True, tag="unsatisfiable"):
     others: tuple[HoldingClaim, ...] = ()
 
 
-class SelectorFails(msgspec.Struct, frozen=True, tag="selector fails"):
+class SelectorFails(_AboutRequest, frozen=True, tag="selector fails"):
     """A selector of the class or the request cannot be evaluated for this device. `clause`: the part of the selector
     that fails; empty if it is not known.
     """
 
-    requested: Requested
+    rule: ClassVar[BindingRule] = "error"
     source: Literal["class", "request", "node"]
     problem: str
     device: str
@@ -212,6 +234,14 @@ class NodesExcluded(msgspec.Struct, frozen=True, tag="nodes excluded"):
     obstacles: tuple[Obstacle, ...]
     devices: bool
     labels: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> BindingRule:
+        return self.obstacles[0].rule
+
+    @property
+    def claim(self) -> str:
+        return self.obstacles[0].what if self.rule == "claim elsewhere" else ""
 
 
 class GangPlace(msgspec.Struct, frozen=True):
@@ -245,6 +275,8 @@ class GangUnplaced(msgspec.Struct, frozen=True, tag="gang unplaced"):
     these pods have their places.
     """
 
+    rule: ClassVar[BindingRule] = "gang"
+    claim: ClassVar[str] = ""
     gang: str
     placed: int
     needed: int
@@ -256,45 +288,3 @@ class GangUnplaced(msgspec.Struct, frozen=True, tag="gang unplaced"):
 
 
 Statement = OwnStatement | GangUnplaced
-
-
-def rule_of(statement: Statement) -> BindingRule:
-    """The rule that the pod fails."""
-    match statement:
-        case PodRefused() | DevicesUnavailable() | Unsatisfiable():
-            return statement.rule
-        case ClassEmpty():
-            return "pools" if statement.pools else "class"
-        case NothingMatches():
-            return "selector"
-        case TooFew():
-            return "selector" if statement.clauses else "offered"
-        case NoNodeHasAll():
-            return "no node has all"
-        case ConstraintUnmet():
-            return "constraint"
-        case TogetherTooFew():
-            return "together"
-        case SelectorFails():
-            return "error"
-        case NodesExcluded():
-            return statement.obstacles[0].rule
-        case GangUnplaced():
-            return "gang"
-
-
-def claim_of(statement: Statement) -> str:
-    """The claim (namespace/name) that is the cause; empty if no single claim is."""
-    match statement:
-        case PodRefused() | ConstraintUnmet() | TogetherTooFew() | Unsatisfiable():
-            return statement.claim
-        case NodesExcluded():
-            first = statement.obstacles[0]
-            return first.what if first.rule == "claim elsewhere" else ""
-        case NoNodeHasAll():
-            claims = {place.requested.claim for place in statement.places}
-            return claims.pop() if len(claims) == 1 else ""
-        case GangUnplaced():
-            return ""
-        case _:
-            return statement.requested.claim

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import encode
 from dra_extender.api.groups import group_of
@@ -24,7 +23,7 @@ from dra_extender.insight.why.text import LIMITED, WIDTH, fully, suggestion
 from dra_extender.plaintext import counted, wrapped
 from dra_extender.scheduling.claims import Unschedulable, created_names
 from dra_extender.scheduling.noderules import ResourcesInUse, parts_of
-from dra_extender.scheduling.turns import QueryBudget, Turns, in_turns
+from dra_extender.scheduling.turns import QueryBudget, Turns
 from dra_extender.scheduling.view import View
 
 MOST_DIAGNOSES: Final = 200
@@ -62,11 +61,8 @@ def content_of(view: View, pod: Pod, spec: bytes) -> Turns[Hashable]:
     claims = view.claims_of(pod)
     if isinstance(claims, Unschedulable):
         return pod.metadata.uid
-    try:
-        signatures = yield from in_turns(
-            view.budgets(), lambda budget: view.decisions.with_budget(budget).signatures(claims)
-        )
-    except Deferred:
+    signatures = yield from QueryBudget(view).turn(lambda view: view.decisions.signatures(claims))
+    if signatures is None:
         return pod.metadata.uid
     allocated = [claim.metadata.uid for claim in claims if claim.allocation is not None]
     return shortened(spec), pod.status.nominated_node_name, group_of(pod), signatures, *allocated

@@ -271,44 +271,37 @@ def _used_by(text: str, scope: Scope, holders: Sequence[HoldingClaim]) -> str:
 
 def obstacle_text(obstacle: Obstacle, several: bool = False) -> str:
     """What keeps the pod from a node, or from each of several nodes, for people."""
-    node = "the nodes" if several else "the node"
+    what, asked = obstacle.what, obstacle.asked
+    node, are, have, do = ("the nodes", "are", "have", "do") if several else ("the node", "is", "has", "does")
+    most = "at most " if several else ""
     match obstacle.rule:
         case "cordoned":
-            return f"{node} {'are' if several else 'is'} cordoned"
+            return f"{node} {are} cordoned"
         case "node taint":
-            return f"{node} {'have' if several else 'has'} the taint {obstacle.what}, which the pod does not tolerate"
-        case "node selector" if several:
-            return f"{node} do not match nodeSelector {obstacle.what}={obstacle.asked}"
+            return f"{node} {have} the taint {what}, which the pod does not tolerate"
         case "node selector":
-            label = f"{obstacle.what}={obstacle.has}" if obstacle.has else f"no label {obstacle.what}"
-            return f"the node does not match nodeSelector {obstacle.what}={obstacle.asked} (it has {label})"
+            label = f"{what}={obstacle.has}" if obstacle.has else f"no label {what}"
+            return f"{node} {do} not match nodeSelector {what}={asked}" + ("" if several else f" (it has {label})")
         case "node affinity":
-            does = "do" if several else "does"
-            return f"{node} {does} not match the required node affinity{obstacle.asked and f' ({obstacle.asked})'}"
+            return f"{node} {do} not match the required node affinity{asked and f' ({asked})'}"
         case "host port":
             user = listed("pod", filter(None, (obstacle.has,)))
-            return f"host port {obstacle.what} is in use" + (f" by {user}" if user else "")
+            return f"host port {what} is in use" + (f" by {user}" if user else "")
         case "pods":
-            return f"{node} {'have' if several else 'has'} the maximum number of pods ({obstacle.has} free)"
-        case "claim elsewhere" if obstacle.asked:
-            return f"{_own(obstacle)} is allocated on node {obstacle.asked}, and only pods on that node can use it"
+            return f"{node} {have} the maximum number of pods ({obstacle.has} free)"
         case "claim elsewhere":
-            return f"{_own(obstacle)} is allocated for another node, or its allocation cannot be used"
-        case "node allocatable" if not obstacle.asked:
-            return obstacle.what
+            claim = f"claim {what.partition('/')[2]} is allocated"
+            if asked:
+                return f"{claim} on node {asked}, and only pods on that node can use it"
+            return f"{claim} for another node, or its allocation cannot be used"
         case "node allocatable":
-            most = f"{'at most ' if several else ''}{in_unit(obstacle.has, obstacle.asked)}"
-            return f"{obstacle.what}: the pod and its devices need {obstacle.asked}, {most} free"
-        case "resource" if not obstacle.has and "/" in obstacle.what:
-            return f"neither {node} nor a device class provides {obstacle.what}"
+            needs = f"the pod and its devices need {asked}, {most}{in_unit(obstacle.has, asked)} free"
+            return f"{what}: {needs}" if asked else what
+        case "resource" if not obstacle.has and "/" in what:
+            return f"neither {node} nor a device class provides {what}"
         case _:
-            free = in_unit(obstacle.has or "0", obstacle.asked)
-            most = "none" if obstacle.has in ("", "0") else f"{'at most ' if several else ''}{free}"
-            return f"{obstacle.what}: {obstacle.asked} requested, {most} free"
-
-
-def _own(obstacle: Obstacle) -> str:
-    return f"claim {obstacle.what.partition('/')[2]}"
+            free = "none" if obstacle.has in ("", "0") else f"{most}{in_unit(obstacle.has, asked)}"
+            return f"{what}: {asked} requested, {free} free"
 
 
 def in_unit(amount: str, like: str) -> str:
