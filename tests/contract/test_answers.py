@@ -73,9 +73,9 @@ def test_words_of_a_conflict_stay() -> None:
 
 
 def test_ages_in_a_table_are_made_equal() -> None:
-    columns = [{"name": "Name", "description": "long"}, {"name": "Age", "description": "long"}]
-    table = {"kind": "Table", "columnDefinitions": columns, "rows": [{"cells": ["5s", "1m30s"]}]}
-    assert plain_table(table)["rows"] == [{"cells": ["5s", "<age>"]}]
+    columns = [{"name": name, "description": "long"} for name in ("Name", "TimeAdded", "Age")]
+    table = {"kind": "Table", "columnDefinitions": columns, "rows": [{"cells": ["5s", "0s", "1m30s"]}]}
+    assert plain_table(table)["rows"] == [{"cells": ["5s", "<age>", "<age>"]}]
 
 
 @pytest.mark.parametrize(

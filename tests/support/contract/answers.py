@@ -97,9 +97,8 @@ def plain_table(table: Json) -> Json:
     if isinstance(table, dict) and table.get("kind") == "Table":
         for column in table.get("columnDefinitions") or ():
             column.pop("description", None)
-        columns = [
-            index for index, column in enumerate(table.get("columnDefinitions") or ()) if column.get("name") == "Age"
-        ]
+        names = [column.get("name") for column in table.get("columnDefinitions") or ()]
+        columns = [index for index, name in enumerate(names) if name in ("Age", "TimeAdded")]
         for row in table.get("rows") or ():
             for index in columns:
                 if re.fullmatch(r"\d+[smh](\d+s)?", str(row["cells"][index])):
