@@ -58,7 +58,9 @@ async def test_the_request_of_a_file_is_answered(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "request.yaml: pod: needs one of pod and gang: give a Pod"),
+        ("", "request.yaml has 0 objects: give one request"),
+        ("pod: default/a\n---\npod: default/b", "request.yaml has 2 objects: give one request"),
+        ("count: 2", "request.yaml: pod: needs one of pod and gang: give a Pod"),
         ("pod: default/nobody", "request.yaml: pod: pod default/nobody not found"),
         ("pod: [", "request.yaml: while parsing"),
     ],

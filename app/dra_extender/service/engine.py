@@ -31,6 +31,7 @@ from dra_extender.kube.reflector import Progress, Watches
 from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.learner import PlacementLearner
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
@@ -152,10 +153,9 @@ class Engine:
 
     def _claims_of(self, stored: object) -> Sequence[ResourceClaim]:
         """The claim itself, or the claims of a bound pod."""
-        if isinstance(stored, ResourceClaim):
-            return (stored,)
-        found = self.extender.view.claims_of(stored) if isinstance(stored, Pod) and stored.spec.node_name else ()
-        return found if isinstance(found, tuple) else ()
+        if isinstance(stored, Pod) and stored.spec.node_name:
+            return known_claims(stored, self.cluster.ledger)
+        return (stored,) if isinstance(stored, ResourceClaim) else ()
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The tasks of the engine. Each runs until cancelled."""

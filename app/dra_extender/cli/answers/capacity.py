@@ -83,10 +83,12 @@ def added_node(text: str) -> NodesLike:
 async def answer_simulate(given: SimulateOptions) -> int:
     with unanswerable():
         documents = objects(given.filename, text_of(given.filename))
+        if len(documents) != 1:
+            raise ValueError(f"{given.filename} has {len(documents)} objects: give one request")
     cluster = await cluster_of(given)
     schedulers = frozenset(filter(None, given.scheduler_names.split(",")))
     try:
-        request = request_of(msgspec.json.encode(documents[0] if documents else {}))
+        request = request_of(msgspec.json.encode(documents[0]))
         found = run_at_once(simulation(view_of(cluster, schedulers), request))
     except InvalidRequestError as problem:
         raise UnanswerableError(f"{given.filename}: {problem.sentence}") from None

@@ -60,10 +60,8 @@ class Binder:
                 return ExtenderBindingResult(Error=failure.STILL_RUNNING)
             if attempt.node == args.Node:
                 count(BIND_RESULTS, attempt.result if known is None else "joined")
-                # kube-scheduler writes the text to the pod
-                return ExtenderBindingResult(
-                    Error=failure.STILL_RUNNING if task.cancelled() else printable(task.result())
-                )
+                error = failure.STILL_RUNNING if task.cancelled() else task.result()
+                return ExtenderBindingResult(Error=printable(error))  # kube-scheduler writes it to the pod
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         config = self._view.config

@@ -82,8 +82,8 @@ def plan_without(
 
 
 Candidate = tuple[int, int, str]
-"""A node where evictions help, as the lower bound of its `PreemptionCost`: at least so many violated budgets, a victim
-of at least this priority, the node.
+"""(budgets, priority, node): evictions help on the node. They violate at least so many budgets, and evict at least one
+pod of at least this priority. The two numbers are a lower bound of `PreemptionCost`.
 """
 
 
