@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 import pytest
+from starlette.exceptions import HTTPException
 from structlog.testing import capture_logs
 from yarl import URL
 
@@ -21,11 +22,10 @@ from dra_extender.http.authorization import (
     NO_REVIEW,
     NO_TOKEN,
     REVIEWS,
-    AccessDenied,
     TokenAuthorizer,
 )
 from dra_extender.http.verbs import VerbTerms, verb_routes
-from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
 from tests.support.http.served import Served, serving
 
@@ -33,7 +33,7 @@ PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("sys
 NOBODY = UserInfo("nobody", "u2")
 
 
-class ScriptedAuthority:
+class ScriptedAuthority(Reviews):
     """Knows the tokens `good` and `poor`, and grants /metrics to the first; counts questions and keeps their number at
     any time.
     """
@@ -81,7 +81,7 @@ def judged(authority: ScriptedAuthority) -> TokenAuthorizer:
 async def status(judged: TokenAuthorizer, token: str, path: str = "/metrics", method: str = "GET") -> int:
     """200 when a request with the token is answered."""
     found = await judged.reader([(b"authorization", f"Bearer {token}".encode())], method, path)
-    return found.status if isinstance(found, AccessDenied) else 200
+    return found.status_code if isinstance(found, HTTPException) else 200
 
 
 # --- who is refused
@@ -112,7 +112,7 @@ async def test_what_is_no_token_is_refused_without_a_question(
     judged: TokenAuthorizer,
     authority: ScriptedAuthority,
     headers: list[tuple[bytes, bytes]],
-    want: AccessDenied | Reader,
+    want: HTTPException | Reader,
 ) -> None:
     assert await judged.reader(headers, "GET", "/metrics") == want
     assert bool(authority.asked) == (want == ADMINISTRATOR)
@@ -155,14 +155,14 @@ async def test_who_may_get_a_pod_reads_why_it_waits_and_only_who_lists_all_reads
 ) -> None:
     authority.granted = {(NOBODY.username, *each.split(" ", 1)) for each in granted}  # type: ignore[misc]
     found = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/insight/diagnosis", "team-a/p")
-    assert (found.status if isinstance(found, AccessDenied) else found) == want
+    assert (found.status_code if isinstance(found, HTTPException) else found) == want
 
 
 async def test_who_may_not_hears_as_whom_and_what_it_takes(
     judged: TokenAuthorizer, authority: ScriptedAuthority
 ) -> None:
     refusal = await judged.reader([(b"authorization", b"Bearer poor")], "GET", "/metrics")
-    assert isinstance(refusal, AccessDenied)
+    assert isinstance(refusal, HTTPException)
     assert refusal.detail.startswith("nobody may not get /metrics: bind a ClusterRole")
 
 
@@ -172,7 +172,7 @@ async def test_when_the_api_server_cannot_be_asked_nobody_reads(
 ) -> None:
     authority.problem = problem
     with capture_logs() as logs:
-        assert [await status(judged, "good") for _ in range(5)] == [NO_REVIEW.status] * 5
+        assert [await status(judged, "good") for _ in range(5)] == [NO_REVIEW.status_code] * 5
     assert [entry["event"] for entry in logs] == ["cannot check tokens: requests for metrics and insight are refused"]
     authority.problem = None
     assert await status(judged, "good") == 200, "an answer that did not come is not remembered"
@@ -267,7 +267,7 @@ async def guarded(served: Served, judged: TokenAuthorizer) -> AsyncIterator[list
     """The URLs of an address of insight alone, and of one that serves the verbs as well."""
     terms = VerbTerms(lambda: "", served.metrics)
     alone = create_app(served.pages, judged)
-    both = create_app(served.pages, judged, verb_routes(lambda: served.verbs, terms))
+    both = create_app(served.pages, judged, verb_routes(lambda: served.extender, terms))
     async with serving(alone) as one, serving(both) as other:
         yield [one.url, other.url]
 

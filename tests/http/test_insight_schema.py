@@ -32,7 +32,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.insight.devicereport.report import STATES
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
-from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.scheduling.outcomes import Reading
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
@@ -91,8 +91,10 @@ class Scripted:
         return [Check(name="verbs", ok=not self.unknown(), problem=self.unknown())]
 
 
-class Suspicious:
+class Suspicious(Reviews):
     """Knows one token, of a user who may do nothing."""
+
+    def __init__(self) -> None: ...
 
     async def user_of(self, token: str) -> UserInfo | None:
         return UserInfo("nobody") if token == "known" else None

@@ -13,7 +13,7 @@ from dra_extender.http.application import Pages, create_app
 from dra_extender.http.authorization import TokenAuthorizer
 from dra_extender.http.insight import QueryQueue, insight_router
 from dra_extender.insight.problems import ClusterProblem
-from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.kube.credentials import FORWARDED_TOKEN
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -27,8 +27,10 @@ PATH = "/insight/diagnosis"
 FORMS = ("application/json", "text/plain")
 
 
-class Tenant:
+class Tenant(Reviews):
     """Its only user may get the pods of namespace default."""
+
+    def __init__(self) -> None: ...
 
     async def user_of(self, token: str) -> UserInfo | None:
         return UserInfo(token)

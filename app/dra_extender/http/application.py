@@ -19,14 +19,13 @@ from typing import Annotated, Any, Final, Protocol
 import msgspec
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dra_extender.http.authorization import DENIALS, AuthorizationMiddleware, TokenAuthorizer
 from dra_extender.http.metrics import CONTENT_TYPE, Metrics
 from dra_extender.http.page.routes import page_files
 from dra_extender.http.protocol import PROBES
-from dra_extender.http.responses import ErrorBody, encoded, error_response, json_content, send_response
+from dra_extender.http.responses import ErrorBody, error_response, json_content, json_response
 from dra_extender.insight.problems import Check
 from dra_extender.insight.requests import InvalidRequestError, UnknownObjectError
 from dra_extender.limits import BYTES_OF_QUERY
@@ -71,7 +70,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 
     def report(checks: Sequence[Check]) -> Response:
         ok = all(check.ok for check in checks)
-        return encoded(HealthReport(ok, checks), 200 if ok else 503)
+        return json_response(HealthReport(ok, checks), 200 if ok else 503)
 
     @router.get("/livez", response_class=Response, responses=PROBE_RESPONSES)
     async def livez() -> Response:
@@ -86,7 +85,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
     @router.get("/version", response_class=Response, responses=DENIALS | {200: json_content(Version, "the versions")})
     async def version() -> Response:
         """The versions of this program and of the API server."""
-        return encoded(Version(VERSION, *health.kubernetes))
+        return json_response(Version(VERSION, *health.kubernetes))
 
     @router.get(
         "/metrics",
@@ -122,7 +121,7 @@ class Application(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
         if verb is None and scope["type"] == "http" and len(scope["query_string"]) > BYTES_OF_QUERY:
-            await send_response(send, error_response(414, TOO_LONG))
+            await error_response(414, TOO_LONG)(scope, receive, send)
             return
         await (super().__call__ if verb is None else verb)(scope, receive, send)
 
@@ -153,12 +152,12 @@ def create_app(
     return app
 
 
-async def invalid_request(request: Request, problem: InvalidRequestError) -> JSONResponse:
+async def invalid_request(request: Request, problem: InvalidRequestError) -> Response:
     """Why a question cannot be answered."""
-    return JSONResponse({"detail": problem.sentence}, 404 if isinstance(problem, UnknownObjectError) else 400)
+    return error_response(404 if isinstance(problem, UnknownObjectError) else 400, problem.sentence)
 
 
-async def _invalid_parameters(request: Request, error: RequestValidationError) -> JSONResponse:
+async def _invalid_parameters(request: Request, error: RequestValidationError) -> Response:
     """The invalid parameters, in the form of all other errors."""
     problems = (f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
-    return JSONResponse({"detail": "; ".join(problems)}, 400)
+    return error_response(400, "; ".join(problems))

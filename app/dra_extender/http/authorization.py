@@ -23,20 +23,20 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import structlog
 from cachetools import TTLCache
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dra_extender.api.errors import ApiError
 from dra_extender.api.resource import GROUP
-from dra_extender.http.responses import ErrorBody
-from dra_extender.kube.access import AccessDecision, UserInfo
+from dra_extender.http.responses import ErrorBody, error_response
+from dra_extender.kube.access import AccessDecision, Reviews, UserInfo
 from dra_extender.kube.credentials import FORWARDED_TOKEN
 from dra_extender.limits import BYTES_OF_TOKEN
 from dra_extender.scheduling.reader import ADMINISTRATOR, Reader
@@ -106,33 +106,15 @@ def certified_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(common | {value for kind, value in shown.get("subjectAltName", ()) if kind in ("DNS", "URI")})
 
 
-class Reviewer(Protocol):
-    """TokenReview and SubjectAccessReview. Both raise ApiError when the API server does not answer."""
-
-    async def user_of(self, token: str) -> UserInfo | None:
-        """The user with this token; None if the API server does not know the token."""
-
-    async def may(self, user: UserInfo, attributes: Mapping[str, str]) -> AccessDecision:
-        """Whether the user is allowed this verb on the path, or on the resource."""
-
-
-class AccessDenied(msgspec.Struct, frozen=True):
-    """The response to a request that is not authorized."""
-
-    status: int
-    detail: str
-    headers: Mapping[str, str] = {}
-
-
-NO_TOKEN: Final = AccessDenied(
+NO_TOKEN: Final = HTTPException(
     401, "a bearer token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": 'Bearer realm="dra-extender"'}
 )
-BAD_TOKEN: Final = AccessDenied(
+BAD_TOKEN: Final = HTTPException(
     401,
     "the API server does not accept this token: it has expired, or belongs to another cluster",
     {"WWW-Authenticate": 'Bearer realm="dra-extender", error="invalid_token"'},
 )
-NO_REVIEW: Final = AccessDenied(
+NO_REVIEW: Final = HTTPException(
     503, "cannot check whether you may read this: the API server does not answer", {"Retry-After": "1"}
 )
 
@@ -152,7 +134,7 @@ def _cache(seconds: float, clock: Callable[[], float]) -> TTLCache[bytes, tuple[
 class TokenAuthorizer:
     """One per service."""
 
-    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reviewer: Reviews, clock: Callable[[], float] = time.monotonic) -> None:
         self._reviewer = reviewer
         self._secret = secrets.token_bytes(32)
         self._granted = _cache(GRANTED_SECONDS, clock)
@@ -160,7 +142,7 @@ class TokenAuthorizer:
         self._turn = asyncio.Semaphore(REVIEWS)
         self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
 
-    async def reader(self, headers: Headers, method: str, path: str, pod: str = "") -> Reader | AccessDenied:
+    async def reader(self, headers: Headers, method: str, path: str, pod: str = "") -> Reader | HTTPException:
         """Who reads the answer to this request, or why it is not authorized. `pod`: the pod (namespace/name) that it is
         about; who may get the pod may read the answer.
         """
@@ -177,7 +159,7 @@ class TokenAuthorizer:
             self._report(problem)
             return NO_REVIEW
 
-    async def _review(self, token: bytes, verb: str, path: str, pod: str) -> Reader | AccessDenied:
+    async def _review(self, token: bytes, verb: str, path: str, pod: str) -> Reader | HTTPException:
         user = await self._remembered(b"token " + token, lambda: self._reviewer.user_of(token.decode()), bool)
         if user is None:
             return BAD_TOKEN
@@ -190,12 +172,12 @@ class TokenAuthorizer:
                 "path in nonResourceURLs, such as dra-extender-insight-reader"
             )
             why = f" ({decision.reason[:_LONGEST_TEXT]})" if decision.reason else ""
-            return AccessDenied(403, detail + why)
+            return HTTPException(403, detail + why)
         namespace, _, name = pod.partition("/")
         wanted = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
         if not (await self._may(user, wanted)).allowed:
             who, which = user.username[:_LONGEST_TEXT], pod[:_LONGEST_TEXT]
-            return AccessDenied(403, f"{who} may neither {verb} {path} nor get pod {which}")
+            return HTTPException(403, f"{who} may neither {verb} {path} nor get pod {which}")
         for attributes in SEE_ALL:
             if not (await self._may(user, attributes)).allowed:
                 return Reader(namespace)
@@ -248,9 +230,8 @@ class AuthorizationMiddleware:
         if scope["type"] == "http" and scope["path"] not in self.open_paths:
             method = "get" if scope["path"] in READ_BY_POST else scope["method"]
             reader = await self.authorizer.reader(scope["headers"], method, scope["path"], _pod(scope))
-            if isinstance(reader, AccessDenied):
-                response = JSONResponse({"detail": reader.detail}, reader.status, dict(reader.headers))
-                await response(scope, receive, send)
+            if isinstance(reader, HTTPException):
+                await error_response(reader.status_code, reader.detail, reader.headers)(scope, receive, send)
                 return
             scope["state"] = {**scope.get("state", {}), "reader": reader}
         await self.app(scope, receive, send)

@@ -17,9 +17,10 @@ from typing import Final, Protocol
 import aiohttp
 import msgspec
 import structlog
+from starlette.responses import Response
 from starlette.types import Scope
 
-from dra_extender.http.responses import RawResponse, error_response
+from dra_extender.http.responses import CLOSE, error_response
 from dra_extender.kube.client import Connections
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ class Forwarding:
         self._connections = Connections()
         self._quiet_until = 0.0
 
-    async def forward(self, scope: Scope, body: bytes) -> RawResponse | None:
+    async def forward(self, scope: Scope, body: bytes) -> Response | None:
         """The response of the leader; None when this replica leads, or when no leader was reached in time."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + LEADER_SECONDS
@@ -88,7 +89,7 @@ class Forwarding:
                 try:
                     return await self._post(url + scope["path"], body)
                 except _NoResponseError as lost:
-                    return error_response(503, f"dra-extender: the leader did not respond: {lost}", close=True)
+                    return error_response(503, f"dra-extender: the leader did not respond: {lost}", CLOSE)
                 except _NotDecidedError as problem:
                     self._report(url, problem)
             left = deadline - clock()
@@ -104,7 +105,7 @@ class Forwarding:
             await self._session.close()
             await self._connections.closed()
 
-    async def _post(self, url: str, body: bytes) -> RawResponse:
+    async def _post(self, url: str, body: bytes) -> Response:
         context = self._peer.context()
         try:
             async with self._open().post(
@@ -118,7 +119,7 @@ class Forwarding:
             ) as reply:
                 if reply.status == MISDIRECTED:
                     raise _NotDecidedError("it does not lead")
-                return RawResponse(await reply.read(), reply.status, close=True)
+                return Response(await reply.read(), reply.status, CLOSE, "application/json")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as refused:
             raise _NotDecidedError(str(refused)) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as lost:

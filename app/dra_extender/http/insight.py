@@ -18,16 +18,17 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
+from starlette.requests import ClientDisconnect
 
 from dra_extender.api.core import Pod
 from dra_extender.fairqueue import FairQueue
 from dra_extender.http.authorization import DENIALS, reader_of
 from dra_extender.http.responses import (
+    CLOSE,
     BodyTooLargeError,
-    DisconnectedError,
     ErrorBody,
-    encoded,
     json_content,
+    json_response,
     read_body,
     schema_of,
 )
@@ -179,7 +180,7 @@ def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
             found = await queue.answer(steps)
         else:  # readers of one namespace wait in the queue of long questions
             found = redacted(await queue.answer_at_length(steps, namespace), view.config.reader(namespace))
-        return PlainTextResponse(f"{fully(found)}\n") if "text/plain" in accept.lower() else encoded(found)
+        return PlainTextResponse(f"{fully(found)}\n") if "text/plain" in accept.lower() else json_response(found)
 
 
 def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
@@ -206,7 +207,7 @@ def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
             namespaces=frozenset(filter(None, (namespace,))),
         )
         wanted.check(view.cluster)
-        return encoded(await queue.answer(reporting(view, wanted, limit=limit, after=after)))
+        return json_response(await queue.answer(reporting(view, wanted, limit=limit, after=after)))
 
 
 def _add_device(router: APIRouter, queue: QueryQueue) -> None:
@@ -220,7 +221,7 @@ def _add_device(router: APIRouter, queue: QueryQueue) -> None:
         found = await queue.answer(detailing(queue.insight.view, (driver, pool, name)))
         if found is None:
             raise HTTPException(404, f"device {driver}/{pool}/{name} not found")
-        return encoded(found)
+        return json_response(found)
 
 
 def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
@@ -236,7 +237,7 @@ def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
         view = queue.insight.view
         what, claims = class_request(view, device_class, count)
         shape = GangShape(gang, topology) if gang else None
-        return encoded(await queue.answer(measuring(view, what, claims, shape, most=limit)))
+        return json_response(await queue.answer(measuring(view, what, claims, shape, most=limit)))
 
 
 def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
@@ -244,7 +245,7 @@ def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
     async def problems() -> Response:
         """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
         found = await queue.answer(queue.insight.problems())
-        return encoded(ProblemList(len(found), found[:MOST_PROBLEMS]))
+        return json_response(ProblemList(len(found), found[:MOST_PROBLEMS]))
 
 
 def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
@@ -262,7 +263,7 @@ def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
         found = changes_of(await _body_of(request, "send fewer names at once"))
         pods = [pod_named(view.pods, key, f"pods[{number}]") for number, key in enumerate(dict.fromkeys(found.pods))]
         drafts = [Draft(pod, ()) for pod in pods] or None
-        return encoded(await queue.answer_at_length(simulating(view, found, drafts)))
+        return json_response(await queue.answer_at_length(simulating(view, found, drafts)))
 
 
 def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
@@ -278,17 +279,17 @@ def _add_simulate(router: APIRouter, queue: QueryQueue) -> None:
         """
         view = queue.insight.view
         data = await _body_of(request, "leave out metadata.managedFields, or name existing pods")
-        return encoded(await queue.answer_at_length(simulation(view, request_of(data))))
+        return json_response(await queue.answer_at_length(simulation(view, request_of(data))))
 
 
 async def _body_of(request: Request, remedy: str) -> bytes:
     """Raises HTTPException for a body that is too large, or not complete."""
     try:
-        return await read_body(request.scope, request.receive, BYTES_OF_WHATIF)
+        return await read_body(request, BYTES_OF_WHATIF)
     except BodyTooLargeError:
         detail = f"the request is larger than {BYTES_OF_WHATIF} bytes: {remedy}"
-        raise HTTPException(413, detail, {"Connection": "close"}) from None
-    except DisconnectedError:
+        raise HTTPException(413, detail, CLOSE) from None
+    except ClientDisconnect:
         raise HTTPException(400) from None
 
 

@@ -1,37 +1,26 @@
-"""Requests and responses as bytes, and the schemas of responses.
+"""Bodies of requests, responses as JSON, and the schemas of responses.
 
-The verbs bypass the models of the frameworks; `read_body` and `send_response` are all they need of ASGI. Promises: a
-body is bounded in size; a response has its length and nothing after it; errors are `{"detail": text}`, as FastAPI's.
+The verbs bypass the models of the frameworks; `read_body` and `json_response` are all they need. Promises: a body is
+bounded in size; errors are `{"detail": text}`, as FastAPI's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
-from starlette.types import Receive, Scope, Send
 
-_TYPE = (b"content-type", b"application/json")
-_CLOSE = (b"connection", b"close")
+from dra_extender.api.decoding import encode
+
+CLOSE: Final = {"Connection": "close"}
+"""The connection ends with a response that has this header."""
 
 
 class BodyTooLargeError(Exception):
     """The body exceeds the limit. The rest of it is unread, so the connection must be closed."""
-
-
-class DisconnectedError(Exception):
-    """The client left before its request was complete."""
-
-
-class RawResponse(msgspec.Struct, frozen=True):
-    """Status and JSON body. `close`: the connection ends with it."""
-
-    body: bytes
-    status: int = 200
-    close: bool = False
 
 
 class ErrorBody(BaseModel):
@@ -40,42 +29,27 @@ class ErrorBody(BaseModel):
     detail: str = Field(description="what is wrong")
 
 
-def error_response(status: int, detail: str, *, close: bool = False) -> RawResponse:
-    return RawResponse(msgspec.json.encode({"detail": detail}), status, close)
+def json_response(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode(content), status, headers, "application/json")
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body, in bytes. Raises BodyTooLargeError as soon as the size is certain, and DisconnectedError."""
-    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+def error_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_response({"detail": detail}, status, headers)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, in bytes. Raises BodyTooLargeError as soon as the size is certain, and ClientDisconnect."""
+    length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise BodyTooLargeError
     parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise DisconnectedError
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise BodyTooLargeError
-        if not message.get("more_body", False):
-            return b"".join((*parts, part)) if parts else part
+    left = limit
+    async for part in request.stream():
         parts.append(part)
-
-
-async def send_response(send: Send, response: RawResponse, extra: Mapping[bytes, bytes] | None = None) -> None:
-    """Send status, headers (`extra` too) and body."""
-    headers = [_TYPE, (b"content-length", str(len(response.body)).encode())]
-    if response.close:
-        headers.append(_CLOSE)
-    headers.extend((extra or {}).items())
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-def encoded(answer: msgspec.Struct, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(answer), status, media_type="application/json")
+        left -= len(part)
+        if left < 0:
+            raise BodyTooLargeError
+    return b"".join(parts)
 
 
 def json_content(kind: type[msgspec.Struct], description: str) -> dict[str, Any]:

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from collections.abc import Awaitable, Callable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dra_extender.api.decoding import DecodeError, decode, encode
+from dra_extender.api.decoding import DecodeError, decode
 from dra_extender.api.extender import (
     NEEDS_NAMES,
     NEEDS_VICTIMS,
@@ -33,21 +35,13 @@ from dra_extender.api.extender import (
     ExtenderBindingResult,
     ExtenderFilterResult,
     ExtenderPreemptionArgs,
-    ExtenderPreemptionResult,
-    HostPriority,
 )
 from dra_extender.http.authorization import AllowedClients
 from dra_extender.http.forwarding import HEADER, MISDIRECTED, Forwarding
 from dra_extender.http.metrics import Metrics, VerbName, VerbResult
-from dra_extender.http.responses import (
-    BodyTooLargeError,
-    DisconnectedError,
-    RawResponse,
-    error_response,
-    read_body,
-    send_response,
-)
+from dra_extender.http.responses import CLOSE, BodyTooLargeError, error_response, json_response, read_body
 from dra_extender.limits import NODES_OF_REQUEST, OBJECTS_OF_REQUEST
+from dra_extender.scheduling.extender import Extender
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -59,20 +53,6 @@ INTERNAL_ERROR: Final = "dra-extender: internal error, see its log"
 LONGEST_NAME: Final = 253
 """Characters of a name (DNS subdomain)."""
 MAX_BODY: Final = 8 * 2**20
-
-
-class Decider(Protocol):
-    """The decisions of the verbs. An exception is a bug, and the response says so."""
-
-    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult: ...
-
-    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]: ...
-
-    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]: ...
-
-    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult: ...
-
-    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult: ...
 
 
 class VerbTerms(msgspec.Struct, frozen=True):
@@ -94,14 +74,17 @@ class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
 
     name: VerbName
     args: type[A]
-    decide: Callable[[Decider, A], Awaitable[R]]
+    decide: Callable[[Extender, A], Awaitable[R]]
+    """An exception is a bug, and the response says so."""
     invalid: Callable[[A], str]
     describe: Callable[[A, R], dict[str, object]]
     result: Callable[..., R] | None = None
 
-    def refuse(self, status: int, text: str) -> RawResponse:
+    def refuse(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
         """The response to an invalid request."""
-        return error_response(status, text) if self.result is None else RawResponse(encode(self.result(Error=text)))
+        if self.result is None:
+            return error_response(status, text, headers)
+        return json_response(self.result(Error=text), headers=headers)
 
 
 @dataclass(eq=False)
@@ -109,32 +92,32 @@ class _Verb(Generic[A, R]):
     """One verb as an ASGI application."""
 
     _kind: _VerbKind[A, R]
-    _decider: Callable[[], Decider]
+    _extender: Callable[[], Extender]
     _terms: VerbTerms
     _log: Any = field(default_factory=log.bind)  # once: otherwise each call would look up the configuration
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         if scope["method"] != "POST":
-            await send_response(send, error_response(405, "POST only"), {b"allow": b"POST"})
+            await error_response(405, "POST only", {"Allow": "POST"})(scope, receive, send)
             return
         try:
             response, result = await self._respond(scope, receive)
         except BodyTooLargeError:
             text = f"dra-extender: {self._kind.name} request: larger than {self._terms.max_body} bytes"
-            response, result = msgspec.structs.replace(self._kind.refuse(413, text), close=True), "malformed"
-        except DisconnectedError:
+            response, result = self._kind.refuse(413, text, CLOSE), "malformed"
+        except ClientDisconnect:
             return
         self._terms.metrics.answered(self._kind.name, result, time.perf_counter() - started)
-        await send_response(send, response)
+        await response(scope, receive, send)
 
-    async def _respond(self, scope: Scope, receive: Receive) -> tuple[RawResponse, VerbResult]:
+    async def _respond(self, scope: Scope, receive: Receive) -> tuple[Response, VerbResult]:
         """The body is read only for a client that may call the verbs."""
         kind, terms = self._kind, self._terms
         refusal = terms.clients.refusal(scope.get("state", {}))
         if refusal:
-            return error_response(403, refusal, close=True), "forbidden"
-        body = await read_body(scope, receive, terms.max_body)
+            return error_response(403, refusal, CLOSE), "forbidden"
+        body = await read_body(Request(scope, receive), terms.max_body)
         forwarded = any(name == HEADER for name, _ in scope["headers"])
         if terms.forwarding is not None and not forwarded:
             response = await terms.forwarding.forward(scope, body)
@@ -143,7 +126,7 @@ class _Verb(Generic[A, R]):
         reason = terms.unavailable()
         if reason:
             status = MISDIRECTED if forwarded else 503
-            return error_response(status, f"dra-extender: {reason}", close=True), "unavailable"
+            return error_response(status, f"dra-extender: {reason}", CLOSE), "unavailable"
         objects = body.count(b"{")
         if objects > OBJECTS_OF_REQUEST:
             text = f"the request has {objects:,} objects; at most {OBJECTS_OF_REQUEST:,} are allowed"
@@ -156,10 +139,10 @@ class _Verb(Generic[A, R]):
         if invalid:
             return kind.refuse(400, invalid), "malformed"
         try:
-            decided = kind.decide(self._decider(), args)
+            decided = kind.decide(self._extender(), args)
             # A bind continues when its client disconnects: it must finish or undo its writes.
             result = await (asyncio.shield(decided) if kind.name == "bind" else decided)
-            response = RawResponse(encode(result))
+            response = json_response(result)
         except Exception as mistake:
             unexpected("verb", mistake, verb=kind.name)
             return kind.refuse(503, INTERNAL_ERROR), "broken"
@@ -170,9 +153,9 @@ class _Verb(Generic[A, R]):
         return response, ended
 
 
-def verb_routes(decider: Callable[[], Decider], terms: VerbTerms) -> dict[str, ASGIApp]:
-    """The verbs by path. `decider` is called for each request, while `terms.unavailable` is empty."""
-    return {path: _Verb(kind, decider, terms) for path, kind in _KINDS.items()}
+def verb_routes(extender: Callable[[], Extender], terms: VerbTerms) -> dict[str, ASGIApp]:
+    """The verbs by path. `extender` is called for each request, while `terms.unavailable` is empty."""
+    return {path: _Verb(kind, extender, terms) for path, kind in _KINDS.items()}
 
 
 def _invalid_nodes(args: ExtenderArgs) -> str:
@@ -216,18 +199,18 @@ _KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
     "/scheduler/filter": _VerbKind(
         "filter",
         ExtenderArgs,
-        lambda decider, args: decider.filter(args),
+        lambda extender, args: extender.filter(args),
         _invalid_filter,
         lambda args, result: _fields(args, args.NodeNames or ()) | {"fits": len(result.NodeNames)},
         ExtenderFilterResult,
     ),
     "/scheduler/prioritize": _VerbKind(
-        "prioritize", ExtenderArgs, lambda decider, args: decider.prioritize(args), _invalid_nodes, _fields
+        "prioritize", ExtenderArgs, lambda extender, args: extender.prioritize(args), _invalid_nodes, _fields
     ),
     "/scheduler/preempt": _VerbKind(
         "preempt",
         ExtenderPreemptionArgs,
-        lambda decider, args: decider.preempt(args),
+        lambda extender, args: extender.preempt(args),
         _invalid_victims,
         lambda args, result: (
             _fields(args, args.NodeNameToMetaVictims or ()) | {"candidates": len(result.NodeNameToMetaVictims)}
@@ -236,12 +219,12 @@ _KINDS: Final[Mapping[str, _VerbKind[Any, Any]]] = {
     "/scheduler/bind": _VerbKind(
         "bind",
         ExtenderBindingArgs,
-        lambda decider, args: decider.bind(args),
+        lambda extender, args: extender.bind(args),
         _invalid_binding,
         lambda args, _: {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node},
         ExtenderBindingResult,
     ),
     "/advisor/prioritize": _VerbKind(
-        "advise", ExtenderArgs, lambda decider, args: decider.advise(args), _invalid_nodes, _fields
+        "advise", ExtenderArgs, lambda extender, args: extender.advise(args), _invalid_nodes, _fields
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from starlette.types import ASGIApp
 
@@ -22,6 +22,7 @@ from dra_extender.http.metrics import Metrics
 from dra_extender.http.server import HttpServer
 from dra_extender.http.verbs import VerbTerms, verb_routes
 from dra_extender.insight.problems import Check
+from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.outcomes import Reading
 
 
@@ -86,10 +87,14 @@ class Served:
         """Its probes and metrics."""
         return Pages(self, self.metrics)
 
+    @property
+    def extender(self) -> Extender:
+        return cast(Extender, self.verbs)
+
     def application(self, **terms: Any) -> Application:
         """Its verbs on these terms, with its probes and metrics."""
         shared = VerbTerms(lambda: self.unavailable, self.metrics, **terms)
-        return create_app(self.pages, verbs=verb_routes(lambda: self.verbs, shared))
+        return create_app(self.pages, verbs=verb_routes(lambda: self.extender, shared))
 
 
 @asynccontextmanager
