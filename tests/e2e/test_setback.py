@@ -79,8 +79,8 @@ async def test_after_a_restore_a_device_of_a_bound_pod_goes_to_nobody_else(tmp_p
             assert await bind("first") == ""
             backup = plane.back_up()
             await until_ready(service)
-            lists = {each.kind: each.lists for each in service.replica.running.watches.progress()}
-            await until(lambda: all(each.lists > 1 for each in service.replica.running.watches.progress()))
+            lists = {each.resource.kind: each.lists for each in service.replica.running.watches.reflectors}
+            await until(lambda: all(each.lists > 1 for each in service.replica.running.watches.reflectors))
             assert service.replica.set_backs == 0, lists
 
             plane.kubectl("delete", "pod", "first", "--namespace=default", "--force", "--grace-period=0")

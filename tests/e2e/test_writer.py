@@ -288,4 +288,4 @@ async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: Kube
     await until(lambda: name not in seen)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
-    assert reflector.progress().lists == 1
+    assert reflector.lists == 1

@@ -6,31 +6,36 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from dra_extender.kube.lease import LeaderElection
-from dra_extender.kube.reflector import Progress
+from dra_extender.kube.reflector import Reflector
 from dra_extender.service.engine import Engine, WatchHealth
 from dra_extender.service.replica import Replica
 
 GAP = 30.0
 
 
-def kind(name: str = "Node", *, synced: bool = True, behind: float = 0.0, problem: str = "") -> Progress:
-    return Progress(name, synced, 3, 0, "7", behind, 1, 1, problem)
+Watched = Reflector[Any]
 
 
-def engine(*kinds: Progress) -> Engine:
+def kind(
+    name: str = "Node", *, synced: bool = True, behind: float = 0.0, problem: str = "", optional: bool = False
+) -> Watched:
+    resource = SimpleNamespace(kind=name, optional=optional)
+    return cast(Watched, SimpleNamespace(resource=resource, synced=synced, behind=behind, problem=problem))
+
+
+def engine(*kinds: Watched) -> Engine:
     """As much of one as a replica needs."""
-    health = WatchHealth(lambda: kinds, GAP)
+    health = WatchHealth(kinds, GAP)
     synced = all(each.synced for each in kinds)
     return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=synced), warming=""))
 
 
 def cold() -> Engine:
     """One that knows the cluster and has not looked at it yet."""
-    health = WatchHealth(lambda: [kind()], GAP)
+    health = WatchHealth([kind()], GAP)
     return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=True), warming="not warm"))
 
 
@@ -113,31 +118,20 @@ def test_a_closed_gate_says_so_whatever_else_is_wrong() -> None:
     ],
 )  # fmt: skip
 def test_nothing_is_decided_before_all_is_listed_or_while_a_kind_is_not_watched(
-    kinds: list[Progress], reason: str
+    kinds: list[Watched], reason: str
 ) -> None:
-    assert WatchHealth(lambda: kinds, GAP).unavailable() == reason
-    longest = max(one.behind if one.synced else math.inf for one in kinds)
-    assert WatchHealth(lambda: kinds, GAP, lambda: longest).unavailable() == reason
+    assert WatchHealth(kinds, GAP).unavailable() == reason
 
 
 def test_an_optional_kind_is_never_a_reason_against_decisions_and_its_problem_is_shown() -> None:
-    denied = msgspec.structs.replace(
-        kind("PodGroup", synced=False, behind=math.inf, problem="forbidden"), optional=True
-    )
-    health = WatchHealth(lambda: [kind(), denied], GAP)
+    denied = kind("PodGroup", synced=False, behind=math.inf, problem="forbidden", optional=True)
+    health = WatchHealth([kind(), denied], GAP)
     assert health.unavailable() == ""
     assert [(check.ok, check.problem) for check in health.checks()] == [(True, ""), (True, "forbidden")]
 
 
-def test_verbs_ask_for_one_number_while_all_is_well() -> None:
-    def never() -> list[Progress]:
-        raise AssertionError("every kind is asked")
-
-    assert WatchHealth(never, GAP, lambda: GAP).unavailable() == ""
-
-
 def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
-    (check,) = WatchHealth(lambda: [kind(behind=1.0, problem="connection refused")], GAP).checks()
+    (check,) = WatchHealth([kind(behind=1.0, problem="connection refused")], GAP).checks()
     assert (check.ok, check.problem) == (True, "connection refused")
 
 

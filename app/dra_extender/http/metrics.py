@@ -114,7 +114,6 @@ SPECS: Final[tuple[Spec, ...]] = (
     ),
     _read("watch_gap_seconds", "gauge", "time since the kind was last watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
-    _read("watches_total", "counter", "watches started", "kind"),
     _read("binds_in_flight", "gauge", "binds that have started and not ended"),
     _read("binds_unfinished", "gauge", "failed binds whose rollback is not finished; their devices stay allocated"),
     _read("preemption_nominations", "gauge", "pods that are nominated and wait for their victims to go"),

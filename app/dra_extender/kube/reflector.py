@@ -14,7 +14,6 @@ list of every kind; a kind whose watch fails does not stop the others. Optional 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,21 +66,6 @@ _STEADY = 5.0
 """A watch that stays open for this many seconds works: the pause after it is short."""
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """The state of one reflector. `behind`: seconds since its watch last worked; 0 while it works."""
-
-    kind: str
-    synced: bool
-    objects: int
-    undecodable: int
-    version: str
-    behind: float
-    lists: int
-    watches: int
-    problem: str = ""
-    optional: bool = False
-
-
 class Reflector(Generic[T]):
     """Lists and watches one kind. `run` never returns; cancel it to stop. It raises SetBackError only."""
 
@@ -98,7 +82,7 @@ class Reflector(Generic[T]):
         """`selector`: fieldSelector and labelSelector. `on_synced`: called after the first list."""
         self.resource = known.resource
         self._client = client
-        self._known = known
+        self.known = known
         self._on_synced = on_synced
         self._selector = dict(selector or {})
         self._backoff = backoff or Backoff()
@@ -110,8 +94,10 @@ class Reflector(Generic[T]):
         self._watching = False
         self._ended_in_time = False
         self._failed_watches = 0
-        self._lists = self._watches = 0
-        self._problem = ""
+        self.lists = 0
+        """Complete lists so far."""
+        self.problem = ""
+        """Why the last list or watch failed; empty when it did not."""
         self.not_found = False
         """True when the API server answered the last request with 404: it does not serve the kind."""
         self._reported = ("", -_LOG_PERIOD)
@@ -127,20 +113,6 @@ class Reflector(Generic[T]):
         good event, or after `_STEADY` seconds.
         """
         return self._watching and (not self._failed_watches or self._clock() - self._opened_at > _STEADY)
-
-    def progress(self) -> Progress:
-        return Progress(
-            kind=self.resource.kind,
-            synced=self.synced,
-            objects=len(self._known),
-            undecodable=self._known.undecodable,
-            version=self._known.version,
-            behind=self.behind,
-            lists=self._lists,
-            watches=self._watches,
-            problem=self._problem,
-            optional=self.resource.optional,
-        )
 
     async def run(self) -> None:
         """Repeat `step` until cancelled, with the pauses that it returns."""
@@ -182,23 +154,23 @@ class Reflector(Generic[T]):
         """Apply the first list batch by batch, and every later one without an await: when one object of a version is
         known, all earlier changes of other objects are, as after a watch. Binds rely on it to find rivals.
         """
-        self._known.begin_list()
+        self.known.begin_list()
         version = ""
         async for page in list_pages(self._client, self.resource, self._selector):
             items, version = page.items or [], page.metadata.resource_version
             for batch in batches(items):
-                self._known.listed(batch)
+                self.known.listed(batch)
                 if not self.synced:
-                    self._known.report()
+                    self.known.report()
                 await asyncio.sleep(0)
-        self._known.end_list(version)
-        self._lists += 1
+        self.known.end_list(version)
+        self.lists += 1
         self._worked_at = self._clock()
         self._failed_watches = min(self._failed_watches, 1)  # the next watch has not shown yet that it works
         self._connected()
         if not self.synced:
             self.synced = True
-            log.info("synced", kind=self.resource.kind, objects=len(self._known))
+            log.info("synced", kind=self.resource.kind, objects=len(self.known))
             self._on_synced()
 
     async def _watch(self) -> bool:
@@ -207,10 +179,9 @@ class Reflector(Generic[T]):
         params = self._selector | {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._known.version,
+            "resourceVersion": self.known.version,
             "timeoutSeconds": str(seconds),
         }
-        self._watches += 1
         async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._connected)) as lines:
             turn = self._clock()
             async for line in lines:
@@ -223,14 +194,14 @@ class Reflector(Generic[T]):
     def _apply_line(self, line: bytes) -> None:
         """Apply one event. Raises as `KnownObjects.watched`."""
         try:
-            self._known.watched(line)
+            self.known.watched(line)
         except (GoneError, SetBackError):
             raise
         except Exception:
             self._failed_watches = 1 if self._works else self._failed_watches + 1
             raise
         self._worked_at = self._clock()
-        self._failed_watches, self._problem = 0, ""
+        self._failed_watches, self.problem = 0, ""
         self._backoff.reset()
 
     def _connected(self) -> None:
@@ -239,11 +210,11 @@ class Reflector(Generic[T]):
             self._opened_at = self._clock()
         self.not_found = False
         if not self._failed_watches:
-            self._problem = ""
+            self.problem = ""
 
     def _failed(self, problem: ApiError) -> float:
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
-        self._problem = problem.message
+        self.problem = problem.message
         self.not_found = isinstance(problem, NotServedError)
         reported, when = self._reported
         if reported != problem.message or self._clock() - when >= _LOG_PERIOD:
@@ -290,7 +261,7 @@ class Watches:
         self._on_synced = on_synced
         self.synced = False
         """True after the first list of every kind."""
-        self._reflectors = tuple(
+        self.reflectors = tuple(
             Reflector(
                 client,
                 KnownObjects(resource, apply, continuity, set_aside),
@@ -299,28 +270,18 @@ class Watches:
             )
             for resource in watched_kinds(served, budgets=budgets)
         )
-        self._required = tuple(each for each in self._reflectors if not each.resource.optional)
-
-    def progress(self) -> Sequence[Progress]:
-        return [reflector.progress() for reflector in self._reflectors]
-
-    def longest_gap(self) -> float:
-        """The largest `behind` of all kinds; infinite before the first list of every kind."""
-        if not self.synced:
-            return math.inf
-        return max(reflector.behind for reflector in self._required)
 
     @property
     def not_found(self) -> bool:
         """True when the API server does not serve a kind: its version may have been withdrawn."""
-        return any(reflector.not_found for reflector in self._reflectors)
+        return any(reflector.not_found for reflector in self.reflectors)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
+            for reflector in self.reflectors:
                 group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _one_synced(self) -> None:
-        if not self.synced and all(reflector.synced for reflector in self._required):
+        if not self.synced and all(each.synced or each.resource.optional for each in self.reflectors):
             self.synced = True
             self._on_synced()

@@ -10,7 +10,6 @@ not worked for longer than the setting `watch_gap`. A watch that always fails on
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -27,7 +26,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.problems import Check
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.reflector import Progress, Watches
+from dra_extender.kube.reflector import Reflector, Watches
 from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.learner import PlacementLearner
@@ -56,43 +55,39 @@ _WARM_PERIOD: Final = 30.0
 
 @dataclass(slots=True, eq=False)
 class WatchHealth:
-    """Whether the watches of all kinds work. A kind fails after `gap` seconds without a working watch. `longest_gap`:
-    of all kinds; infinite before the first lists.
-    """
+    """Whether the watches of all kinds work. A kind fails after `gap` seconds without a working watch."""
 
-    _progress: Callable[[], Sequence[Progress]]
+    _kinds: Sequence[Reflector[Any]]
     _gap: float
-    _longest_gap: Callable[[], float] = lambda: math.inf
 
     def unavailable(self) -> str:
         """Why the verbs must not decide now, with the kinds concerned; empty when they may."""
-        if self._longest_gap() <= self._gap:
-            return ""
-        kinds = [kind for kind in self._progress() if not kind.optional]
-        listing = [f"{kind.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
+        kinds = [kind for kind in self._kinds if not kind.resource.optional]
+        listing = [f"{kind.resource.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
         if listing:
             return f"not synced: {', '.join(listing)}"
-        behind = [f"{kind.kind} for {kind.behind:.0f} s ({kind.problem})" for kind in kinds if kind.behind > self._gap]
+        late = [kind for kind in kinds if kind.behind > self._gap]
+        behind = [f"{kind.resource.kind} for {kind.behind:.0f} s ({kind.problem})" for kind in late]
         return f"not watching: {', '.join(behind)}" if behind else ""
 
     def checks(self) -> list[Check]:
         """One per kind. A gap is reported at once; the check fails when the gap is too long."""
         return [
             Check(
-                name=kind.kind,
-                ok=kind.optional or (kind.synced and kind.behind <= self._gap),
+                name=kind.resource.kind,
+                ok=kind.resource.optional or (kind.synced and kind.behind <= self._gap),
                 problem="" if kind.synced and not kind.behind else kind.problem or "listing",
             )
-            for kind in self._progress()
+            for kind in self._kinds
         ]
 
     def readings(self) -> Iterator[Reading]:
-        for kind in self._progress():
-            yield Reading("objects", kind.objects, (kind.kind,))
-            yield Reading("undecodable_objects", kind.undecodable, (kind.kind,))
-            yield Reading("watch_gap_seconds", kind.behind, (kind.kind,))
-            yield Reading("lists_total", kind.lists, (kind.kind,))
-            yield Reading("watches_total", kind.watches, (kind.kind,))
+        for kind in self._kinds:
+            label = (kind.resource.kind,)
+            yield Reading("objects", len(kind.known), label)
+            yield Reading("undecodable_objects", kind.known.undecodable, label)
+            yield Reading("watch_gap_seconds", kind.behind, label)
+            yield Reading("lists_total", kind.lists, label)
 
 
 class Engine:
@@ -131,7 +126,7 @@ class Engine:
             continuity=self.cluster.continuity,
             set_aside=self.extender.set_aside.object_reason,
         )
-        self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
+        self.watch_health = WatchHealth(self.watches.reflectors, settings.watch_gap)
         self._memory = memory
         self._started = time.perf_counter()
         self._leading = False
