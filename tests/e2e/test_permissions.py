@@ -12,12 +12,12 @@ import yaml
 
 from dra_extender.api.errors import ApiError
 from dra_extender.kube.access import (
+    BINDING,
+    EXTENDED_RESOURCES,
+    READERS,
     Permission,
     missing_permissions,
-    permissions_for_binding,
-    permissions_for_extended_resources,
     permissions_for_lease,
-    permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
 )
@@ -80,8 +80,7 @@ def _grants() -> list[Grant]:
 def _used(served: Served) -> tuple[Permission, ...]:
     """What the service asks about on a server with these versions and all kinds of PodGroups."""
     served = msgspec.structs.replace(served, pod_groups=POD_GROUPS)
-    used = permissions_for_reading(served) + permissions_for_binding() + permissions_for_extended_resources()
-    used += permissions_for_readers()
+    used = permissions_for_reading(served) + BINDING + EXTENDED_RESOURCES + READERS
     return used + permissions_for_waking(NAMESPACE) + permissions_for_lease(NAMESPACE, "dra-extender")
 
 
@@ -124,7 +123,7 @@ class Lesser:
 
     def misses(self) -> list[str]:
         """What the self-test of the service says."""
-        return self._ground.run(missing_permissions(self._client, self._permissions))
+        return list(map(str, self._ground.run(missing_permissions(self._client, self._permissions))))
 
 
 @pytest.fixture(scope="module")

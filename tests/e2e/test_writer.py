@@ -26,8 +26,8 @@ from dra_extender.api.resource import (
     ResourceClaimConsumerReference,
 )
 from dra_extender.kube.access import (
+    BINDING,
     missing_permissions,
-    permissions_for_binding,
     permissions_for_lease,
     permissions_for_reading,
 )
@@ -241,16 +241,16 @@ async def test_the_administrator_has_all_permissions_and_somebody_else_has_not(
     plane: ControlPlane, client: KubeClient
 ) -> None:
     permissions = (
-        permissions_for_reading(Served("v1", "v1alpha3"))
-        + permissions_for_binding()
-        + permissions_for_lease("default", "lease")
+        permissions_for_reading(Served("v1", "v1alpha3")) + BINDING + permissions_for_lease("default", "lease")
     )
     assert await missing_permissions(client, permissions) == []
     settings = ClientSettings(kubeconfig=str(plane.user_kubeconfig("nobody-in-particular")))
     async with await KubeClient.connect(settings) as stranger:
         missing = await missing_permissions(stranger, permissions)
     assert len(missing) == len(permissions)
-    assert any("resourceclaims/binding.resource.k8s.io in the whole cluster" in permission for permission in missing)
+    assert any(
+        "resourceclaims/binding.resource.k8s.io in the whole cluster" in str(permission) for permission in missing
+    )
 
 
 async def test_the_newest_version_is_found(client: KubeClient) -> None:

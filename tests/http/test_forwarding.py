@@ -70,7 +70,7 @@ async def running(
         yield made
     finally:
         await asking.close()
-        await server.kill()
+        await server.stop(0)
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from aiohttp import web
 
 from dra_extender.api.errors import ApiError, RejectedError
 from dra_extender.kube.access import (
+    BINDING,
+    EXTENDED_RESOURCES,
+    READERS,
     AccessDecision,
     Permission,
     Reviews,
     UserInfo,
     missing_permissions,
-    permissions_for_binding,
-    permissions_for_extended_resources,
     permissions_for_lease,
-    permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
 )
@@ -43,16 +43,14 @@ def allow(server: ScriptedServer, allowed: Callable[[dict[str, str]], bool]) -> 
 
 async def test_nothing_is_missing_when_all_is_allowed(server: ScriptedServer, client: KubeClient) -> None:
     allow(server, lambda asked: True)
-    permissions = (
-        permissions_for_reading(SERVED) + permissions_for_binding() + permissions_for_lease("dra-system", "lease")
-    )
+    permissions = permissions_for_reading(SERVED) + BINDING + permissions_for_lease("dra-system", "lease")
     assert await missing_permissions(client, permissions) == []
     assert len(server.asked) == len(permissions)
 
 
 async def test_a_missing_permission_is_named_with_its_purpose(server: ScriptedServer, client: KubeClient) -> None:
     allow(server, lambda asked: asked["subresource"] != "binding" or asked["resource"] != "resourceclaims")
-    assert await missing_permissions(client, permissions_for_binding()) == [
+    assert [str(each) for each in await missing_permissions(client, BINDING)] == [
         "patch resourceclaims/binding.resource.k8s.io in the whole cluster (ClusterRole): "
         "needed to allocate and reserve claims on Kubernetes 1.36 and newer"
     ]
@@ -64,19 +62,19 @@ async def test_a_namespaced_permission_is_asked_for_in_its_namespace(
     allow(server, lambda asked: asked["namespace"] != "dra-system")
     missing = await missing_permissions(client, permissions_for_lease("dra-system", "lease"))
     assert len(missing) == 5
-    assert missing[0] == "create leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
+    assert str(missing[0]) == "create leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
     names = [asked.json["spec"]["resourceAttributes"]["name"] for asked in server.asked]
     assert sorted(names) == ["", "lease", "lease", "lease", "lease"], "creation cannot be granted by name, the rest is"
 
 
 async def test_a_server_without_authorization_allows_everything(client: KubeClient) -> None:
-    assert await missing_permissions(client, permissions_for_binding()) == []
+    assert await missing_permissions(client, BINDING) == []
 
 
 async def test_not_even_being_allowed_to_ask_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
     server.on("POST", PATH, (403, {"reason": "Forbidden"}))
     with pytest.raises(RejectedError):
-        await missing_permissions(client, permissions_for_binding())
+        await missing_permissions(client, BINDING)
 
 
 def granted(permission: Permission, rules: list[Any]) -> bool:
@@ -94,8 +92,8 @@ def test_the_shipped_manifests_grant_every_permission_that_is_asked_for() -> Non
     documents = [found for path in files for found in yaml.safe_load_all(path.read_text()) if found]
     everywhere = [rule for found in documents if found["kind"] == "ClusterRole" for rule in found["rules"]]
     anywhere = [rule for found in documents for rule in found.get("rules", ())]
-    permissions = permissions_for_reading(SERVED) + permissions_for_binding() + permissions_for_extended_resources()
-    permissions += permissions_for_readers()
+    permissions = permissions_for_reading(SERVED) + BINDING + EXTENDED_RESOURCES
+    permissions += READERS
     assert [str(permission) for permission in permissions if not granted(permission, everywhere)] == []
     namespaced = permissions_for_waking("dra-system") + permissions_for_lease("dra-system", "dra-extender")
     assert [str(permission) for permission in namespaced if not granted(permission, anywhere)] == []

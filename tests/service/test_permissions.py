@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from dra_extender.kube.access import Permission
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.resources import Served
 from dra_extender.service import supervision
 from dra_extender.service.settings import load
-from dra_extender.service.supervision import missing_until_granted, needed
+from dra_extender.service.supervision import check_permissions, needed
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 
 BOTH = Served("v1", "v1alpha3")
@@ -89,11 +89,13 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
     api.access.policy = lambda attributes: attributes.resource != "nodes"
     wanted = needed(load({"advise_only": True}), Served("v1"))
     found: list[int] = []
-    async with aclosing(missing_until_granted(client, wanted)) as answers:
-        async for missing in answers:
-            found.append(len(missing))
-            if len(found) == 2:
-                api.access.policy = lambda _attributes: True
+
+    def tell(missing: Sequence[Permission]) -> None:
+        found.append(len(missing))
+        if len(found) == 2:
+            api.access.policy = lambda _attributes: True
+
+    await check_permissions(client, wanted, tell)
     assert found == [2, 2, 0]
     captured = capfd.readouterr()
     assert (captured.out + captured.err).count("permission missing") == 2
@@ -107,12 +109,14 @@ async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until
     wanted = needed(load({"advise_only": True}), Served("v1"))
     fault = RequestFault(status=500, times=len(wanted))
     found: list[int] = []
-    async with aclosing(missing_until_granted(client, wanted)) as answers:
-        async for missing in answers:
-            found.append(len(missing))
-            if missing:
-                api.access.policy = lambda _attributes: True
-                api.faults.add(fault)
+
+    def tell(missing: Sequence[Permission]) -> None:
+        found.append(len(missing))
+        if missing:
+            api.access.policy = lambda _attributes: True
+            api.faults.add(fault)
+
+    await check_permissions(client, wanted, tell)
     assert (found, fault.hits) == ([2, 0], len(wanted))
 
 
@@ -121,4 +125,6 @@ async def test_a_server_that_cannot_be_asked_the_first_time_is_not_asked_again(
 ) -> None:
     api.faults.add(RequestFault(status=500))
     wanted = needed(load({"advise_only": True}), Served("v1"))
-    assert [missing async for missing in missing_until_granted(client, wanted)] == []
+    found: list[Sequence[Permission]] = []
+    await check_permissions(client, wanted, found.append)
+    assert found == []

@@ -66,15 +66,15 @@ async def test_without_the_permission_it_is_ready_and_reports_it(world: World, s
     world.api.access.policy = lambda attributes: attributes.resource != "podgroups"
     world.store.create(gang(2))
     async with start_service() as service:
-        await until(lambda: len(service.replica.missing_optional) == 6)
+        await until(lambda: len(service.replica.missing) == 6)
         _, report = await world.get(service.url + "/readyz")
         (check,) = (each for each in report["checks"] if each["name"] == "PodGroup")
         assert check["ok"] and "podgroups" in check["problem"]
         _, found = await world.get(service.url + "/insight/problems")
         assert any("watch podgroups.scheduling.k8s.io" in each["problem"] for each in found["problems"])
-        assert (service.replica.missing_permissions, size(service)) == ((), None)
+        assert (service.replica.unavailable(), size(service)) == ("", None)
         world.api.access.policy = lambda attributes: True
-        await until(lambda: size(service) == 2 and service.replica.missing_optional == ())
+        await until(lambda: size(service) == 2 and not service.replica.missing)
         await until_ready(service)
 
 

@@ -84,8 +84,8 @@ async def test_a_service_that_may_not_ask_is_not_ready_and_says_so(world: World,
     world.api.access.policy = lambda asked: asked.resource != "tokenreviews"
     shown = await token(world, "reader")
     async with start_service(wait=False, insight_authorization=True) as service:
-        await until(lambda: service.replica.missing_permissions)
-        assert service.replica.missing_permissions[0].startswith("create tokenreviews")
+        await until(lambda: service.replica.missing)
+        assert str(service.replica.missing[0]).startswith("create tokenreviews")
         assert await status(service, "/readyz") == 503
         assert await status(service, "/metrics", shown) == 503
 

@@ -16,7 +16,7 @@ from dra_extender.kube.credentials import CredentialsError
 from dra_extender.kube.resources import Served
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
-from dra_extender.service.supervision import until_withdrawn
+from dra_extender.service.supervision import WithdrawnError, until_withdrawn
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 from embedded_cluster.apiserver.discovery import VERSION
 from tests.support.patience import until
@@ -167,7 +167,8 @@ async def test_an_api_server_with_other_rules_is_noticed_though_all_watches_work
 
     monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.0)
     monkeypatch.setattr("dra_extender.service.supervision.discover", discover)
-    await until_withdrawn(None, Served("v1", "v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
+    with pytest.raises(WithdrawnError):
+        await until_withdrawn(None, Served("v1", "v1", "v1.36.3"), lambda: False)  # type: ignore[arg-type]
     assert asks == asked
 
 

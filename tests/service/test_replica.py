@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from dra_extender.kube.access import Permission
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.reflector import Reflector
 from dra_extender.service.engine import Engine, WatchHealth
@@ -49,6 +50,9 @@ READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=
 STANDBY = READY | {"election": election(leading=False, holder="other")}
 FORWARDS = STANDBY | {"forwards": True}
 LISTING, LATE = engine(kind(synced=False)), engine(kind(behind=GAP + 1, problem="x"))
+BIND, LIST = Permission("create", "", "pods", "bind pods", "binding"), Permission("list", "", "nodes", "follow nodes")
+GROUPS = Permission("list", "scheduling.k8s.io", "podgroups", "follow podgroups", optional=True)
+DENIED = f"permission missing: {BIND}"
 NOT_SYNCED, UNREACHED = "not synced: Node (listing)", "the API server has not been reached yet"
 
 
@@ -65,12 +69,13 @@ NOT_SYNCED, UNREACHED = "not synced: Node (listing)", "the API server has not be
         (READY | {"engine": None}, UNREACHED, UNREACHED, False),
         (READY | {"engine": LISTING}, NOT_SYNCED, NOT_SYNCED, False),
         (READY | {"engine": cold()}, "not warm", "not warm", False),
-        (READY | {"missing_permissions": ("bind pods", "list nodes")}, *["permission missing: bind pods"] * 2, False),
+        (READY | {"missing": [BIND, LIST]}, *[DENIED] * 2, False),
         (READY | {"failure": "RuntimeError: boom"}, *["failed: RuntimeError: boom"] * 2, False),
         # The first reason is named first, and forwarding does not replace fitness.
         (READY | {"failure": "boom", "engine": None}, "failed: boom", "failed: boom", False),
-        (READY | {"engine": None, "missing_permissions": ("bind pods",)}, UNREACHED, UNREACHED, False),
-        (FORWARDS | {"missing_permissions": ("x",)}, *["permission missing: x"] * 2, False),
+        (READY | {"engine": None, "missing": [BIND]}, UNREACHED, UNREACHED, False),
+        (FORWARDS | {"missing": [BIND]}, *[DENIED] * 2, False),
+        (FORWARDS | {"missing": [GROUPS]}, "standby: other leads", "", True),
         (FORWARDS | {"engine": LISTING}, NOT_SYNCED, NOT_SYNCED, False),
         (FORWARDS | {"engine": LATE}, *["not watching: Node for 31 s (x)"] * 2, False),
         (FORWARDS | {"engine": cold()}, "not warm", "not warm", False),

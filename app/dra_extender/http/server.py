@@ -203,28 +203,17 @@ class HttpServer:
         self._listener = Listener(self._socket, self._make_protocol, self._tls)
 
     async def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Stop listening, and wait up to `grace` seconds for running requests."""
+        """Stop listening, and wait up to `grace` seconds for running requests. With 0, end at once, as in a crash."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + grace
-        await self._close_listener()
-        for connection in list(self.state.connections):
-            connection.shutdown()
-        while (self.state.connections or self.state.tasks) and clock() < deadline:
-            await asyncio.sleep(_POLL_SECONDS)
-        await self._abort()
-
-    async def kill(self) -> None:
-        """Stop at once, as a crash would: running requests get no response."""
-        await self._close_listener()
-        await self._abort()
-
-    async def _close_listener(self) -> None:
         if self._listener is not None:
             self._listener.close()
             await self._listener.wait_closed()
         self._socket.close()
-
-    async def _abort(self) -> None:
+        for connection in list(self.state.connections) if grace else ():
+            connection.shutdown()
+        while (self.state.connections or self.state.tasks) and clock() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
         for connection in list(self.state.connections):
             connection.transport.abort()
         tasks = list(self.state.tasks)

@@ -1,15 +1,15 @@
 """What the service and its readers may do: questions to the API server.
 
-`missing_permissions` promises one sentence per permission that the API server denies, none if it grants all of them. A
-server that does not serve the question (one without authorization, for example) counts as allowing everything.
-`Reviews` promises an answer that the API server gave just now, or an ApiError; a permission that the answer does not
-grant is denied. kube-rbac-proxy and the secured metrics of controller-runtime ask the same two questions.
+`missing_permissions` promises the permissions that the API server denies, none if it grants all of them. A server that
+does not serve the question (one without authorization, for example) counts as allowing everything. `Reviews` promises
+an answer that the API server gave just now, or an ApiError; a permission that the answer does not grant is denied.
+kube-rbac-proxy and the secured metrics of controller-runtime ask the same two questions.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -65,6 +65,29 @@ PREEMPTION: Final = Permission("create", "", "pods", "make room for pods of high
 """What preemption needs, besides reading budgets."""
 
 
+BINDING: Final = (
+    Permission("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
+    Permission("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
+    Permission("patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"),
+    Permission("get", GROUP, "resourceclaims", "find out what became of a write"),
+    Permission("get", "", "pods", "find out what became of a binding"),
+    Permission("create", "", "pods", "bind pods", "binding"),
+    Permission("patch", "", "pods", "release devices of pods that are not bound, nominate pods", "status"),
+    Permission("create", "events.k8s.io", "events", "report decisions to people"),
+    Permission("patch", "events.k8s.io", "events", "count repeated events"),
+)
+"""What bind needs. `resourceclaims/binding` is asked for since 1.36, and without a namespace."""
+EXTENDED_RESOURCES: Final = tuple(
+    Permission(verb, GROUP, "resourceclaims", "place pods with extended resources") for verb in ("create", "delete")
+)
+"""What bind needs for pods that ask for devices by the name of an extended resource."""
+READERS: Final = tuple(
+    Permission("create", f"{group}.k8s.io", resource, "find out who may read insight")
+    for group, resource in (("authentication", "tokenreviews"), ("authorization", "subjectaccessreviews"))
+)
+"""What it takes to find out who may read insight; the ClusterRole system:auth-delegator has them, too."""
+
+
 def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
     """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
     return tuple(
@@ -74,41 +97,9 @@ def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[P
     )
 
 
-def permissions_for_binding() -> tuple[Permission, ...]:
-    """What bind needs. `resourceclaims/binding` is asked for since 1.36, and without a namespace."""
-    return (
-        Permission("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
-        Permission("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
-        Permission(
-            "patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"
-        ),
-        Permission("get", GROUP, "resourceclaims", "find out what became of a write"),
-        Permission("get", "", "pods", "find out what became of a binding"),
-        Permission("create", "", "pods", "bind pods", "binding"),
-        Permission("patch", "", "pods", "release devices of pods that are not bound, nominate pods", "status"),
-        Permission("create", "events.k8s.io", "events", "report decisions to people"),
-        Permission("patch", "events.k8s.io", "events", "count repeated events"),
-    )
-
-
-def permissions_for_extended_resources() -> tuple[Permission, ...]:
-    """What bind needs for pods that ask for devices by the name of an extended resource."""
-    why = "place pods with extended resources"
-    return (Permission("create", GROUP, "resourceclaims", why), Permission("delete", GROUP, "resourceclaims", why))
-
-
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
     why = "wake pods that were refused"
     return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
-
-
-def permissions_for_readers() -> tuple[Permission, ...]:
-    """What it takes to find out who may read insight; the ClusterRole system:auth-delegator has them, too."""
-    why = "find out who may read insight"
-    return (
-        Permission("create", "authentication.k8s.io", "tokenreviews", why),
-        Permission("create", "authorization.k8s.io", "subjectaccessreviews", why),
-    )
 
 
 def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
@@ -122,11 +113,10 @@ def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
     )
 
 
-async def missing_permissions(client: KubeClient, permissions: Iterable[Permission]) -> list[str]:
-    """The permissions that are denied, as text. Raises ApiError when the server cannot be asked."""
-    asked = tuple(permissions)
-    granted = await asyncio.gather(*(_granted(client, permission) for permission in asked))
-    return [str(permission) for permission, allowed in zip(asked, granted, strict=True) if not allowed]
+async def missing_permissions(client: KubeClient, permissions: Sequence[Permission]) -> list[Permission]:
+    """The permissions that are denied. Raises ApiError when the server cannot be asked."""
+    granted = await asyncio.gather(*(_granted(client, permission) for permission in permissions))
+    return [permission for permission, allowed in zip(permissions, granted, strict=True) if not allowed]
 
 
 async def _granted(client: KubeClient, permission: Permission) -> bool:

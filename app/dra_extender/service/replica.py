@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from dra_extender.api.core import Pod
 from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
+from dra_extender.kube.access import Permission
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.resources import Served
 from dra_extender.scheduling.outcomes import Reading
@@ -46,10 +47,8 @@ class Replica:
     """None until the API server answers, and between two versions of its resource API."""
     election: LeaderElection | None = None
     """None without leader election, and until there is an engine."""
-    missing_permissions: tuple[str, ...] = ()
-    """Permissions that the API server denies, one sentence each."""
-    missing_optional: tuple[str, ...] = ()
-    """The same, of permissions without which the replica may decide."""
+    missing: Sequence[Permission] = ()
+    """Permissions that the API server denies."""
     set_backs: int = 0
     """How often the API server has shown an older state than before."""
     last_set_back: str = ""
@@ -109,8 +108,8 @@ class Replica:
             return f"failed: {self.failure}"
         if self.engine is None:
             return UNREACHED
-        if self.missing_permissions:
-            return f"permission missing: {self.missing_permissions[0]}"
+        if required := [each for each in self.missing if not each.optional]:
+            return f"permission missing: {required[0]}"
         return self.engine.watch_health.unavailable() or self.engine.warming
 
     @property
@@ -161,6 +160,6 @@ class Replica:
         engine = self.running
         yield from engine.cluster.inventory.check_pools()
         extender, violations = engine.extender, engine.audit.current
-        missing = (*self.missing_permissions, *self.missing_optional)
+        missing = map(str, self.missing)
         unfinished, set_aside, set_back = extender.problems, extender.set_aside.problems, self.last_set_back
         return list(cluster_problems(engine.cluster, unfinished, violations, missing, set_back, set_aside))

@@ -1,11 +1,10 @@
 """The composition root, and the life of a service: start, stop and kill.
 
-`Service` promises: it listens at once, and answers 503 until it may decide or can forward to the leader; `stop` hands
-over at once (not ready, lease released) and answers calls as long as some may arrive; running binds finish within the
-grace period. `kill` does none of that, as a crash would. Several services can run in one process.
-
-`Listeners` promises: it listens on all addresses or on none; a certificate is reloaded when its files change; the
-verbs can be stopped before the rest, so the service can report that it is shutting down.
+`Service` promises: it listens at once, on all addresses or on none, and answers 503 until it may decide or can forward
+to the leader; a certificate is reloaded when its files change. `stop` hands over at once (not ready, lease released)
+and answers calls as long as some may arrive; running binds finish within the grace period; probes on an address of
+their own are answered until the end. `kill` does none of that, as a crash would. Several services can run in one
+process.
 
 `serve_until_signalled` promises: the first SIGTERM or SIGINT stops the service, the second ends it at once; the exit
 status is 0 after a signal, and 1 when the service could not start or continue, with one line in the log that says why.
@@ -44,92 +43,9 @@ from dra_extender.service.settings import Settings
 from dra_extender.service.supervision import Supervision
 from dra_extender.version import VERSION
 
-CERTIFICATE_PERIOD: Final = 5.0
-
-
-class Listeners:
-    """`url` and `insight_url` are known after `start`; they are equal unless insight has an address of its own."""
-
-    def __init__(self, settings: Settings, report: ConnectionLimitReport) -> None:
-        self.url = ""
-        self.insight_url = ""
-        self._settings = settings
-        self._report = report
-        self._certificates: list[Certificates] = []
-        self._servers: list[HttpServer] = []
-
-    async def start(self, verbs: ASGIApp, insight: ASGIApp | None) -> None:
-        """Serve `verbs`, over TLS if there is a certificate; and `insight`, over TLS if its clients send tokens. Raises
-        OSError, and ssl.SSLError when the certificate cannot be used.
-        """
-        settings = self._settings
-        try:
-            self._listen(verbs, settings.listen, self._tls(settings.tls_client_ca))
-            self.url = self.insight_url = self._servers[0].url
-            if insight is not None:
-                self._listen(insight, settings.insight_listen, self._tls() if settings.insight_authorization else None)
-                self.insight_url = self._servers[1].url
-            for server in self._servers:
-                await server.start()
-        except BaseException:
-            for server in self._servers:
-                await server.stop(0)
-            raise
-
-    @property
-    def port(self) -> int:
-        """The port of the verbs, after `start`."""
-        return self._servers[0].port
-
-    def peer(self) -> PeerTLS:
-        """TLS to other replicas: this one shows its server certificate and trusts the authorities of its clients."""
-        settings = self._settings
-        if not (settings.tls_cert and settings.tls_key):
-            return PeerTLS(lambda: None)
-        certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
-        self._certificates.append(certificates)
-        return PeerTLS(lambda: certificates.newest, settings.peer_name)
-
-    async def stop_verbs(self, seconds: float) -> None:
-        """Accept no more calls of the verbs. Running ones may take this long."""
-        for server in self._servers[:1]:
-            await server.stop(seconds)
-
-    async def stop(self, seconds: float) -> None:
-        """Stop everything else. Running requests may take this long."""
-        for server in self._servers[1:]:
-            await server.stop(seconds)
-
-    async def kill(self) -> None:
-        """End at once, as a crash would: running requests get no response."""
-        for server in self._servers:
-            await server.kill()
-
-    async def renew_certificate(self) -> None:
-        """Reload changed certificates until cancelled. Returns if TLS is not configured."""
-        while self._certificates:
-            await asyncio.sleep(CERTIFICATE_PERIOD)
-            for certificates in self._certificates:
-                certificates.check()
-
-    def _tls(self, client_ca: Path | None = None) -> ssl.SSLContext | None:
-        """TLS of a listener; with `client_ca` clients must show a certificate. None without a server certificate."""
-        settings = self._settings
-        if not (settings.tls_cert and settings.tls_key):
-            return None
-        certificates = ServerCertificates(settings.tls_cert, settings.tls_key, client_ca)
-        self._certificates.append(certificates)
-        return certificates.context
-
-    def _listen(self, app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> None:
-        host, port = split_address(address)
-        limits = ConnectionLimits(connections=self._settings.max_connections)
-        self._servers.append(HttpServer(app, host, port, tls=tls, limits=limits, report=self._report))
-
-
 log = structlog.get_logger(__name__)
 
-
+CERTIFICATE_PERIOD: Final = 5.0
 HANDOVER_SECONDS: Final = 0.5
 """How long the release of the lease waits for running binds, so that no two replicas bind at the same time. Most binds
 take some hundredths of a second; new calls wait until then."""
@@ -154,7 +70,9 @@ class Service:
         self.replica = Replica(elects=settings.leader_election, forwards=bool(settings.advertise))
         self.page = PageUpdates(self.replica)
         self._memory = ProcessMemory(own=own_process)
-        self._listeners = Listeners(settings, ConnectionLimitReport(self.metrics))
+        self._servers: list[HttpServer] = []
+        """The one of the verbs, and the one of insight if it has an address of its own."""
+        self._certificates: list[Certificates] = []
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
@@ -167,12 +85,12 @@ class Service:
     @property
     def url(self) -> str:
         """URL of the verbs; empty before the start."""
-        return self._listeners.url
+        return self._servers[0].url if self._servers else ""
 
     @property
     def insight_url(self) -> str:
         """URL of probes, metrics and insight; empty before the start."""
-        return self._listeners.insight_url
+        return self._servers[-1].url if self._servers else ""
 
     async def start(self) -> None:
         """Listen, and begin to watch the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
@@ -180,16 +98,16 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.replica.server = client.server
         try:
-            forwarding = Forwarding(self.replica, self._listeners.peer()) if self.settings.advertise else None
+            forwarding = Forwarding(self.replica, self._peer()) if self.settings.advertise else None
             await self._listen(client, forwarding)
         except BaseException:
             await client.close()
             raise
         self.metrics.read_from(self.replica.readings)
         log.info("listening", verbs=self.url, insight=self.insight_url, version=VERSION, api_server=client.server)
-        lease = self.settings.lease(self._listeners.port)
+        lease = self.settings.lease(self._servers[0].port)
         supervision = Supervision(client, self.settings, self.metrics, self.replica, lease, self._memory)
-        chores = (self._listeners.renew_certificate, lambda: observe_lag(self.metrics.lagged))
+        chores = (self._renew_certificates, lambda: observe_lag(self.metrics.lagged))
         task = asyncio.create_task(supervision.run(chores), name="service")
         self._running = _Running(client, forwarding, supervision, task)
 
@@ -214,10 +132,11 @@ class Service:
         await asyncio.sleep(max(0.0, started + self.settings.shutdown_linger - clock()))
         self.replica.close()
         await self.page.close()
-        await self._listeners.stop_verbs(max(0.0, deadline - clock()))
-        if self._running is not None:
-            await self._drain(max(0.0, deadline - clock()))
-        await self._listeners.stop(max(0.0, deadline - clock()))
+        for server in self._servers[:1]:
+            await server.stop(max(0.0, deadline - clock()))
+        await self._drain(max(0.0, deadline - clock()))
+        for server in self._servers[1:]:
+            await server.stop(max(0.0, deadline - clock()))
         await self._end()
         log.info("stopped")
 
@@ -228,7 +147,8 @@ class Service:
             await self._running.client.close()
         await self.page.close()
         await self._end()
-        await self._listeners.kill()
+        for server in self._servers:
+            await server.stop(0)
 
     async def _end(self) -> None:
         if self._running is None:
@@ -246,7 +166,10 @@ class Service:
             await self.replica.engine.drain(seconds)
 
     async def _listen(self, client: KubeClient, forwarding: Forwarding | None) -> None:
-        """Serve one application, or two if insight has an address of its own."""
+        """Serve one application, or two if insight has an address of its own; the verbs over TLS if there is a
+        certificate, insight if its clients send tokens. Raises OSError, and ssl.SSLError when the certificate cannot be
+        used.
+        """
         settings, replica = self.settings, self.replica
         terms = VerbTerms(
             replica.unavailable, self.metrics, settings.max_body, AllowedClients(settings.client_names), forwarding
@@ -255,10 +178,48 @@ class Service:
         authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
         separate = bool(settings.insight_listen)
         verbs = verb_routes(lambda: replica.running.extender, terms)
-        await self._listeners.start(
-            create_app(None if separate else pages, authorizer, verbs),
-            create_app(pages, authorizer) if separate else None,
-        )
+        limits, report = ConnectionLimits(connections=settings.max_connections), ConnectionLimitReport(self.metrics)
+
+        def listen(app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> None:
+            self._servers.append(HttpServer(app, *split_address(address), tls=tls, limits=limits, report=report))
+
+        try:
+            app = create_app(None if separate else pages, authorizer, verbs)
+            listen(app, settings.listen, self._tls(settings.tls_client_ca))
+            if separate:
+                tls = self._tls() if authorizer is not None else None
+                listen(create_app(pages, authorizer), settings.insight_listen, tls)
+            for server in self._servers:
+                await server.start()
+        except BaseException:
+            for server in self._servers:
+                await server.stop(0)
+            raise
+
+    def _tls(self, client_ca: Path | None = None) -> ssl.SSLContext | None:
+        """TLS of a listener; with `client_ca` clients must show a certificate. None without a server certificate."""
+        settings = self.settings
+        if not (settings.tls_cert and settings.tls_key):
+            return None
+        certificates = ServerCertificates(settings.tls_cert, settings.tls_key, client_ca)
+        self._certificates.append(certificates)
+        return certificates.context
+
+    def _peer(self) -> PeerTLS:
+        """TLS to other replicas: this one shows its server certificate and trusts the authorities of its clients."""
+        settings = self.settings
+        if not (settings.tls_cert and settings.tls_key):
+            return PeerTLS(lambda: None)
+        certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        self._certificates.append(certificates)
+        return PeerTLS(lambda: certificates.newest, settings.peer_name)
+
+    async def _renew_certificates(self) -> None:
+        """Reload changed certificates until cancelled. Returns if TLS is not configured."""
+        while self._certificates:
+            await asyncio.sleep(CERTIFICATE_PERIOD)
+            for certificates in self._certificates:
+                certificates.check()
 
 
 async def serve_until_signalled(settings: Settings) -> int:

@@ -11,9 +11,10 @@ missing one is logged once, at the start rather than at the first pod. Without a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ Chore = Callable[[], Coroutine[Any, Any, None]]
 """Work that does not need the API server."""
 
 
-class _WithdrawnError(Exception):
+class WithdrawnError(Exception):
     """The API server no longer serves the versions that the engine uses."""
 
 
@@ -95,15 +96,16 @@ class Supervision:
                 log.error("feature gate that the release of the API server does not have", gate=gate)
         engine = Engine(self._client, served, self._settings, self._observer, self._memory)
         self._replica.engine = engine
-        self._replica.missing_permissions = self._replica.missing_optional = ()
+        self._replica.missing = ()
+        missing = partial(setattr, self._replica, "missing")
         try:
             async with asyncio.TaskGroup() as group:
                 await self._elect(engine, group)
-                group.create_task(self._check_permissions(served))
-                group.create_task(self._check_versions(served, engine))
+                group.create_task(check_permissions(self._client, needed(self._settings, served), missing))
+                group.create_task(until_withdrawn(self._client, served, lambda: engine.watches.not_found))
                 for job in engine.jobs():
                     group.create_task(job)
-        except* (_WithdrawnError, SetBackError) as ended:
+        except* (WithdrawnError, SetBackError) as ended:
             self._replica.engine = None
             set_back = ended.subgroup(SetBackError)
             if set_back is not None:
@@ -135,18 +137,6 @@ class Supervision:
         group.create_task(election.run())
         if self._memory.own:
             group.create_task(Watchdog(self._settings.client, self._lease, engine.extender.set_aside_with).run())
-
-    async def _check_permissions(self, served: Served) -> None:
-        permissions = needed(self._settings, served)
-        optional = {str(each) for each in permissions if each.optional}
-        async for missing in missing_until_granted(self._client, permissions):
-            self._replica.missing_permissions = tuple(each for each in missing if each not in optional)
-            self._replica.missing_optional = tuple(each for each in missing if each in optional)
-
-    async def _check_versions(self, served: Served, engine: Engine) -> None:
-        """Raises _WithdrawnError, which ends the engine."""
-        await until_withdrawn(self._client, served, lambda: engine.watches.not_found)
-        raise _WithdrawnError
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
@@ -183,8 +173,8 @@ async def until_served(client: KubeClient) -> Served:
 
 
 async def until_withdrawn(client: KubeClient, served: Served, suspected: Callable[[], bool]) -> None:
-    """Wait until the server serves other versions, or was upgraded to a release with other rules. Asks while
-    `suspected`, and otherwise once in `EVERY` periods.
+    """Raises WithdrawnError when the server serves other versions, or was upgraded to a release with other rules. Asks
+    while `suspected`, and otherwise once in `EVERY` periods.
     """
     for period in count(1):
         await asyncio.sleep(PERIOD)
@@ -201,14 +191,14 @@ async def until_withdrawn(client: KubeClient, served: Served, suspected: Callabl
                 was=served.server_version,
                 now=now.server_version,
             )
-            return
+            raise WithdrawnError
         if msgspec.structs.replace(now, server_version=served.server_version) != served:
             log.warning(
                 "the API server serves other versions: restarting with the versions it serves now",
                 was=_versions(served),
                 now=_versions(now),
             )
-            return
+            raise WithdrawnError
 
 
 def _versions(served: Served) -> dict[str, str]:
@@ -220,39 +210,36 @@ def _versions(served: Served) -> dict[str, str]:
 def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
     permissions = access.permissions_for_reading(served, budgets=settings.preemption != "off")
     if not settings.advise_only:
-        permissions += access.permissions_for_binding() + access.permissions_for_waking(settings.namespace)
+        permissions += access.BINDING + access.permissions_for_waking(settings.namespace)
         if settings.features(served.server_version).DRAExtendedResource:
-            permissions += access.permissions_for_extended_resources()
+            permissions += access.EXTENDED_RESOURCES
         if settings.preemption == "on":
             permissions += (access.PREEMPTION,)
     if settings.leader_election:
         permissions += access.permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:
-        permissions += access.permissions_for_readers()
+        permissions += access.READERS
     return permissions
 
 
-async def missing_until_granted(
-    client: KubeClient, permissions: Sequence[access.Permission]
-) -> AsyncGenerator[tuple[str, ...], None]:
-    """The missing permissions, one sentence each, until none is missing. If the server does not answer before it has
-    denied anything, the check ends with a line in the log.
+async def check_permissions(
+    client: KubeClient, permissions: Sequence[access.Permission], tell: Callable[[Sequence[access.Permission]], object]
+) -> None:
+    """Tell which permissions are missing, until none is. If the server does not answer before it has denied anything,
+    the check ends with a line in the log.
     """
-    known: tuple[str, ...] = ()
+    known: Sequence[access.Permission] = ()
     while True:
         try:
-            found = tuple(await access.missing_permissions(client, permissions))
+            missing = await access.missing_permissions(client, permissions)
         except ApiError as problem:
             log.warning("permissions not checked", problem=problem.message)
-            if not known:
-                return
-            await asyncio.sleep(PERIOD)
-            continue
-        for missing in found:
-            if missing not in known:
-                log.error("permission missing", permission=missing)
-        known = found
-        yield found
-        if not found:
+        else:
+            for each in missing:
+                if each not in known:
+                    log.error("permission missing", permission=str(each))
+            known = missing
+            tell(missing)
+        if not known:
             return
         await asyncio.sleep(PERIOD)
