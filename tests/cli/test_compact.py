@@ -49,13 +49,11 @@ def run(world: World, name: str, node: str) -> None:
     world.allocate(name, name, node)
 
 
-async def report(source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] | None = ()) -> int:
+async def report(source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] = ()) -> int:
     """The exit status of the command."""
-    filename, names = str(file) if file is not None else "", list(schedulers or ())
+    filename = str(file) if file is not None else ""
     return await answer_compact(
-        options(
-            CompactOptions, source, pod=pod, filename=filename, scheduler_name=names, all_schedulers=schedulers is None
-        )
+        options(CompactOptions, source, pod=pod, filename=filename, scheduler_name=list(schedulers))
     )
 
 
@@ -85,7 +83,7 @@ async def test_pods_of_another_scheduler_than_that_of_the_pod_stay(
     out = capsys.readouterr().out
     assert out.startswith("no evictions make room for pod default/big\npods that cannot be moved:\n")
     assert "3 pods: scheduled by dra-scheduler (default/p0, default/p1, default/p2)" in out
-    assert await report(source, "default/big", None, None) == YES
+    assert await report(source, "default/big", None, ("dra-scheduler", "default-scheduler")) == YES
 
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
@@ -114,7 +112,7 @@ async def test_a_budget_is_named_and_its_pod_stays(
     )
     world.claim("big", count=2)
     world.pod("big", "big")
-    assert await report(source, "default/big", None, None) == YES
+    assert await report(source, "default/big", None, ("dra-scheduler",)) == YES
     out = capsys.readouterr().out
     assert f"1. default/p1: {world.nodes[1]} -> " in out
     assert "1 pod: disruption budget default/careful allows no eviction (default/p0)" in out

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from dra_extender.cli.answers.capacity import answer_headroom
 from dra_extender.cli.main import app
 from dra_extender.cli.output import FAILED, NO, YES, status_of
-from dra_extender.cli.questions import MOST_ALLOCATIONS, HeadroomOptions, Source
-from dra_extender.insight.headroom import DECISIONS
+from dra_extender.cli.questions import HeadroomOptions, Source
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.cli.conftest import options
 from tests.support.service.readiness import until_ready
@@ -72,7 +71,3 @@ async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.Captu
 def test_either_a_class_or_a_file_is_named(command: list[str]) -> None:
     found = CliRunner().invoke(app, command)
     assert (found.exit_code, "name a DeviceClass, or a file with -f" in found.output) == (2, True)
-
-
-def test_the_limit_of_the_command_is_that_of_the_service() -> None:
-    assert MOST_ALLOCATIONS == DECISIONS

@@ -16,7 +16,7 @@ from dra_extender.cli.answers.answer import answered
 from dra_extender.cli.answers.devices import list_devices, sum_devices
 from dra_extender.cli.cluster import section
 from dra_extender.cli.main import app
-from dra_extender.cli.output import YES, complain, note, status_of
+from dra_extender.cli.output import complain, note, status_of
 from dra_extender.cli.questions import (
     AuditOptions,
     CompactOptions,
@@ -97,7 +97,7 @@ async def answer_all(found: list[Json], source: Source) -> None:
             given = {"pod": meta["name"], "namespace": meta["namespace"]}
             await status_of(why.answer(options(WhyOptions, source, **given, everything=meta["uid"] != "pod-waits")))
             if meta["uid"] == "pod-waits":
-                await status_of(capacity.answer_compact(options(CompactOptions, source, **given, all_schedulers=True)))
+                await status_of(capacity.answer_compact(options(CompactOptions, source, **given, scheduler_name=[""])))
                 await status_of(capacity.answer_what_if(options(WhatIfOptions, source, **given)))
     await status_of(list_devices(options(DevicesOptions, source, output="wide")))
     await status_of(sum_devices(options(TopOptions, source, by="classes")))
@@ -130,10 +130,10 @@ def test_what_describes_a_file_is_text(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_json_and_yaml_are_printable_and_exact() -> None:
     content = {"name": MARK, "plain": "Größe …"}
-    as_json, as_yaml = (answered(content, form, str, YES).text for form in ("json", "yaml"))
+    as_json, as_yaml = (answered(content, form, str) for form in ("json", "yaml"))
     assert is_harmless(as_json) and json.loads(as_json) == content
     assert is_harmless(as_yaml) and yaml.safe_load(as_yaml) == content
-    assert "Größe …" in answered({"plain": "Größe …"}, "yaml", str, YES).text
+    assert "Größe …" in answered({"plain": "Größe …"}, "yaml", str)
 
 
 def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def diagnosis(source: Source) -> Awaitable[int]:
 
 
 def moves(source: Source) -> Awaitable[int]:
-    return capacity.answer_compact(options(CompactOptions, source, pod="default/waits", all_schedulers=True))
+    return capacity.answer_compact(options(CompactOptions, source, pod="default/waits"))
 
 
 async def tried(source: Source, expression: str) -> int:
@@ -128,7 +128,7 @@ async def test_secrets_of_pods_and_parameters_of_drivers_are_not_in_the_file(sou
     assert PARAMETERS["sharing"] not in text
     found = load(file.read_bytes())
     assert {plural: len(items) for plural, items in found.objects.items()} == {
-        "nodes": 3, "pods": 2, "deviceclasses": 2, "resourceslices": 3, "resourceclaims": 2, "poddisruptionbudgets": 0
+        "nodes": 3, "pods": 2, "deviceclasses": 2, "resourceslices": 3, "resourceclaims": 2
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from dra_extender.api.decoding import convert
-from dra_extender.api.resource import Device, DeviceID, ResourceSlice
+from dra_extender.api.resource import Device, ResourceSlice
 from dra_extender.cel.device import CelGates, DeviceView, PublishedDevice, ReadSet
 from dra_extender.cel.errors import CelCompileError, CelRuntimeError, excerpt
 from dra_extender.cel.program import Program, Programs
@@ -34,13 +34,15 @@ _DIGITS: Final = 20
 _WORDS: Final = frozenset(("string", "int", "true", "false"))
 
 
-class DeviceMatch(msgspec.Struct, frozen=True):
+class DeviceMatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """`matches` is None when the selector failed for the device; `problem` says why, and for a device that does not
     match which clause is not satisfied, with the value that it compares. `place` is the line of the selector where it
     failed, with a caret below.
     """
 
-    device: DeviceID
+    driver: str
+    pool: str
+    device: str
     matches: bool | None
     problem: str = ""
     place: str = ""
@@ -54,11 +56,11 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], programs: Pr
             name = (spec.driver, spec.pool.name, device.name)
             try:
                 matches = program.evaluate(view)
-                yield DeviceMatch(name, matches, "" if matches else _unsatisfied(program, view, programs))
+                yield DeviceMatch(*name, matches, "" if matches else _unsatisfied(program, view, programs))
             except CelRuntimeError as error:
                 word, near = misspelt(program.expression, error.key, view, unlimited())
                 meant = f"; did you mean {near}?" if near else ""
-                yield DeviceMatch(name, None, f"{error}{meant}", _place(program, error, word, view, programs))
+                yield DeviceMatch(*name, None, f"{error}{meant}", _place(program, error, word, view, programs))
 
 
 def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:

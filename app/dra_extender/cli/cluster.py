@@ -14,7 +14,7 @@ from typing import Any
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.errors import FORBIDDEN, ApiError
-from dra_extender.api.events import Applied, ClusterEvent, Undecodable
+from dra_extender.api.events import ClusterEvent, Undecodable
 from dra_extender.api.features import FeatureGates, Release, release_of
 from dra_extender.api.meta import ObjectKey
 from dra_extender.api.resource import ResourceSlice
@@ -26,13 +26,11 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.knownobjects import KnownObjects
 from dra_extender.kube.reflector import UNFINISHED_PODS
 from dra_extender.kube.resources import (
-    BUDGETS,
     POD_GROUPS,
     PODS,
     Resource,
     Served,
     discover,
-    list_all,
     list_pages,
     resource_slices,
     watched_kinds,
@@ -67,7 +65,7 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
         return _restored(file, FeatureGates.parse(source.feature_gates, release_of(file.kubernetes)))
     async with connected(source) as (client, served):
         cluster = Cluster(FeatureGates.parse(source.feature_gates, release_of(served.server_version)))
-        for kind in watched_kinds(served):
+        for kind in watched_kinds(served, budgets=evictions):
             known = _known(kind, cluster, recording)
             try:
                 async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
@@ -76,14 +74,8 @@ async def read(source: Source, *, evictions: bool = False, recording: Recording 
             except ApiError as problem:
                 if not kind.optional or problem.status != FORBIDDEN:
                     raise
-        budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
-        if problems:
-            raise problems[0]
         if recording is not None:
             recording.kubernetes = served.server_version
-            recording.objects[BUDGETS.plural] = list(budgets)
-        for budget in budgets:
-            cluster.apply(Applied(budget, "list"))
         return cluster
 
 
@@ -95,9 +87,8 @@ async def read_slices(source: Source) -> tuple[Sequence[ResourceSlice], Release]
         file, kind = stored(source), resource_slices("v1")
         return [kind.decode(item) for item in file.objects.get(kind.plural, ())], release_of(file.kubernetes)
     async with connected(source) as (client, served):
-        slices, problems = await list_all(client, resource_slices(served.version))
-        if problems:
-            raise problems[0]
+        kind = resource_slices(served.version)
+        slices = [kind.decode(item) async for page in list_pages(client, kind, {}) for item in page.items or ()]
         return slices, release_of(served.server_version)
 
 
@@ -135,16 +126,14 @@ async def client_of(source: Source, *, forwards_token: bool = False) -> AsyncIte
 
 
 def _restored(file: ClusterFile, features: FeatureGates) -> Cluster:
-    """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
+    """The cluster as it was when the file was written."""
     cluster = Cluster(features)
-    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS)):
+    for kind in watched_kinds(Served(version="v1", taint_rules="v1", pod_groups=POD_GROUPS), budgets=True):
         known = _known(kind, cluster)
         known.listed(file.objects.get(section(kind), []))
         known.report()
     for found in file.unreadable:
         cluster.apply(Undecodable(ObjectKey(found.kind, found.name), found.problem, found.partial))
-    for item in file.objects.get(BUDGETS.plural, ()):
-        cluster.apply(Applied(BUDGETS.decode(item), "list"))
     return cluster
 
 

@@ -12,6 +12,8 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,35 +33,28 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _answers() -> Mapping[str, Answering]:
-    """By command: what answers it. These modules load the client, the CEL interpreter and YAML."""
-    from dra_extender.cli.answers import capacity, devices, selector, why
-
-    return {
-        "why": why.answer,
-        "devices": devices.list_devices,
-        "top": devices.sum_devices,
-        "headroom": capacity.answer_headroom,
-        "whatif": capacity.answer_what_if,
-        "simulate": capacity.answer_simulate,
-        "compact": capacity.answer_compact,
-        "audit": devices.audit,
-        "selector": selector.answer,
-    }
-
-
-_KINDS: Final[Mapping[str, type[Source]]] = {
-    "why": questions.WhyOptions,
-    "devices": questions.DevicesOptions,
-    "top": questions.TopOptions,
-    "headroom": questions.HeadroomOptions,
-    "whatif": questions.WhatIfOptions,
-    "simulate": questions.SimulateOptions,
-    "compact": questions.CompactOptions,
-    "audit": questions.AuditOptions,
-    "selector": questions.SelectorOptions,
+_ANSWERS: Final[Mapping[str, tuple[type[Source], str, str]]] = {
+    "why": (questions.WhyOptions, "why", "answer"),
+    "devices": (questions.DevicesOptions, "devices", "list_devices"),
+    "top": (questions.TopOptions, "devices", "sum_devices"),
+    "headroom": (questions.HeadroomOptions, "capacity", "answer_headroom"),
+    "whatif": (questions.WhatIfOptions, "capacity", "answer_what_if"),
+    "simulate": (questions.SimulateOptions, "capacity", "answer_simulate"),
+    "compact": (questions.CompactOptions, "capacity", "answer_compact"),
+    "audit": (questions.AuditOptions, "devices", "audit"),
+    "selector": (questions.SelectorOptions, "selector", "answer"),
 }
-_QUESTIONS: Final = {name: command(kind, name, _answers) for name, kind in _KINDS.items()}
+"""By command: its options, and the function that answers, with its module: these load the client, the CEL interpreter
+and YAML.
+"""
+
+
+def _answering(module: str, function: str) -> Answering:
+    found: Answering = getattr(import_module(f"dra_extender.cli.answers.{module}"), function)
+    return found
+
+
+_QUESTIONS: Final = {name: command(kind, partial(_answering, *at)) for name, (kind, *at) in _ANSWERS.items()}
 _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
     "Questions about a cluster": _QUESTIONS,
     "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},

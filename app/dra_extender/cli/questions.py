@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
@@ -22,10 +23,12 @@ WHERE: Final = "Which cluster"
 """The heading of the options that name the cluster."""
 
 
-def _where(*flags: str, metavar: str, help: str) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, rich_help_panel=WHERE)
+def text_option(*flags: str, metavar: str, help: str, panel: str | None = None) -> Any:
+    """An option whose default is not shown."""
+    return typer.Option(*flags, metavar=metavar, help=help, show_default=False, rich_help_panel=panel)
 
 
+_where: Final = partial(text_option, panel=WHERE)
 Kubeconfig = Annotated[str, _where(metavar="FILE", help="kubeconfig file")]
 Context = Annotated[str, _where(metavar="NAME", help="context of the kubeconfig")]
 Server = Annotated[str, _where("--server", "-s", metavar="URL", help="API server, instead of the kubeconfig's")]
@@ -54,11 +57,6 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
-def text_option(*flags: str, metavar: str, help: str) -> Any:
-    """An option whose default is not shown."""
-    return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
-
-
 def repeated(flag: str, metavar: str, help: str) -> Any:
     """An option that may be given several times."""
     return typer.Option(flag, metavar=metavar, help=f"{help}; may be repeated")
@@ -75,18 +73,12 @@ Pod = Annotated[str | None, argument("POD", _FORMS)]
 WaitingPod = Annotated[str | None, argument("POD", f"{_FORMS}; by default all pods that wait for devices")]
 
 
-def _namespace(help: str) -> Any:
-    return text_option("--namespace", "-n", metavar="NAMESPACE", help=help)
-
-
-def _file(help: str) -> Any:
-    return text_option("--filename", "-f", metavar="FILE", help=help)
-
-
-PodNamespace = Annotated[str, _namespace("namespace of the pod; by default, the namespace of the context")]
-HoldersNamespace = Annotated[str, _namespace("only what claims of this namespace hold")]
-PodFile = Annotated[str, _file("pods of this file, before they are applied; - is standard input")]
-ClaimFile = Annotated[str, _file("a file with ResourceClaims or templates instead; - is standard input")]
+_namespace: Final = partial(text_option, "--namespace", "-n", metavar="NAMESPACE")
+_file: Final = partial(text_option, "--filename", "-f", metavar="FILE")
+PodNamespace = Annotated[str, _namespace(help="namespace of the pod; by default, the namespace of the context")]
+HoldersNamespace = Annotated[str, _namespace(help="only what claims of this namespace hold")]
+PodFile = Annotated[str, _file(help="pods of this file, before they are applied; - is standard input")]
+ClaimFile = Annotated[str, _file(help="a file with ResourceClaims or templates instead; - is standard input")]
 
 Nodes = Annotated[list[str] | None, repeated("--node", "NODE", "only this node")]
 Drivers = Annotated[list[str] | None, repeated("--driver", "DRIVER", "only devices of this driver")]
@@ -104,8 +96,8 @@ Answering = Callable[[Any], Coroutine[Any, Any, int]]
 """Takes the struct of a command, and returns the exit status when awaited."""
 
 
-def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answering]]) -> Callable[..., None]:
-    """The typer command of this struct. When the command runs, `load` imports the functions that answer, by name."""
+def command(kind: type[Source], load: Callable[[], Answering]) -> Callable[..., None]:
+    """The typer command of this struct. When the command runs, `load` imports the function that answers."""
     hints = get_type_hints(kind, include_extras=True)
     defaults = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=True))
     own = [name for name in defaults if name not in Source.__struct_fields__]
@@ -115,15 +107,12 @@ def command(kind: type[Source], name: str, load: Callable[[], Mapping[str, Answe
     ]
 
     def called(**given: Any) -> None:
-        raise typer.Exit(asyncio.run(status_of(load()[name](kind(**given)))))
+        raise typer.Exit(asyncio.run(status_of(load()(kind(**given)))))
 
     called.__doc__ = kind.__doc__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return called
-
-
-MOST_ALLOCATIONS: Final = 2_000
 
 
 class WhyOptions(Source, frozen=True, kw_only=True):
@@ -208,9 +197,6 @@ class HeadroomOptions(Source, frozen=True, kw_only=True):
     topology: Annotated[
         str, typer.Option(metavar="LABEL", help="all pods of a gang are on nodes with one value of this label")
     ] = ""
-    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="maximum number of allocations to try")] = (
-        MOST_ALLOCATIONS
-    )
     output: Output = "text"
 
 
@@ -244,7 +230,7 @@ class SimulateOptions(Source, frozen=True, kw_only=True):
     Exit status: 0 if all pods would fit, 1 if some would not, 2 if the command cannot answer.
     """
 
-    filename: Annotated[str, _file("the request; - is standard input")] = "-"
+    filename: Annotated[str, _file(help="the request; - is standard input")] = "-"
     output: Annotated[Literal["json", "yaml"], typer.Option("--output", "-o", help="form of the answer")] = "yaml"
     scheduler_names: SchedulerNames = ""
 
@@ -263,9 +249,6 @@ class CompactOptions(Source, frozen=True, kw_only=True):
     filename: ClaimFile = ""
     namespace: PodNamespace = ""
     scheduler_name: MovedSchedulers = None
-    all_schedulers: Annotated[bool, typer.Option("--all-schedulers", help="pods of every scheduler may be evicted")] = (
-        False
-    )
     output: Output = "text"
 
 

@@ -103,7 +103,7 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
         yield from partition_lines(self.partitions)
         yield f"Not checked: {UNCHECKED}."
         if not self.complete:
-            yield f"Stopped after {counted(self.decisions, 'allocation')}; --limit allows more."
+            yield f"Stopped after {counted(self.decisions, 'allocation')}."
 
 
 def class_request(view: View, name: str, count: int = 1) -> tuple[str, tuple[ResourceClaim, ...]]:

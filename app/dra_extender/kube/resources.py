@@ -24,7 +24,7 @@ import msgspec
 from dra_extender.api import resource as v1
 from dra_extender.api import v1beta1
 from dra_extender.api.core import Node, Pod, PodDisruptionBudget
-from dra_extender.api.decoding import UNDECODABLE, DecodeError, Outline, OutlineError, decode, identity
+from dra_extender.api.decoding import UNDECODABLE, Outline, OutlineError, decode, identity
 from dra_extender.api.errors import NOT_FOUND, ApiError, NotFoundError, NotServedError, RejectedError, TooLargeError
 from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
@@ -285,16 +285,3 @@ def _outlined(data: bytes) -> Page:
         raise OutlineError("not a list")
     metadata = _meta.decode(page.value(parts["metadata"]))
     return Page(metadata, [page.value(at) for at in page.elements(parts["items"])])
-
-
-async def list_all(client: KubeClient, resource: Resource[T]) -> tuple[list[T], list[DecodeError]]:
-    """All objects of the kind, and the errors of undecodable ones. Raises ApiError."""
-    found: list[T] = []
-    problems: list[DecodeError] = []
-    async for page in list_pages(client, resource, {}):
-        for item in page.items or []:
-            try:
-                found.append(resource.decode(item))
-            except DecodeError as problem:
-                problems.append(problem)
-    return found, problems

@@ -27,28 +27,21 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The fast one if PyYAML has it: the device report of a large cluster has hundreds of thousands of lines."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """`text`, which may be empty, is for standard output."""
-
-    text: str
-    status: int
-
-
 class ForbiddenError(UnanswerableError):
     """The API server refuses what the command has to read."""
 
 
-def answered(found: object, form: Form | Literal["wide"], text: Callable[[], str], status: int) -> Answer:
+def answered(found: object, form: Form | Literal["wide"], text: Callable[[], str]) -> str:
     """The answer in the requested form: the struct as JSON or YAML, or its text."""
     if form == "json":
         lines = msgspec.json.format(msgspec.json.encode(found)).decode().split("\n")
-        return Answer("\n".join(map(printable, lines)), status)
+        return "\n".join(map(printable, lines))
     if form == "yaml":
         data = msgspec.json.encode(found)
         as_is = data.decode().isprintable()  # no escape sequence of YAML is needed
         dumped = str(yaml.dump(msgspec.json.decode(data), Dumper=_DUMPER, sort_keys=False, allow_unicode=as_is))
-        return Answer(dumped.rstrip(), status)
-    return Answer(text(), status)
+        return dumped.rstrip()
+    return text()
 
 
 @contextmanager
@@ -75,13 +68,13 @@ async def cluster_of(source: Source, *, evictions: bool = False) -> Cluster:
         return await read(source, evictions=evictions)
 
 
-def printed(found: Answer, cluster: Cluster, complaint: str = "") -> int:
+def printed(text: str, status: int, cluster: Cluster, complaint: str = "") -> int:
     """Print the answer; on standard error the complaint, and what is wrong with objects of the cluster. Returns the
     exit status.
     """
-    if found.text:
-        typer.echo(found.text)
+    if text:
+        typer.echo(text)
     if complaint:
         complain(complaint)
     note(cluster.problems)
-    return found.status
+    return status

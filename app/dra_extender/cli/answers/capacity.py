@@ -43,9 +43,9 @@ async def answer_headroom(given: HeadroomOptions) -> int:
     if given.topology and not given.gang_size:
         raise typer.BadParameter("needs --gang-size", param_hint="--topology")
     gang = GangShape(given.gang_size, given.topology) if given.gang_size else None
-    found = run_at_once(measuring(view, what, claims, gang, most=given.limit))
+    found = run_at_once(measuring(view, what, claims, gang))
     status = YES if (found.fits if found.gangs is None else found.gangs) else NO
-    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width())), status, cluster)
 
 
 async def answer_what_if(given: WhatIfOptions) -> int:
@@ -68,7 +68,7 @@ async def answer_what_if(given: WhatIfOptions) -> int:
         )
         found = run_at_once(simulating(view_of(cluster, schedulers), changes, pods, hypothetical))
     status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
-    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width()), status), cluster)
+    return printed(answered(found, given.output, lambda: wrapped(found.lines(), terminal_width())), status, cluster)
 
 
 def added_node(text: str) -> NodesLike:
@@ -92,7 +92,7 @@ async def answer_simulate(given: SimulateOptions) -> int:
         found = run_at_once(simulation(view_of(cluster, schedulers), request))
     except InvalidRequestError as problem:
         raise UnanswerableError(f"{given.filename}: {problem.sentence}") from None
-    return printed(answered(found, given.output, str, NO if found.least is None else YES), cluster)
+    return printed(answered(found, given.output, str), NO if found.least is None else YES, cluster)
 
 
 async def answer_compact(given: CompactOptions) -> int:
@@ -108,10 +108,7 @@ async def answer_compact(given: CompactOptions) -> int:
             (start, request), own = request_of_gang(view, pod), pod.spec.scheduler_name
         else:
             request = request_of_claims(view, given.filename, claims_of(given.filename, text))
-    schedulers = () if given.all_schedulers else given.scheduler_name or (own or SCHEDULER,)
-    rules = EvictionRules(frozenset(schedulers), BudgetsByNamespace(cluster.budgets))
+    rules = EvictionRules(frozenset(given.scheduler_name or (own or SCHEDULER,)), BudgetsByNamespace(cluster.budgets))
     advice = Compaction(start, request, rules).advice()
-    return printed(
-        answered(advice.report(), given.output, lambda: wrapped(advice.lines(), WIDTH), YES if advice.helps else NO),
-        cluster,
-    )
+    text = answered(advice.report(), given.output, lambda: wrapped(advice.lines(), WIDTH))
+    return printed(text, YES if advice.helps else NO, cluster)

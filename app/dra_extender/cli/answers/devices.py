@@ -51,9 +51,8 @@ async def list_devices(given: DevicesOptions) -> int:
     wanted = msgspec.convert({**_filter(given), "states": given.state or ()}, DeviceQuery)
     cluster = await cluster_of(given)
     found = _report(cluster, wanted)
-    text = lambda: _listed(found, wide=given.output == "wide")  # noqa: E731  # called once, if at all
-    answer = answered(found, given.output, text, YES if found.devices else NO)
-    return printed(answer, cluster, "" if found.devices else _no_devices(wanted))
+    text = answered(found, given.output, lambda: _listed(found, wide=given.output == "wide"))
+    return printed(text, YES if found.devices else NO, cluster, "" if found.devices else _no_devices(wanted))
 
 
 async def sum_devices(given: TopOptions) -> int:
@@ -66,9 +65,9 @@ async def sum_devices(given: TopOptions) -> int:
         lines = sum_table(added, given.by, width=terminal_width()) if added else ()
         return "\n".join([*lines, summed(found.totals)]) if added else ""
 
-    answer = answered({given.by: added, "totals": found.totals}, given.output, text, YES if added else NO)
+    answer = answered({given.by: added, "totals": found.totals}, given.output, text)
     complaint = "no claim holds any of these devices" if found.devices else _no_devices(wanted)
-    return printed(answer, cluster, "" if added else complaint)
+    return printed(answer, YES if added else NO, cluster, "" if added else complaint)
 
 
 def _filter(given: DevicesOptions | TopOptions) -> dict[str, object]:
@@ -106,7 +105,7 @@ async def audit(given: AuditOptions) -> int:
     found = ledger.violations()
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
     report = {"violations": found, "allocatedClaims": allocated}
-    return printed(answered(report, given.output, lambda: _audited(found, allocated), NO if found else YES), cluster)
+    return printed(answered(report, given.output, lambda: _audited(found, allocated)), NO if found else YES, cluster)
 
 
 def _audited(found: Sequence[Violation], allocated: int) -> str:

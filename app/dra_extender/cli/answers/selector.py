@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 import typer
 
 from dra_extender.api.decoding import convert
@@ -27,17 +26,6 @@ _WORDS: Final = {True: "yes", False: "no", None: "error"}
 _COLOURS: Final = {"yes": typer.colors.GREEN, "error": typer.colors.RED}
 
 
-class SelectorMatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One device. `matches` is null when the selector fails for it; `place` is where."""
-
-    driver: str
-    pool: str
-    device: str
-    matches: bool | None
-    problem: str = ""
-    place: str = ""
-
-
 async def answer(given: SelectorOptions) -> int:
     if given.batch:
         return _batch()
@@ -55,8 +43,7 @@ async def answer(given: SelectorOptions) -> int:
     trials = list(try_selector(program, published, programs))
     counts = Counter(trial.matches for trial in trials)
     status = FAILED if counts[None] else YES if counts[True] else NO
-    report = {"devices": [SelectorMatch(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]}
-    typer.echo(answered(report, given.output, lambda: "\n".join(_lines(trials, counts)), status).text)
+    typer.echo(answered({"devices": trials}, given.output, lambda: "\n".join(_lines(trials, counts))))
     return status
 
 
@@ -84,7 +71,7 @@ def _slices_of(file: str) -> list[ResourceSlice]:
 def _lines(trials: Sequence[DeviceMatch], counts: Counter[bool | None]) -> Iterator[str]:
     if trials:
         head = ("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT")
-        rows = [(*trial.device, _WORDS[trial.matches], trial.problem) for trial in trials]
+        rows = [(each.driver, each.pool, each.device, _WORDS[each.matches], each.problem) for each in trials]
         yield from table(head, rows, width=terminal_width(), paint=_paint)
     for place, count in Counter(trial.place for trial in trials if trial.place).items():
         yield f"It fails for {counted(count, 'device')} here:"

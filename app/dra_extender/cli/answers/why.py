@@ -8,19 +8,11 @@ from typing import Final
 
 import msgspec
 import typer
-from msgspec.structs import replace
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import NotFoundError, RejectedError
 from dra_extender.api.resource import ResourceClaimSpec
-from dra_extender.cli.answers.answer import (
-    Answer,
-    ForbiddenError,
-    answered,
-    cluster_of,
-    printed,
-    unanswerable,
-)
+from dra_extender.cli.answers.answer import ForbiddenError, answered, cluster_of, printed, unanswerable
 from dra_extender.cli.answers.service import by_state, diagnosis_by_service, service_state
 from dra_extender.cli.cluster import connected, view_of
 from dra_extender.cli.output import NO, YES, terminal_width
@@ -58,42 +50,36 @@ async def answer(given: WhyOptions) -> int:
     except ForbiddenError as problem:
         if not given.pod or given.node:
             raise
-        found = await diagnosis_by_service(given, key_of(given.pod, namespace), problem)
-        answer = _answered(given, [found])
-        typer.echo(answer.text)
-        return answer.status
+        text, status = _answered(given, [await diagnosis_by_service(given, key_of(given.pod, namespace), problem)])
+        typer.echo(text)
+        return status
     view = view_of(cluster, schedulers)
     with unanswerable():
         names = nodes_named(cluster.nodes, given.node) if given.node else None
         if listing:
-            answer = _listed(given, view, namespace, names)
-            answer = replace(answer, status=NO if state.stopped else answer.status)
+            text, status = _listed(given, view, namespace, names)
+            status = NO if state.stopped else status
         else:
             pods = written or [Draft(known_pod(cluster, given.pod or "", namespace), ())]
             made = [(pod, run_at_once(diagnosing(view, pod, names, claims))) for pod, claims in pods]
-            answer = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
-    return printed(answer, cluster, state.stopped)
+            text, status = _answered(given, [by_state(view, pod, found, state) for pod, found in made])
+    return printed(text, status, cluster, state.stopped)
 
 
-def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> Answer:
-    within = "" if given.all_namespaces else namespace
+def _listed(given: WhyOptions, view: View, namespace: str, names: Sequence[str] | None) -> tuple[str, int]:
+    """Text and exit status."""
+    within, width = "" if given.all_namespaces else namespace, terminal_width() or WIDTH
     groups = run_at_once(waiting(view, within, names))
-    return answered(
-        groups,
-        given.output,
-        lambda: waiting_text(groups, within, terminal_width() or WIDTH, everything=given.everything),
-        YES if all(group.state == "fits" for group in groups) else NO,
-    )
+    text = answered(groups, given.output, lambda: waiting_text(groups, within, width, everything=given.everything))
+    return text, YES if all(group.state == "fits" for group in groups) else NO
 
 
-def _answered(given: WhyOptions, found: Sequence[Diagnosis]) -> Answer:
-    text, width = fully if given.everything else shortly, terminal_width() or WIDTH
-    return answered(
-        found[0] if len(found) == 1 else found,
-        given.output,
-        lambda: "\n".join(text(each, width) for each in found),
-        NO if any(each.state == "refused" for each in found) else YES,
-    )
+def _answered(given: WhyOptions, found: Sequence[Diagnosis]) -> tuple[str, int]:
+    """Text and exit status."""
+    told, width = fully if given.everything else shortly, terminal_width() or WIDTH
+    report = found[0] if len(found) == 1 else found
+    text = answered(report, given.output, lambda: "\n".join(told(each, width) for each in found))
+    return text, NO if any(each.state == "refused" for each in found) else YES
 
 
 def known_pod(cluster: Cluster, given: str, namespace: str) -> Pod:
