@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.allocation.proofs.packing import Filling
+from dra_extender.allocation.proofs.packing import Filling, Reachable
 from tests.support.counting import garbage
 
 
@@ -56,3 +56,9 @@ def test_filling_copes_with_amounts_of_any_magnitude() -> None:
     huge = 10**30 + 7
     assert not Filling().feasible([huge, huge, huge - 1], [2 * huge - 2, huge + 1], 1000)
     assert Filling().feasible([huge, huge, huge - 1], [2 * huge - 1, huge], 1000)
+
+
+def test_a_room_beyond_all_sizes_together_costs_no_more_than_a_small_one() -> None:
+    for sizes in ((1,), (2 * 10**18, 10**18)):
+        assert Reachable(sizes).most(10**30) == sum(sizes)
+    assert not Filling().feasible([5 * 10**24, 5 * 10**24, 1, 1], [4 * 10**24, 6 * 10**24, 10**24], 1000)

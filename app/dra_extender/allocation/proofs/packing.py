@@ -284,7 +284,7 @@ class Reachable:
 
     def most(self, room: int) -> int:
         """The largest sum that fits, or the room when there are too many sums to compute them."""
-        if not self._sums:
+        if room >= self._total or not self._sums:
             return min(room, self._total)
         return ((self._sums & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
 
