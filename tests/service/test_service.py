@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import DecodeError, convert
 from dra_extender.api.events import Applied, Removed, Undecodable
-from dra_extender.api.meta import ObjectKey
+from dra_extender.api.meta import ObjectKey, OwnerReference
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster import RequestFault
+from tests.support.counting import lines
 from tests.support.http.certificates import write_certificate
 from tests.support.patience import LONGEST, until
 from tests.support.service.readiness import until_ready
@@ -137,6 +138,47 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World
     service.replica.running.apply(Removed.of(second))
     _, text = await world.get(service.url + "/metrics")
     assert "dra_extender_violations_reported_total 1.0" in text
+
+
+async def test_what_a_list_shows_before_it_has_removed_the_old_owners_is_not_reported(
+    world: World, service: Service
+) -> None:
+    world.claim("c")
+    assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
+    second = rival(world, service, "c")
+    service.replica.running.apply(Applied(second, "list"))
+    service.replica.running.apply(Removed.of(second))
+    assert service.replica.running.audit.reported == 0
+
+
+async def test_a_standby_leaves_what_a_bind_of_the_leader_may_undo_to_the_leader(
+    world: World, service: Service
+) -> None:
+    world.claim("c")
+    assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
+    second = rival(world, service, "c")
+    engine = service.replica.running
+    engine.lead(False)
+    engine.apply(Applied(second))
+    engine.apply(Removed.of(second))
+    assert engine.audit.reported == 0
+
+
+async def test_an_event_of_a_bound_pod_costs_nothing_for_claims_that_name_it_as_their_owner(
+    world: World, service: Service
+) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    assert await world.bind(service, pod, world.nodes[0]) == ""
+    engine = service.replica.running
+    bound, own = convert(Pod, world.stored("pods", "p")), engine.cluster.ledger.get("default", "c")
+    assert own is not None
+    owner = OwnerReference(kind="Pod", name="p", uid=bound.metadata.uid, controller=True)
+    before = lines(lambda: engine.apply(Applied(bound)), 100_000, "dra_extender")
+    for number in range(500):
+        meta = replace(own.metadata, name=f"c{number}", uid=f"c{number}", owner_references=(owner,))
+        engine.cluster.apply(Applied(replace(own, metadata=meta, status=ResourceClaimStatus())))
+    assert lines(lambda: engine.apply(Applied(bound)), 100_000, "dra_extender") <= before + 100
 
 
 async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound(

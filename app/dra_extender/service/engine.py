@@ -30,7 +30,7 @@ from dra_extender.kube.reflector import Reflector, Watches
 from dra_extender.kube.resources import Served
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.learner import PlacementLearner
-from dra_extender.scheduling.claims import known_claims
+from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.handle import Runtime
 from dra_extender.scheduling.outcomes import Reading
@@ -142,14 +142,17 @@ class Engine:
             log.warning("object cannot be decoded, left out", kind=kind, name=name, problem=event.problem, **known)
         elif effects.recovered:
             log.info("object can be decoded again, or is gone", kind=kind, name=name)
-        if self._known.is_set() and isinstance(event, Applied):
+        if self._known.is_set() and self._leading and isinstance(event, Applied) and event.source == "watch":
             for claim in self._claims_of(event.object):
                 self.audit.notice(self.cluster.ledger.owned_twice(claim), self.extender.view.is_being_bound)
 
     def _claims_of(self, stored: object) -> Sequence[ResourceClaim]:
         """The claim itself, or the claims of a bound pod."""
         if isinstance(stored, Pod) and stored.spec.node_name:
-            return known_claims(stored, self.cluster.ledger)
+            told, namespace = stored.status.extended_resource_claim_status, stored.metadata.namespace
+            names = [*claim_names(stored), *((told.resource_claim_name,) if told is not None else ())]
+            found = (self.cluster.ledger.get(namespace, name) for name in dict.fromkeys(names))
+            return [claim for claim in found if claim is not None]
         return (stored,) if isinstance(stored, ResourceClaim) else ()
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
