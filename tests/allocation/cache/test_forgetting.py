@@ -51,3 +51,17 @@ def test_results_of_many_claims_on_many_nodes_are_forgotten_by_what_they_keep_of
     gc.collect()
     kept = [found for found in gc.get_objects() if isinstance(found, DeviceSignatures)]
     assert 0 < sum(map(len, kept)) <= 200 + 50, "a kilobyte each, and the last claim"
+
+
+def test_claims_that_share_what_they_keep_of_nodes_do_not_displace_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys of eight kinds of claims were counted eight times: four kinds were left, and all searched again."""
+    monkeypatch.setattr(decisions, "REMEMBERED_BYTES", 200_000)
+    world = nodes(*([attributes(serial=f"{number}-{device}") for device in range(8)] for number in range(10)))
+    claims = [wanted(exactly(number + 1)) for number in range(8)]
+    monkeypatch.setattr(equivalence, "ENTRY_BYTES", 10_000)
+    for claim in (*claims, *claims):
+        world.ask(claim)
+    before = world.decisions.searches
+    for claim in claims:
+        world.ask(claim)
+    assert world.decisions.searches == before

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
+from weakref import WeakSet
 
 import msgspec
 
@@ -153,11 +154,16 @@ class EquivalenceKeys:
         self._parts: WeakIdentityDict[PoolSignature, _PoolParts] = WeakIdentityDict()
         self._remembered = 0
         self._next = count(1)
+        self.users: WeakSet[object] = WeakSet()
+        """The results that share these keys."""
 
     @property
     def size(self) -> int:
-        """How many bytes the filters count for, and about how many signatures and parts take: more with each node."""
-        return self._reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
+        """One user's part of the bytes that the filters count for, and of about those that signatures and parts take:
+        more with each node.
+        """
+        size = self._reads.size + ENTRY_BYTES * (len(self._devices) + self._remembered)
+        return size // max(1, len(self.users))
 
     def of(
         self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, budget: WorkBudget = UNLIMITED
