@@ -85,10 +85,14 @@ def test_circles_that_outlived_a_while_are_found_before_they_are_many() -> None:
 
 
 LEFT = """
-import gc, weakref
+import gc, sys, weakref
+from dra_extender.service import process
 from dra_extender.service.process import ProcessMemory
+process.FEW = int(sys.argv[1])
 class Engine: pass
-memory, engine = ProcessMemory(own=True), Engine()
+memory = ProcessMemory(own=True)
+memory.freeze()
+engine = Engine()
 engine.itself, left = engine, weakref.ref(engine)
 memory.freeze()
 del engine
@@ -99,9 +103,11 @@ print(frozen, left() is None)
 """
 
 
-def test_what_engines_left_behind_is_freed() -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, check=True)
-    assert done.stdout == "True True\n"
+@pytest.mark.parametrize(("few", "freed"), [(0, True), (process.FEW, False)], ids=["much", "little"])
+def test_what_engines_left_behind_is_freed_when_it_is_much(few: int, freed: bool) -> None:
+    """Looking for it stops the event loop."""
+    done = subprocess.run([sys.executable, "-c", LEFT, str(few)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"True {freed}\n"
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -61,12 +61,19 @@ later, and hardly any object is part of one.
 """
 
 
+FEW: Final = 500_000
+"""Objects that ended engines may leave behind, some 50 MB: looking for them stops the event loop for 0.2 s, although
+most of what is looked at are the objects of the libraries.
+"""
+
+
 class ProcessMemory:
     """`own`: the service is alone in this process."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
         self._began = 0.0
+        self._frozen_at_start = 0
 
     def freeze(self) -> None:
         """Freeze all objects that exist now, in addition to those frozen before; later, those of long collections."""
@@ -76,6 +83,7 @@ class ProcessMemory:
             gc.freeze()
             if self._collects not in gc.callbacks:
                 gc.callbacks.append(self._collects)
+                self._frozen_at_start = gc.get_freeze_count()
 
     def _collects(self, phase: str, _: object) -> None:
         if phase == "start":
@@ -84,10 +92,10 @@ class ProcessMemory:
             gc.freeze()
 
     def let_go(self) -> None:
-        """Free what ended engines left behind, and freeze the rest: before the next engine lists, so the collector does
-        not traverse its objects, too. This stops the event loop: 0.2 s for the objects of the libraries alone.
+        """Free what ended engines left behind, unless it is little, and freeze the rest: before the next engine lists,
+        so the collector does not traverse its objects, too.
         """
-        if self.own:
+        if self.own and gc.get_freeze_count() - self._frozen_at_start > FEW:
             gc.unfreeze()
         self.freeze()
 
