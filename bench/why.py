@@ -19,7 +19,7 @@ from dra_extender.api.core import ObjectReference, Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.diagnosis import diagnosing
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from dra_extender.scheduling.view import View
 from dra_extender.service.diagnoses import Diagnoses
 from tests.support.diagnosis.expensive import LARGE, SMALL, A, Shape, nodes, request
@@ -105,7 +105,7 @@ async def events_written(namespaces: int) -> float:
     def report(about: Pod | ResourceClaim, reason: str, note: str) -> None:
         meta, kind = about.metadata, type(about).__name__
         regarding = ObjectReference(kind, meta.name, meta.namespace, meta.uid, "v1")
-        recorder.record(Occurrence(regarding, reason, "Scheduling", note, "Warning"))
+        recorder.record(Event(regarding, reason, "Scheduling", note, "Warning"))
 
     diagnoses = Diagnoses(view, lambda: pods, report)
     started = time.monotonic()

@@ -24,7 +24,7 @@ from dra_extender.api.errors import ConflictError, NotFoundError
 from dra_extender.api.meta import format_time, parse_time
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from embedded_cluster import podclaims
 from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod
@@ -197,7 +197,7 @@ class Kubelet:
             self._reasons[pod.metadata.uid] = reason
             note = f"Failed to prepare dynamic resources: {reason}"
             where = ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1")
-            self._events.record(Occurrence(where, "FailedPrepareDynamicResources", "StartPod", note, "Warning"))
+            self._events.record(Event(where, "FailedPrepareDynamicResources", "StartPod", note, "Warning"))
             await self._report(pod, waiting(pod, reason, self._stamp()))
 
     async def _end_when_due(self, pod: FullPod) -> None:

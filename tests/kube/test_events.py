@@ -11,13 +11,13 @@ from aiohttp import web
 
 from dra_extender.api.core import ObjectReference
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.marked import MARK, is_harmless
 
 COLLECTION = "/apis/events.k8s.io/v1/namespaces/default/events"
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="u", api_version="v1")
-TOLD = Occurrence(regarding=POD, reason="DevicesAllocated", action="Bind", note="gpu-0 on n1")
+TOLD = Event(regarding=POD, reason="DevicesAllocated", action="Bind", note="gpu-0 on n1")
 
 
 def accept(server: ScriptedServer) -> None:
@@ -118,7 +118,7 @@ async def test_events_of_a_namespace_do_not_wait_for_those_of_another_and_are_no
         server.on("POST", COLLECTION.replace("default", namespace), answer)
     for name in (*(f"a-{number}" for number in range(400)), "b-0"):
         regarding = ObjectReference(kind="Pod", namespace=name[0], name=name)
-        recorder.record(Occurrence(regarding=regarding, reason="R", action="A", note="n"))
+        recorder.record(Event(regarding=regarding, reason="R", action="A", note="n"))
     assert (recorder.waiting, recorder.dropped) == (50, 351)
     sending = asyncio.create_task(recorder.run())
     await told.wait()
@@ -131,7 +131,7 @@ async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(
     server: ScriptedServer, client: KubeClient
 ) -> None:
     accept(server)
-    long = Occurrence(regarding=POD, reason="R", action="A", note="ü" * 2000)
+    long = Event(regarding=POD, reason="R", action="A", note="ü" * 2000)
     await EventRecorder(client, "i").send(long)
     note = server.asked[0].json["note"]
     assert len(note.encode()) <= 1024
@@ -143,5 +143,5 @@ async def test_an_event_about_a_cluster_wide_object_goes_to_the_default_namespac
 ) -> None:
     accept(server)
     node = ObjectReference(kind="Node", name="n1")
-    await EventRecorder(client, "i").send(Occurrence(regarding=node, reason="R", action="A", note="n"))
+    await EventRecorder(client, "i").send(Event(regarding=node, reason="R", action="A", note="n"))
     assert server.asked[0].json["metadata"]["namespace"] == "default"

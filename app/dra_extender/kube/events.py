@@ -43,30 +43,21 @@ class EventSeries(Object, frozen=True, gc=False):
     last_observed_time: str
 
 
-class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="Event"):
-    """events.k8s.io/v1 Event."""
-
-    api_version: str
-    metadata: ObjectMeta
-    event_time: str
-    regarding: ObjectReference
-    reason: str
-    action: str
-    note: str
-    type: Literal["Normal", "Warning"]
-    reporting_controller: str
-    reporting_instance: str
-    series: EventSeries | None = None
-
-
-class Occurrence(msgspec.Struct, frozen=True):
-    """Something worth reporting. `regarding` is the object it happens to."""
+class Event(msgspec.Struct, frozen=True, rename="camel", tag_field="kind", tag="Event"):
+    """events.k8s.io/v1 Event. `regarding` is the object that it happens to. The recorder fills in what has a default,
+    except `type`.
+    """
 
     regarding: ObjectReference
     reason: str
     action: str
     note: str
     type: Literal["Normal", "Warning"] = "Normal"
+    api_version: str = "events.k8s.io/v1"
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str = ""
+    reporting_controller: str = ""
+    reporting_instance: str = ""
 
 
 class _Written(msgspec.Struct):
@@ -76,7 +67,7 @@ class _Written(msgspec.Struct):
 
 
 class EventRecorder:
-    """Takes occurrences without waiting; `run` sends them until cancelled."""
+    """Takes events without waiting; `run` sends them until cancelled."""
 
     def __init__(
         self,
@@ -93,7 +84,7 @@ class EventRecorder:
         self._client = client
         self._controller = controller
         self._instance = instance[:128]
-        self._queue = FairQueue[Occurrence]()
+        self._queue = FairQueue[Event]()
         self._size = size
         self._news = asyncio.Event()
         self._pause = 1.0 / rate
@@ -101,14 +92,14 @@ class EventRecorder:
         self._serial = 0
         self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(4096)
 
-    def record(self, occurrence: Occurrence) -> None:
+    def record(self, event: Event) -> None:
         """Queue it. When too many wait already, drop it or one of the namespace with most."""
-        namespace = occurrence.regarding.namespace
+        namespace = event.regarding.namespace
         if len(self._queue) >= self._size:
             self.dropped += 1
             if self._queue.evict_for(namespace, None) is None:
                 return
-        self._queue.put(namespace, None, occurrence)
+        self._queue.put(namespace, None, event)
         self._news.set()
 
     @property
@@ -127,39 +118,35 @@ class EventRecorder:
             due = max(due, now - BURST * self._pause) + self._pause
             await asyncio.sleep(max(0.0, due - now))
 
-    async def send(self, occurrence: Occurrence) -> None:
+    async def send(self, event: Event) -> None:
         """One request at most, or two when the event to be counted on has expired. Never raises ApiError."""
-        key = _key(occurrence)
+        key = _key(event)
         before = self._written.get(key)
         try:
             recent = before if before is not None and self._clock() - before.at < _SERIES_SECONDS else None
             if recent is None or not await self._is_counted(recent):
-                self._written[key] = await self._create(occurrence)
+                self._written[key] = await self._create(event)
             self.sent += 1
         except ApiError as problem:
             self.dropped += 1
-            log.debug("event not written", reason=occurrence.reason, problem=problem.message)
+            log.debug("event not written", reason=event.reason, problem=problem.message)
 
-    async def _create(self, occurrence: Occurrence) -> _Written:
-        namespace = occurrence.regarding.namespace or "default"
+    async def _create(self, event: Event) -> _Written:
+        namespace = event.regarding.namespace or "default"
         self._serial += 1
         now = datetime.now(UTC)
-        about = occurrence.regarding.name[:180].rstrip("-.")  # a cut name may not end so
+        about = event.regarding.name[:180].rstrip("-.")  # a cut name may not end so
         name = f"{about}.{int(now.timestamp() * 1e9):x}{self._serial & 0xFFF:03x}"
-        event = Event(
-            api_version="events.k8s.io/v1",
+        written = msgspec.structs.replace(
+            event,
             metadata=ObjectMeta(name=name, namespace=namespace),
             event_time=format_micro_time(now),
-            regarding=occurrence.regarding,
-            reason=occurrence.reason[:128],
-            action=occurrence.action[:128],
-            note=_shortened(printable(occurrence.note, _NOTE_BYTES)),
-            type=occurrence.type,
+            note=_shortened(printable(event.note, _NOTE_BYTES)),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
         )
         collection = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
-        await self._client.create(collection, encode(event), timeout=5.0)
+        await self._client.create(collection, encode(written), timeout=5.0)
         return _Written(f"{collection}/{segment(name)}", 1, self._clock())
 
     async def _is_counted(self, written: _Written) -> bool:
@@ -174,9 +161,9 @@ class EventRecorder:
         return True
 
 
-def _key(occurrence: Occurrence) -> tuple[str, ...]:
-    regarding = occurrence.regarding
-    return (regarding.namespace, regarding.kind, regarding.name, regarding.uid, occurrence.reason, occurrence.note)
+def _key(event: Event) -> tuple[str, ...]:
+    regarding = event.regarding
+    return (regarding.namespace, regarding.kind, regarding.name, regarding.uid, event.reason, event.note)
 
 
 def _shortened(note: str) -> str:

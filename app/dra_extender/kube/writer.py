@@ -20,7 +20,7 @@ from dra_extender.api.errors import NotFoundError, UndecodableError
 from dra_extender.api.meta import Object
 from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from dra_extender.kube.resources import PODS, Resource, Served, resource_claims
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ class Writer:
             name=regarding.metadata.name,
             uid=regarding.metadata.uid,
         )
-        self._events.record(Occurrence(reference, reason, action, note, kind))
+        self._events.record(Event(reference, reason, action, note, kind))
 
     async def requeue(self) -> None:
         """Annotate the requeue claim; create it if it does not exist."""

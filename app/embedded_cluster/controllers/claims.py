@@ -18,7 +18,7 @@ from dra_extender.api.errors import ApiError, NotFoundError
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from embedded_cluster.controllers import claimrules
 from embedded_cluster.controllers.claimrules import ClaimAction, DeleteClaim, RemoveFinalizer, StatusWrite
 from embedded_cluster.informer import Informer, RateLimitedQueue
@@ -207,7 +207,7 @@ class ClaimController:
 
     def _report(self, pod: FullPod, note: str) -> None:
         self._events.record(
-            Occurrence(
+            Event(
                 ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1"),
                 "FailedResourceClaimCreation",
                 "CreateResourceClaim",

@@ -30,7 +30,7 @@ from dra_extender.api.resource import (
     ResourceSlice,
 )
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod
 from embedded_cluster.podclaims import Lookup, owns, recorded
@@ -323,7 +323,7 @@ class EvictionController:
 
     def _record(self, pod: FullPod, note: str) -> None:
         where = ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1")
-        self._events.record(Occurrence(where, "DeviceTaintManagerEviction", "Evict", note))
+        self._events.record(Event(where, "DeviceTaintManagerEviction", "Evict", note))
 
     def _stamp(self) -> str:
         return format_time(self._now())

@@ -23,7 +23,7 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from embedded_cluster.informer import Informer, RateLimitedQueue
 from embedded_cluster.objects import FullPod, PodTemplate, ReplicaSet, controlled_by
 
@@ -126,7 +126,7 @@ class PodController(ABC, Generic[T]):
         except ApiError as problem:
             where = ObjectReference(self.kind, meta.name, meta.namespace, meta.uid, "apps/v1")
             note = f"Error creating: {problem.message}"
-            self._events.record(Occurrence(where, "FailedCreate", "Sync", note, "Warning"))
+            self._events.record(Event(where, "FailedCreate", "Sync", note, "Warning"))
             raise
         self._pods.observe(made)
 

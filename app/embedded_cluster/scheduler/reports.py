@@ -13,7 +13,7 @@ from dra_extender.api.decoding import encode
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import format_time
 from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
-from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.events import Event, EventRecorder
 from embedded_cluster.objects import PODS, FullPod
 
 log = structlog.get_logger(__name__)
@@ -39,11 +39,11 @@ class Reports:
     def scheduled(self, pod: FullPod, node: str) -> None:
         """The pod is bound."""
         note = f"Successfully assigned {pod.metadata.key} to {node}"
-        self._record(pod, Occurrence(_reference(pod), "Scheduled", "Binding", note))
+        self._record(pod, Event(_reference(pod), "Scheduled", "Binding", note))
 
     async def unscheduled(self, pod: FullPod, reason: str, message: str, nominated: str | None) -> None:
         """The pod found no node. `nominated`: where room is being made, "" for nowhere, None to leave it as it is."""
-        self._record(pod, Occurrence(_reference(pod), "FailedScheduling", "Scheduling", message, "Warning"))
+        self._record(pod, Event(_reference(pod), "FailedScheduling", "Scheduling", message, "Warning"))
         status = unscheduled_status(pod, reason, message, nominated, _now())
         if status:
             await self._patch(pod, status)
@@ -68,7 +68,7 @@ class Reports:
             log.warning("victim not deleted", pod=victim.metadata.key, problem=problem.message)
             return
         note = f"Preempted by pod {by.metadata.uid} on node {node}"
-        self._record(by, Occurrence(_reference(victim), "Preempted", "Preempting", note))
+        self._record(by, Event(_reference(victim), "Preempted", "Preempting", note))
 
     async def _patch(self, pod: FullPod, status: dict[str, object]) -> None:
         body = encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
@@ -80,9 +80,9 @@ class Reports:
         except ApiError as problem:
             log.warning("pod status not written", pod=pod.metadata.key, problem=problem.message)
 
-    def _record(self, pod: FullPod, occurrence: Occurrence) -> None:
+    def _record(self, pod: FullPod, event: Event) -> None:
         """In the name of the scheduler that the pod asked for."""
-        self._recorders[pod.spec.scheduler_name].record(occurrence)
+        self._recorders[pod.spec.scheduler_name].record(event)
 
 
 def unscheduled_status(pod: FullPod, reason: str, message: str, nominated: str | None, now: str) -> dict[str, object]:
