@@ -14,7 +14,7 @@ import random
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
@@ -76,6 +76,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 Params = Mapping[str, str]
+T = TypeVar("T")
 
 _UNAUTHORIZED = 401
 WATCH_SILENCE = 120.0
@@ -238,6 +239,14 @@ class KubeClient:
             "proxy": self.credentials.proxy,
             "allow_redirects": False,
         }
+
+
+def decoded(kind: type[T], data: bytes, what: str) -> T:
+    """What the server has answered. Raises ApiError: a proxy may answer while the API server is down."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ApiError(0, "Malformed", f"{what}: {problem}") from None
 
 
 def _is_proxied(server: str) -> bool:

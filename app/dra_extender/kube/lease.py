@@ -22,7 +22,7 @@ import structlog
 
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
 from dra_extender.api.meta import Object, ObjectMeta, format_micro_time
-from dra_extender.kube.client import KubeClient
+from dra_extender.kube.client import KubeClient, decoded
 
 log = structlog.get_logger(__name__)
 
@@ -207,10 +207,7 @@ class LeaderElection:
 
     def _changed(self, line: bytes) -> None:
         """One event of the watch. Raises ApiError when it cannot be read."""
-        try:
-            event = _event.decode(line)
-        except (msgspec.DecodeError, ValueError) as problem:
-            raise ApiError(0, "Malformed", f"watch of leases: {problem}") from None
+        event = decoded(_LeaseEvent, line, "watch of leases")
         if event.type == "DELETED":
             self._free.set()
         elif event.type in ("ADDED", "MODIFIED") and event.object.metadata.version >= self._seen.metadata.version:
@@ -267,7 +264,7 @@ class LeaderElection:
             )
         except NotFoundError:
             return None
-        return _decode(data)
+        return decoded(Lease, data, "lease")
 
     async def _write(self, lease: Lease, holder: str, duration: int) -> Lease:
         """Create or replace; the resourceVersion that was read is the precondition."""
@@ -287,8 +284,10 @@ class LeaderElection:
         body = msgspec.json.encode({"apiVersion": GROUP_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec})
         timeout = self._settings.retry_period * 2
         if not lease.metadata.resource_version:
-            return _decode(await self._client.create(self._root, body, timeout=timeout))
-        return _decode(await self._client.replace(f"{self._root}/{self._settings.name}", body, timeout=timeout))
+            data = await self._client.create(self._root, body, timeout=timeout)
+        else:
+            data = await self._client.replace(f"{self._root}/{self._settings.name}", body, timeout=timeout)
+        return decoded(Lease, data, "lease")
 
     def _report(self) -> None:
         leading = self.leading
@@ -307,13 +306,3 @@ async def annotate(client: KubeClient, settings: LeaseSettings, annotations: Map
         await client.patch(f"{root}/{settings.name}", body)
     except NotFoundError:
         await client.create(root, body)
-
-
-_event = msgspec.json.Decoder(_LeaseEvent)
-
-
-def _decode(data: bytes) -> Lease:
-    try:
-        return msgspec.json.decode(data, type=Lease)
-    except (msgspec.DecodeError, ValueError) as problem:
-        raise ApiError(0, "Malformed", f"lease: {problem}") from None

@@ -30,7 +30,7 @@ from dra_extender.api.events import PartialAllocation, partial_allocation
 from dra_extender.api.meta import Object
 from dra_extender.api.resource import GROUP
 from dra_extender.api.scheduling import CoschedulingPodGroup, PodGroup
-from dra_extender.kube.client import KubeClient
+from dra_extender.kube.client import KubeClient, decoded
 
 CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
@@ -105,11 +105,8 @@ def _newest(resources: Mapping[str, frozenset[str]], versions: Sequence[str], pl
 
 
 async def _get(client: KubeClient, path: str) -> _Discovery:
-    """Raises ApiError, also for a body that cannot be decoded: a proxy may answer while the API server is down."""
-    try:
-        return msgspec.json.decode(await client.get(path), type=_Discovery)
-    except (msgspec.DecodeError, ValueError) as problem:
-        raise ApiError(0, "Malformed", f"{path}: {problem}") from None
+    """Raises ApiError."""
+    return decoded(_Discovery, await client.get(path), path)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
