@@ -23,7 +23,7 @@ from dra_extender.api.semver import VersionText
 from dra_extender.cel import CelGates, DeviceView
 from dra_extender.workers import WorkerLimits
 from dra_extender.workers import pool as workerpool
-from dra_extender.workers.pool import START_ATTEMPTS, WorkerPool
+from dra_extender.workers.pool import WorkerPool
 from tests.support.cel.devices import view_of
 from tests.support.patience import until
 
@@ -151,7 +151,7 @@ async def test_where_no_process_can_be_started_the_question_is_given_up(
     monkeypatch.setattr(workerpool, "command", lambda arguments: ["/nothing/is/here", *arguments])
     reply = await pool.answer(EASY)
     assert isinstance(reply.reply, Overrun)
-    assert (reply.reply.limit, pool.starts) == ("start", START_ATTEMPTS)
+    assert (reply.reply.limit, pool.starts) == ("start", 1)
 
 
 async def test_a_worker_sees_nothing_of_the_environment_that_could_be_a_secret(

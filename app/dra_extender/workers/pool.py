@@ -107,7 +107,6 @@ def environment() -> dict[str, str]:
 
 log = structlog.get_logger(__name__)
 
-START_ATTEMPTS: Final = 3
 CRASHES: Final = 2
 """How many processes one request may cost before it is given up."""
 
@@ -138,17 +137,18 @@ class WorkerPool:
         except WireError as problem:
             log.warning("a request is too large for a worker", kind=kind_of(request), problem=str(problem))
             return TimedReply(Overrun("memory", "is too large to be asked"), seconds)
-        for attempt in range(1, CRASHES + 1):
-            reply = await self._attempt(request, message, last=attempt == CRASHES)
-            if reply is not None:
-                return TimedReply(reply.reply, reply.seconds + seconds)
-        raise AssertionError("the last attempt has an answer")
+        for _ in range(CRASHES):
+            reply = await self._attempt(request, message)
+            if not (isinstance(reply.reply, Overrun) and reply.reply.limit == "crash"):
+                break
+        return TimedReply(reply.reply, reply.seconds + seconds)
 
-    async def _attempt(self, request: WorkerRequest, message: bytes, *, last: bool) -> TimedReply | None:
-        """None: try again with another process."""
+    async def _attempt(self, request: WorkerRequest, message: bytes) -> TimedReply:
         limits = self._limits
-        process = await self._process()
-        if process is None:
+        try:
+            process = await self._process()
+        except OSError as problem:
+            log.warning("a worker process does not start", problem=str(problem))
             return TimedReply(Overrun("start", "cannot be answered, because no worker process starts"), 0.0)
         try:
             reply = await process.ask(message, limits.seconds * limits.patience)
@@ -159,8 +159,7 @@ class WorkerPool:
             if end.status == STOPPED_AT_TIME:
                 return self._too_long(request)
             log.warning("a worker process has ended", kind=kind_of(request), status=end.status, problem=str(end))
-            text = "ends the process that works on it"
-            return TimedReply(Overrun("crash", text), limits.seconds) if last else None
+            return TimedReply(Overrun("crash", "ends the process that works on it"), limits.seconds)
         except BaseException:
             await process.end()
             raise
@@ -174,21 +173,15 @@ class WorkerPool:
         log.info("a worker process was stopped", kind=kind_of(request), seconds=self._limits.seconds)
         return TimedReply(Overrun("time", f"needs more than {self._limits.seconds:g} s"), self._limits.seconds)
 
-    async def _process(self) -> WorkerProcess | None:
-        """One that has nothing to do, or a new one; None when none can be started."""
+    async def _process(self) -> WorkerProcess:
+        """One that has nothing to do, or a new one. Raises OSError."""
         if self._idle:
             process, timer = self._idle.pop()
             timer.cancel()
             return process
         limits = self._limits
-        arguments = [str(limits.seconds), str(limits.memory), str(limits.step_budget)]
-        for _ in range(START_ATTEMPTS):
-            self.starts += 1
-            try:
-                return await WorkerProcess.start(arguments)
-            except OSError as problem:
-                log.warning("a worker process does not start", problem=str(problem))
-        return None
+        self.starts += 1
+        return await WorkerProcess.start([str(limits.seconds), str(limits.memory), str(limits.step_budget)])
 
     def _rest(self, process: WorkerProcess) -> None:
         timer = asyncio.get_running_loop().call_later(self._limits.idle_seconds, self._retire, process)
